@@ -81,6 +81,47 @@ def with_gradient(compute: Callable[[Needs], tuple[Tensor, Gradients]], *inputs:
     return out
 
 
+class _Recomputed(torch.autograd.Function):
+    """Tensors whose graph is built again for their gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, compute: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
+        ctx.compute = compute
+        ctx.save_for_backward(*inputs)
+        return compute(*inputs)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        needs = ctx.needs_input_grad[1:]
+        with torch.enable_grad():
+            inputs = [
+                tensor.detach().requires_grad_(need) for tensor, need in zip(ctx.saved_tensors, needs, strict=True)
+            ]
+            needed = [tensor for tensor in inputs if tensor.requires_grad]
+            found = iter(torch.autograd.grad(ctx.compute(*inputs), needed, grads, allow_unused=True))
+        return None, *(next(found) if need else None for need in needs)
+
+
+def recomputed(compute: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
+    """Return compute(*inputs), differentiable once. It is computed again for gradients, so that no graph is kept.
+
+    Args:
+        compute: Maps the inputs to tensors of any shapes.
+        inputs: The tensors, of any shapes, that may need gradients.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp.autograd import recomputed
+        >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+        >>> (y,) = recomputed(lambda x: (x.square().sum(),), x)
+        >>> torch.autograd.grad(y, x)[0].tolist()
+        [2.0, 4.0]
+    """
+    out: tuple[Tensor, ...] = _Recomputed.apply(compute, *inputs)
+    return out
+
+
 def as_array(tensor: Tensor) -> Array:
     """Return the values of a tensor (...) as float64."""
     return tensor.detach().cpu().double().numpy()

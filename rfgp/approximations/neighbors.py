@@ -6,13 +6,15 @@ import torch
 from torch import Tensor
 
 from rfgp import spectra
-from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior
-from rfgp.blocks import Prior, VecchiaBlock
+from rfgp.approximations.parts import TermCovariance, TermPlaces
+from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, parameter_names
+from rfgp.blocks import KernelBlock, KernelVecchiaBlock, Prior, VecchiaBlock
+from rfgp.columns import Kind
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import Values
 from rfgp.kernels.summary import ColumnSummary
-from rfgp.kernels.terms import BoundTerm
+from rfgp.kernels.terms import BoundTerm, constants_of
 from rfgp.local.kinds import kind_of
 
 CONDITIONS = ("auto", "responses", "latent")
@@ -23,8 +25,14 @@ CONDITIONS = ("auto", "responses", "latent")
 class Vecchia(Approximation):
     """Each row conditioned on its nearest predecessors in a random order.
 
-    It serves one term of a model: a Gaussian kernel, a product of Gaussian kernels, or a Matern kernel with nu 1/2, 3/2
-    or 5/2.
+    It serves any term with a covariance function of rows. If it serves several terms of a model, their sum is
+    approximated, as one process, and each term is predicted from the same neighbours. There are compiled loops for one
+    term with a Gaussian kernel, a product of Gaussian kernels, or a Matern kernel with nu 1/2, 3/2 or 5/2. Other
+    kernels, and sums, take 4 to 25 times as long (`benchmarks/races/any_kernel.py`), and with latent neighbours, which
+    "auto" chooses if the noise is large, some three times more.
+
+    Neighbours are near in the columns divided by their lengthscales, periodic columns on a circle, and other levels are
+    far. Columns of coordinates, such as those of roads, are taken as they are.
 
     Source: Vecchia (1988), Estimation and model identification for continuous spatial processes; Katzfuss and
     Guinness (2021), A general framework for Vecchia approximations of Gaussian processes.
@@ -56,8 +64,11 @@ class Vecchia(Approximation):
 
     def refusal(self, data: TermData) -> str | None:
         """Return why the approximation cannot serve a term."""
-        if _kind_of(data.term) is None:
-            return "its kernel is neither Gaussian nor Matern with nu 0.5, 1.5 or 2.5. Use InducingPoints() or Exact()."
+        factors = data.term.term.factors
+        if any(factor.kind is Kind.NODE for factor in factors):
+            return "nodes of a graph have no places to be near. Use RandomWalks() or SparsePrecision()."
+        if not any(factor.columns for factor in factors):
+            return "it reads no column. Use Exact()."
         if self.condition_on == "responses" and not data.is_gaussian:
             return "condition_on='responses' requires a Gaussian likelihood. Use condition_on='latent'."
         return None
@@ -69,14 +80,14 @@ class Vecchia(Approximation):
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with the seed of the order of its rows."""
-        kind = _kind_of(data.term)
-        assert kind is not None
-        return NeighborTerm(
-            data.term, kind, self.num_neighbors, seed if self.seed is None else self.seed, self.condition_on
-        )
+        kind, own = loops_of(data.term), seed if self.seed is None else self.seed
+        if kind is not None:
+            return NeighborTerm(data.term, kind, self.num_neighbors, own, self.condition_on)
+        names = parameter_names(data, with_scale=True)
+        return KernelNeighborTerm(data.term, names, self.num_neighbors, own, self.condition_on)
 
 
-def _kind_of(term: BoundTerm) -> str | None:
+def loops_of(term: BoundTerm) -> str | None:
     """Return the name of the kernel of a term. None if there are no loops for it."""
     measures = [factor.measure for factor in term.term.factors]
     if len(measures) == 1:
@@ -118,6 +129,36 @@ class NeighborTerm(TermPrior):
             columns=tuple(places),
         )
         return Prior(neighbors=block)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelNeighborTerm(TermPrior):
+    """A term with nearest neighbours and any covariance function.
+
+    Attributes:
+        term: The term.
+        names: The paths of its hyperparameters.
+        num_neighbors: The most neighbours of a row.
+        seed: The seed of the order of the rows.
+        condition_on: What rows are conditioned on.
+    """
+
+    term: BoundTerm
+    names: tuple[str, ...]
+    num_neighbors: int
+    seed: int
+    condition_on: str
+
+    def at(self, values: Values, columns: ColumnSummary) -> Prior:
+        """Return the prior at hyperparameters by path, given all columns."""
+        constants = constants_of([self.term], columns)
+        function = TermCovariance(self.term, self.names, constants)
+        parameters = tuple(values[name] for name in self.names)
+        kernel = KernelBlock(function, function.variances, parameters, name=self.term.name)
+        places = TermPlaces(self.term, self.names, constants, columns.spread)
+        own = tuple(sorted({place for _, some, _ in self.term.parts() for place in some}))
+        options = self.num_neighbors, self.seed, self.condition_on, own, self.term.name
+        return Prior(neighbors=KernelVecchiaBlock((kernel,), (places,), *options))
 
 
 def _expanded(lengthscale: Tensor, places: list[int]) -> Tensor:

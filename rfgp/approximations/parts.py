@@ -173,6 +173,48 @@ class TermCovariance:
         return {**self.constants, **dict(zip(self.names, parameters, strict=True))}
 
 
+FAR_LEVELS = 5.0
+"""The distance of two levels in a search for neighbours, in lengthscales of other columns."""
+
+
+@dataclass(frozen=True, eq=False)
+class TermPlaces:
+    """The places of rows whose distances are about those of a term: r^2 = k(x, x) + k(z, z) - 2 k(x, z) nearby.
+
+    Attributes:
+        term: The term.
+        names: The paths of the hyperparameters that `__call__` takes after the rows.
+        constants: Constants by path.
+        spread: The standard deviations of all columns, (D,).
+    """
+
+    term: BoundTerm
+    names: tuple[str, ...]
+    constants: Values
+    spread: Tensor
+
+    def __call__(self, x: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the places (n, e) of rows (n, D)."""
+        values = {**self.constants, **dict(zip(self.names, parameters, strict=True))}
+        scale = 1.0 if self.term.outputscale is None else values[self.term.outputscale].sqrt()
+        pairs = ((factor, places, of_prefix(values, prefix)) for factor, places, prefix in self.term.parts())
+        return scale * torch.cat([self._of_factor(factor, x, places, own) for factor, places, own in pairs], dim=1)
+
+    def _of_factor(self, factor: Factor, x: Tensor, places: list[int], values: Values) -> Tensor:
+        """Return the places (n, e) of rows (n, D) by a factor."""
+        own, lengthscale = x[:, places], values.get("lengthscale")
+        if factor.kind is Kind.LEVEL:
+            return FAR_LEVELS * own
+        if factor.kind is Kind.COORDINATE:
+            return own
+        if factor.embedding is not None:
+            found: Tensor = factor.embedding(own, values)
+            return found
+        if lengthscale is not None and lengthscale.numel() in (1, own.shape[1]):
+            return own / lengthscale.reshape(-1)
+        return own / self.spread[places].to(own)
+
+
 @dataclass(frozen=True, eq=False)
 class NewLevels:
     """The covariance of a term between rows with levels that no training row has.

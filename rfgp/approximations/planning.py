@@ -75,13 +75,13 @@ def assign(
         if not served:
             approximation.check(terms[0])
         chosen = {data.term.name: approximation for data in served}
-    near = [name for name, one in chosen.items() if isinstance(one, Vecchia)]
-    if len(near) > 1:
-        raise InvalidArgumentError(
-            f"Nearest neighbours serve one term of a model, got {', '.join(map(repr, near))}. Use "
-            f"approximation={{{near[-1]!r}: {chosen[near[-1]]!r}}}."
-        )
     known = {**(others or {}), **chosen}
+    near = {name: one for name, one in known.items() if isinstance(one, Vecchia)}
+    if len(set(near.values())) > 1:
+        raise InvalidArgumentError(
+            f"Terms with nearest neighbours are approximated by their sum, and must have one value, got several for "
+            f"{', '.join(map(repr, near))}. Use one rfgp.Vecchia for all of them."
+        )
     for data in terms:
         if data.term.name not in known and _is_sparse(data):
             known[data.term.name] = SparsePrecision()

@@ -1,6 +1,8 @@
 """Latent blocks: the terms of a Gaussian process prior, as Gaussian vectors that points read linearly."""
 
 from rfgp.blocks.kernel import KernelBlock as KernelBlock
+from rfgp.blocks.kernel_neighbors import KernelVecchiaBlock as KernelVecchiaBlock
+from rfgp.blocks.neighbors import NeighborBlock as NeighborBlock
 from rfgp.blocks.neighbors import VecchiaBlock as VecchiaBlock
 from rfgp.blocks.precision import PrecisionBlock as PrecisionBlock
 from rfgp.blocks.prior import Prior as Prior

@@ -1,14 +1,19 @@
 """Blocks that are approximated by their nearest neighbours (Vecchia)."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from rfgp import random
+from rfgp.blocks.kernel import KernelBlock
+from rfgp.blocks.kernel_neighbors import KernelVecchiaBlock, joined, random_order
 from rfgp.blocks.role import LatentBlock
+from rfgp.errors import InvalidArgumentError
 from rfgp.local import KINDS, LatentRoot, as_places, conditionals, inverse_factor, nearest_predecessors
 from rfgp.local.kinds import spectrum_of
+from rfgp.local.latent import JITTER
 from rfgp.local.neighbors import Floats, Indices
 from rfgp.sparse import SparsityPattern
 
@@ -50,6 +55,9 @@ class VecchiaBlock(LatentBlock):
     name: str = "neighbors"
     columns: tuple[int, ...] | None = None
 
+    reading_jitter: ClassVar[float] = 0.0
+    """The noise of latent values for what reads them, in their variance."""
+
     @property
     def parameters(self) -> tuple[Tensor, ...]:
         """The lengthscale, (d,) or (), and the variance, ()."""
@@ -57,8 +65,7 @@ class VecchiaBlock(LatentBlock):
 
     def order(self, count: int) -> Tensor:
         """Return a random order of so many rows, (n,)."""
-        generator = random.numpy_generator(self.seed, random.Role.ORDER)
-        return torch.from_numpy(generator.permutation(count))
+        return random_order(count, self.seed)
 
     def predecessors(
         self,
@@ -101,11 +108,21 @@ class VecchiaBlock(LatentBlock):
         known = phi if self.is_residual else None
         return inverse_factor(self.read(x), lengthscale, variance, noise, KINDS[self.kernel_name], pattern, known)
 
+    def latent_factor(
+        self,
+        x: Tensor,  # (n, D)
+        pattern: SparsityPattern,  # (n, n)
+    ) -> Tensor:  # (nnz,)
+        """Return the entries of the sparse inverse factor of the values of g, with their jitter."""
+        jitter = (JITTER * self.variance.detach().double()).expand(len(x))
+        return self.inverse_factor(x, jitter, pattern, jitter.new_zeros(len(x), 0))
+
     def conditionals(
         self,
         points: tuple[Tensor, Tensor],  # (q, d), (q, F)
         rows: tuple[Tensor, Tensor, Tensor],  # (n, d), (n, F), (n,)
         near: Indices,  # (q, k)
+        flags: tuple[Tensor, Tensor] | None = None,  # (n, 1), (q, 1)
     ) -> tuple[Tensor, Tensor]:
         """Return the weights (q, k) of the rows near points, and the variance (q,) that they leave of g.
 
@@ -113,6 +130,7 @@ class VecchiaBlock(LatentBlock):
             points: New inputs and their features Phi.
             rows: Inputs, their features Phi and the noise of their observations.
             near: The rows that each point is conditioned on; -1 stands for none.
+            flags: They do not matter, since there is one term.
         """
         known = (rows[1], points[1]) if self.is_residual else None
         new, old = self.read(points[0]), self.read(rows[0])
@@ -132,4 +150,87 @@ class VecchiaBlock(LatentBlock):
 
     def read(self, x: Tensor) -> Tensor:
         """Return the columns (n, d) of inputs (n, D) that g depends on."""
+        return x if self.columns is None else x[:, list(self.columns)]
+
+    def of(self, names: Sequence[str]) -> "VecchiaBlock | None":
+        """Return the block if its name is among some. Else None."""
+        return self if self.name in names else None
+
+    def flags(self, names: Sequence[str] | None) -> Tensor:
+        """Return whether the only term is among these names, (1,). If None, it is."""
+        return torch.tensor([names is None or self.name in names])
+
+    @property
+    def latent_parameters(self) -> tuple[Tensor, Tensor]:
+        """The lengthscale, (d,) or (1,), and the variance, 0-d."""
+        return self.lengthscale.double().reshape(-1), self.variance.double()
+
+    @property
+    def covariance_key(self) -> tuple[object, ...]:
+        """What the covariance depends on besides rows, lengthscale and variance."""
+        return (self.kernel_name,)
+
+    def at_places(self, values: Tensor | None = None) -> "VecchiaBlock":
+        """Return the block as a function of the columns that it reads.
+
+        Args:
+            values: Its lengthscale, (d,) or (1,), for a variance of 1. If None, its own, and its own variance.
+        """
+        if values is None:
+            return replace(self, columns=None)
+        return replace(self, columns=None, lengthscale=values, variance=torch.ones((), dtype=torch.float64))
+
+    def as_sum(self) -> KernelVecchiaBlock:
+        """Return the block as the sum of one term, without the compiled loops.
+
+        Raises:
+            InvalidArgumentError: the block is the residual of features.
+        """
+        if self.is_residual:
+            raise InvalidArgumentError(
+                f"Nearest neighbours of {self.name!r} are the residual of inducing points, which no other term with "
+                "neighbours can be added to. Use InducingPoints() without a residual."
+            )
+        function = _StationaryCovariance(self.kernel_name, self.columns)
+        kernel = KernelBlock(function, function.variances, self.parameters, name=self.name)
+        options = self.num_neighbors, self.seed, self.condition_on, self.columns, self.name
+        return KernelVecchiaBlock((kernel,), (function.places,), *options)
+
+
+NeighborBlock = VecchiaBlock | KernelVecchiaBlock
+"""A block of nearest neighbours."""
+
+
+def joined_neighbors(blocks: Sequence[NeighborBlock]) -> NeighborBlock | None:
+    """Return the sum of blocks of nearest neighbours as one that is approximated. None if there are none.
+
+    Raises:
+        InvalidArgumentError: they have different options, or one of them is a residual.
+    """
+    if len(blocks) < 2:
+        return blocks[0] if blocks else None
+    return joined([block if isinstance(block, KernelVecchiaBlock) else block.as_sum() for block in blocks])
+
+
+@dataclass(frozen=True)
+class _StationaryCovariance:
+    """The covariance s^2 k of inputs and the parameters of a `VecchiaBlock`."""
+
+    kernel_name: str
+    columns: tuple[int, ...] | None
+
+    def __call__(self, a: Tensor, b: Tensor, lengthscale: Tensor, variance: Tensor) -> Tensor:
+        """Return the covariance (n, m) of inputs a (n, D) and b (m, D)."""
+        left, right = (self._read(x) / lengthscale for x in (a, b))
+        return variance * spectrum_of(self.kernel_name).kernel_between(left, right)
+
+    def variances(self, a: Tensor, lengthscale: Tensor, variance: Tensor) -> Tensor:
+        """Return the variances (n,) of inputs a (n, D)."""
+        return variance.double().expand(len(a))
+
+    def places(self, a: Tensor, lengthscale: Tensor, variance: Tensor) -> Tensor:
+        """Return inputs a (n, D) in lengthscales, times s, (n, d)."""
+        return variance.sqrt() * self._read(a) / lengthscale
+
+    def _read(self, x: Tensor) -> Tensor:
         return x if self.columns is None else x[:, list(self.columns)]

@@ -1,6 +1,6 @@
 """Blocks of latent values with a sparse precision, read by points through a sparse matrix."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -108,6 +108,8 @@ class PrecisionBlock(LatentBlock):
         new_levels: The covariance of f between inputs with levels that no row has, with its variance. If None, 0.
         between: Reads single points of a refined field that are not among its values. If None, the field must be
             refined by all points that are read.
+        restricted: Maps names of terms to the block as points read their sum, for a block that is the sum of several
+            terms at rows. If None, it is one term.
     """
 
     field: Field
@@ -120,6 +122,13 @@ class PrecisionBlock(LatentBlock):
     joint: "Callable[[Tensor], tuple[sp.csr_array, Tensor]] | None" = None
     new_levels: NewLevels | None = None
     between: Between | None = None
+    restricted: "Callable[[Sequence[str]], PrecisionBlock | None] | None" = None
+
+    def of(self, names: Sequence[str]) -> "PrecisionBlock | None":
+        """Return the block as points read the terms of these names. None if it has none of them."""
+        if self.restricted is not None:
+            return self.restricted(names)
+        return self if self.name in names else None
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:

@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from rfgp.blocks.kernel import KernelBlock, PriorFunctions
-from rfgp.blocks.neighbors import VecchiaBlock
+from rfgp.blocks.neighbors import NeighborBlock, joined_neighbors
 from rfgp.blocks.precision import PrecisionBlock
 from rfgp.blocks.role import LatentBlock, detached
 from rfgp.blocks.sparse_weights import SparseWeightBlock
 from rfgp.blocks.weights import WeightBlock, Weights
-from rfgp.errors import InvalidArgumentError
 
 B = TypeVar("B", bound=LatentBlock)
 
@@ -44,7 +43,7 @@ class Prior:
     kernels: tuple[KernelBlock, ...] = ()
     walks: tuple[SparseWeightBlock, ...] = ()
     precisions: tuple[PrecisionBlock, ...] = ()
-    neighbors: VecchiaBlock | None = None
+    neighbors: NeighborBlock | None = None
     order: tuple[str, ...] = ()
 
     @classmethod
@@ -52,20 +51,15 @@ class Prior:
         """Return the sum of independent priors.
 
         Raises:
-            InvalidArgumentError: several of them are approximated by nearest neighbours.
+            InvalidArgumentError: several of them are approximated by nearest neighbours, with different options.
         """
-        neighbors = [prior.neighbors for prior in priors if prior.neighbors is not None]
-        if len(neighbors) > 1:
-            raise InvalidArgumentError(
-                f"One term can have nearest neighbours, got {', '.join(block.name for block in neighbors)}."
-            )
         return cls(
             tuple(block for prior in priors for block in prior.weights),
             tuple(block for prior in priors for block in prior.kernels),
             tuple(block for prior in priors for block in prior.walks),
             tuple(block for prior in priors for block in prior.precisions),
-            neighbors[0] if neighbors else None,
-            tuple(dict.fromkeys(block.name for prior in priors for block in prior.blocks)),
+            joined_neighbors([prior.neighbors for prior in priors if prior.neighbors is not None]),
+            tuple(dict.fromkeys(name for prior in priors for block in prior.blocks for name in block.names)),
         )
 
     @property
@@ -77,7 +71,7 @@ class Prior:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the terms. Several blocks may belong to one term."""
-        found = dict.fromkeys(block.name for block in self.blocks)
+        found = dict.fromkeys(name for block in self.blocks for name in block.names)
         return (*(name for name in self.order if name in found), *(name for name in found if name not in self.order))
 
     @cached_property
@@ -132,7 +126,7 @@ class Prior:
         def some(blocks: tuple[B, ...]) -> tuple[B, ...]:
             return tuple(block for block in blocks if block.name in names)
 
-        near = self.neighbors if self.neighbors is not None and self.neighbors.name in names else None
+        near = None if self.neighbors is None else self.neighbors.of(names)
         return Prior(some(self.weights), some(self.kernels), some(self.walks), some(self.precisions), near, self.order)
 
     def detached(self) -> "Prior":

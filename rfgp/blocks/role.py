@@ -36,6 +36,11 @@ class LatentBlock(ABC):
     name: str
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the terms that the block is the sum of."""
+        return (self.name,)
+
+    @property
     @abstractmethod
     def parameters(self) -> tuple[Tensor, ...]:
         """The tensors (...) that may carry gradients."""

@@ -195,7 +195,7 @@ class NeighborFit:
 
 
 def _neighbors(prior: Prior) -> VecchiaBlock:
-    assert prior.neighbors is not None
+    assert isinstance(prior.neighbors, VecchiaBlock)
     return prior.neighbors
 
 

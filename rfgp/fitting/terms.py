@@ -18,8 +18,8 @@ from rfgp.threads import in_one_thread
 
 FIRST_ROWS = 2000
 """The number of rows of the first search. Hyperparameters of a few thousand rows are close to those of all."""
-LAST_ITERATIONS = 30
-"""The most iterations of the search on all rows, after that on a subset."""
+LAST_GAIN = 0.1
+"""The least gain in nats of the last five iterations of the search on all rows, after that on a subset."""
 LEARNED_ROWS = 2**14
 """The most rows from which frequencies and inducing points are learned."""
 SCREENED_ROWS = 500
@@ -43,7 +43,7 @@ def fit_terms(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
         subset = pool.take(order[:FIRST_ROWS])
         regression, first = _with_new_draws(regression, plan, subset, "a subset")
         regression, first = _learned(regression, first, plan, pool.take(order[:LEARNED_ROWS]))
-    last = plan if plan.given_iterations is not None else replace(plan, given_iterations=LAST_ITERATIONS)
+    last = replace(plan, enough=max(plan.enough, LAST_GAIN))
     values, report = maximize(Objective.of(regression, rows), regression.hyperparameters, last)
     return regression.replace(hyperparameters=values), report.with_all([first, report])
 

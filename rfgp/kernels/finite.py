@@ -57,6 +57,11 @@ class Linear(Kernel):
         """The starting variances, if they were given."""
         return {"variance": self.variance}
 
+    @staticmethod
+    def embedding(a: Tensor, values: Values) -> Tensor:
+        """Return rows a (n, c) in prior standard deviations of slopes, whose distances are those of the kernel."""
+        return a * values["variance"].sqrt()
+
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return the covariance (n, m) of rows a (n, c) and b (m, c)."""
         return (self._centered(a, values) * values["variance"]) @ self._centered(b, values).mT

@@ -55,6 +55,10 @@ class Kernel(ABC):
     """The kernel on these nodes, a `graphs.kernels.GraphKernel`, for Kind.NODE."""
     domain: ClassVar[Any] = None
     """The domain of the points that the columns are, a `rfgp.kernels.domains.Domain`, for Kind.COORDINATE."""
+    embedding: ClassVar[Any] = None
+    """Maps the columns (n, c) and the values to places (n, e), by whose distances `Vecchia` finds neighbours.
+
+    The squared distance of two near rows is about 2 - 2 k. If None, the columns in lengthscales are the places."""
     has_own_variance: ClassVar[bool] = False
     """Whether a hyperparameter of the kernel takes the place of the output scale of its term."""
 

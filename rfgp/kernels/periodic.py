@@ -65,6 +65,12 @@ class Periodic(Kernel):
         if self.lengthscale is not None:
             object.__setattr__(self, "lengthscale", read_positive("lengthscale", self.lengthscale))
 
+    @staticmethod
+    def embedding(a: Tensor, values: Values) -> Tensor:
+        """Return places (n, 2) on a circle of rows a (n, 1), between which k is exp(-r^2 / 2)."""
+        angles = 2 * math.pi * a / values["period"]
+        return torch.cat([angles.cos(), angles.sin()], dim=1) / values["lengthscale"]
+
     @property
     def starts(self) -> Mapping[str, Any]:
         """The period, and the starting lengthscale if it was given."""

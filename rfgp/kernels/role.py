@@ -100,6 +100,10 @@ class Factor(Protocol):
         """The domain of the points that the columns are, or None."""
 
     @property
+    def embedding(self) -> Any:
+        """Maps the columns (n, c) and the values to places (n, e) whose distances are those of the kernel, or None."""
+
+    @property
     def has_own_variance(self) -> bool:
         """Whether a hyperparameter takes the place of the output scale."""
 

@@ -1,11 +1,13 @@
 """What is known of the terms of a fitted model."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from rfgp.approximations import Approximation, Cost
+from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel, Sum
 from rfgp.regression import Regression
 from rfgp.regression.spec import ModelSpec, degrees_of_freedom, with_rows
@@ -23,7 +25,7 @@ class TermReport:
         approximation: How it is computed.
         cost: What that costs.
         share: The variance over rows of the term's posterior mean, as a share of the sum over all terms. None without
-            rows.
+            rows, and if the posterior is not divided into terms.
         degrees_of_freedom: The effective degrees of freedom tr K_t (K + D)^-1 of the term, K_t and K its prior
             covariance and that of the sum, D that of the errors. None without rows, and for likelihoods that are not
             Gaussian.
@@ -58,8 +60,9 @@ def term_reports(regression: Regression) -> dict[str, TermReport]:
     shares: dict[str, float | None] = dict.fromkeys(names)
     freedom: dict[str, float | None] = dict.fromkeys(names)
     if len(points):
-        shares |= _shares(regression, points)
-        freedom |= degrees_of_freedom(regression, points) if spec.is_normal else {}
+        with suppress(InvalidArgumentError):  # if the posterior is not divided into terms
+            shares |= _shares(regression, points)
+            freedom |= degrees_of_freedom(regression, points) if spec.is_normal else {}
     found = {}
     for name, one, term in zip(names, data, kernel.terms(), strict=True):
         found[name] = TermReport(Sum((term,)), chosen[name], chosen[name].cost(one), shares[name], freedom[name])

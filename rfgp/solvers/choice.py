@@ -74,7 +74,8 @@ def _with_neighbors(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> I
         if bordered is not None:
             return bordered
         latent = LatentSolver(prior, rows, mean, noise)
-        if not is_auto or latent.is_solved():
+        is_divided = len(neighbors_of(prior).names) > 1
+        if not is_auto or (not is_divided and latent.is_solved()):
             return latent
     return whitened(prior, rows, mean, noise)
 

@@ -5,14 +5,14 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from rfgp.blocks import Prior, VecchiaBlock, Weights
+from rfgp.blocks import NeighborBlock, Prior, Weights
 from rfgp.blocks.neighbors import AHEAD
 from rfgp.errors import InvalidArgumentError
 from rfgp.local import nearest, nearest_before
 from rfgp.local.neighbors import Floats, Indices
 
 
-def neighbors_of(prior: Prior) -> VecchiaBlock:
+def neighbors_of(prior: Prior) -> NeighborBlock:
     """Return the block of nearest neighbours of a prior that has one."""
     assert prior.neighbors is not None
     return prior.neighbors
@@ -41,6 +41,7 @@ def given_rows(
     x: Tensor,  # (n, d)
     noise: Tensor,  # (n,)
     points: Tensor,  # (q, d)
+    flags: Tensor | None = None,  # (q, T)
 ) -> tuple[sp.csr_array, Tensor]:  # (q, n), (q,)
     """Return the weights of rows at points, each by itself, and the variance that they leave of the neighbours' block.
 
@@ -49,10 +50,12 @@ def given_rows(
         x: The inputs of the rows.
         noise: The noise of their observations. Zeros stand for values of the block itself.
         points: The inputs of the points.
+        flags: Which terms of the block are predicted at each point. If None, all.
     """
     block = neighbors_of(prior)
     near = nearest(block.scaled(x), block.scaled(points), AHEAD * block.num_neighbors)
-    return _conditioned(prior, x, noise, points, near)
+    own = _all(block, points) if flags is None else flags
+    return _conditioned(prior, (x, noise, _all(block, x)), (points, own), near)
 
 
 def given_rows_in_order(
@@ -60,6 +63,7 @@ def given_rows_in_order(
     x: Tensor,  # (n, d)
     noise: Tensor,  # (n,)
     points: Tensor,  # (q, d)
+    flags: Tensor | None = None,  # (q, T)
 ) -> tuple[sp.csr_array, Tensor]:  # (q, n + q), (q,)
     """Return the weights of rows and of points before it at each point, and the variance that these leave.
 
@@ -68,12 +72,14 @@ def given_rows_in_order(
         x: The inputs of the rows.
         noise: The noise of their observations. Points have none.
         points: The inputs of the points, which may be each other's neighbours.
+        flags: Which terms of the block are predicted at each point. If None, all.
     """
     block = neighbors_of(prior)
     both = torch.cat([x.double(), points.double()])
     near = nearest_before(block.scaled(both), len(x), AHEAD * block.num_neighbors)
     noise = torch.cat([noise, torch.zeros(len(points), dtype=noise.dtype)])
-    return _conditioned(prior, both, noise, points, near)
+    own = _all(block, points) if flags is None else flags
+    return _conditioned(prior, (both, noise, torch.cat([_all(block, x), own])), (points, own), near)
 
 
 def read_jointly(
@@ -81,6 +87,7 @@ def read_jointly(
     x: Tensor,  # (n, d)
     noise: Tensor,  # (n,)
     points: Tensor,  # (q, d)
+    flags: Tensor | None = None,  # (q, T)
 ) -> tuple[Floats, Tensor]:  # (q, n), (q, q)
     """Return the weights of rows at points that may be each other's neighbours, and the covariance that they leave.
 
@@ -89,8 +96,9 @@ def read_jointly(
         x: The inputs of the rows.
         noise: The noise of their observations. Zeros stand for values of the block itself.
         points: The inputs of the points.
+        flags: Which terms of the block are predicted at each point. If None, all.
     """
-    near, left = given_rows_in_order(prior, x, noise, points)
+    near, left = given_rows_in_order(prior, x, noise, points, flags)
     among = torch.eye(len(points), dtype=torch.float64) - torch.from_numpy(near[:, len(x) :].toarray())
     right = torch.cat([torch.from_numpy(near[:, : len(x)].toarray()), left.sqrt().diag()], dim=1)
     solved = torch.linalg.solve_triangular(among, right, upper=False, unitriangular=True)
@@ -106,14 +114,34 @@ def no_functions() -> InvalidArgumentError:
     )
 
 
-def _conditioned(prior: Prior, x: Tensor, noise: Tensor, points: Tensor, near: Indices) -> tuple[sp.csr_array, Tensor]:
+def _conditioned(
+    prior: Prior,
+    known: tuple[Tensor, Tensor, Tensor],  # (n, d), (n,), (n, T)
+    new: tuple[Tensor, Tensor],  # (q, d), (q, T)
+    near: Indices,  # (q, k)
+) -> tuple[sp.csr_array, Tensor]:  # (q, n), (q,)
+    """Return the weights of rows near points, and the variance that they leave.
+
+    Args:
+        prior: The prior.
+        known: The inputs of rows, the noise of their observations, and which terms these have.
+        new: The inputs of points, and which terms are predicted there.
+        near: The rows that each point is conditioned on; -1 stands for none.
+    """
+    (x, noise, flags), (points, predicted) = known, new
     block, is_there = neighbors_of(prior), near >= 0
     rows = np.unique(near[is_there])
     used, places = torch.from_numpy(rows), np.where(is_there, np.searchsorted(rows, near), -1)
-    own, known = (_subtracted(prior, inputs) for inputs in (points, x[used]))
-    weights, left = block.conditionals((points, own), (x[used], known, noise[used]), places)
+    features_at = [_subtracted(prior, inputs) for inputs in (points, x[used])]
+    given = x[used], features_at[1], noise[used]
+    weights, left = block.conditionals((points, features_at[0]), given, places, (flags[used], predicted))
     starts = np.concatenate([[0], is_there.sum(1).cumsum()])
     return sp.csr_array((weights.numpy()[is_there], near[is_there], starts), shape=(len(points), len(x))), left
+
+
+def _all(block: NeighborBlock, x: Tensor) -> Tensor:
+    """Return that all terms of a block are in the values at inputs (n, d), (n, T)."""
+    return block.flags(None).expand(len(x), -1)
 
 
 def _subtracted(prior: Prior, x: Tensor) -> Tensor:

@@ -16,13 +16,32 @@ def known_terms(prior: Prior, names: Sequence[str]) -> tuple[str, ...]:
     Raises:
         InvalidArgumentError: there is no such term, or none is named.
     """
-    known = [block.name for block in prior.blocks]
+    known = prior.names
     if not names:
         raise InvalidArgumentError(f"At least one term must be named, got none. The terms are {', '.join(known)}.")
     unknown = sorted(set(names) - set(known))
     if unknown:
         raise InvalidArgumentError(f"There is no term {', '.join(unknown)}. The terms are {', '.join(known)}.")
     return tuple(names)
+
+
+def check_divided(prior: Prior, *sums: Sequence[str]) -> None:
+    """Raise if sums of terms have different parts of a block of neighbours that is read as one process.
+
+    Args:
+        prior: The prior.
+        sums: The names of the terms of each sum.
+
+    Raises:
+        InvalidArgumentError: they have.
+    """
+    block = prior.neighbors
+    parts = [] if block is None else [tuple(bool(flag) for flag in block.flags(names)) for names in sums]
+    if block is not None and len({part for part in parts if any(part)}) > 1:
+        raise InvalidArgumentError(
+            f"The terms {', '.join(block.names)} have latent neighbours of their sum, which is not divided here. Use "
+            "Vecchia(condition_on='responses')."
+        )
 
 
 def check_joint(count: int, points: str, advice: str = "", most: int = MOST_JOINT) -> None:

@@ -9,7 +9,8 @@ import torch
 from dense_twin import DenseTwin
 from terms import F64, SHARED, STIFF, TERMS, normal, table
 
-from rfgp.blocks import KernelBlock, PrecisionBlock, Prior, SparseWeightBlock, VecchiaBlock, WeightBlock
+from rfgp.blocks import KernelBlock, NeighborBlock, PrecisionBlock, Prior, SparseWeightBlock, WeightBlock
+from rfgp.blocks.neighbors import joined_neighbors
 from rfgp.rows import Block
 
 ROWS = ("plain", "uneven", "outputs", "signs")
@@ -65,14 +66,14 @@ class Problem:
     @property
     def prior(self):
         parts = {"weights": (), "kernels": (), "walks": (), "precisions": ()}
-        last = None
+        near = []
         for name in self.names:
             block = replace(TERMS[name].block(**self.of(name)), name=name)
-            if isinstance(block, VecchiaBlock):
-                last = block
+            if isinstance(block, NeighborBlock):
+                near.append(block)
             else:
                 parts[KINDS[type(block)]] += (block,)
-        return Prior(**parts, neighbors=last)
+        return Prior(**parts, neighbors=joined_neighbors(near))
 
     @property
     def weight_names(self):

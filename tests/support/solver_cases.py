@@ -63,6 +63,7 @@ PRIORS = {
         ("smooth", "linear", "smooth field", "groups"),
         ("smooth", "groups", "neighbors"),
         ("exact", "refined field", "neighbors"),
+        ("smooth", "groups", "near"),
     ],
     "whitened": [
         ("neighbors",),
@@ -72,15 +73,19 @@ PRIORS = {
         ("groups", "neighbors"),
         ("smooth", "field", "groups", "neighbors"),
         ("linear", "refined field", "neighbors"),
+        ("near",),
+        ("smooth", "groups", "neighbors", "near"),
     ],
     "blocked": [
         ("smooth", "fitc", "neighbors"),
         ("inducing", "residual"),
+        ("linear", "near", "neighbors"),
     ],
     "latent": [
         ("neighbors",),
         ("inducing", "residual"),
         ("smooth", "groups", "neighbors"),
+        ("groups", "near"),
     ],
     "iterative": [
         ("walks",),

@@ -5,6 +5,7 @@ and group. Every term reads some of them, so that any terms can be added up.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ import graphs
 from graphs.precisions import IndependentField, resolvent_field
 from rfgp.blocks import (
     KernelBlock,
+    KernelVecchiaBlock,
     PrecisionBlock,
     Residual,
     SparseWeightBlock,
@@ -295,6 +297,11 @@ def neighbors_block(lengthscale, variance, is_residual=False):
     return VecchiaBlock("matern32", lengthscale, variance, 1000, 0, is_residual=is_residual)
 
 
+def near_block(lengthscale, variance):
+    kernel = replace(exact_block(lengthscale, variance), name="near")
+    return KernelVecchiaBlock((kernel,), (lambda x, scale, v: v.sqrt() * x[:, :2] / scale,), 1000, 0, name="near")
+
+
 def wide_nystrom(x, lengthscale):
     """Return features of the unit Matern kernel at some rows of a table."""
     points = table(5, seed=8)
@@ -317,6 +324,10 @@ def exact_block(lengthscale, variance):
         return variance * gaussian(a, b, lengthscale)
 
     return KernelBlock(kernel, lambda a, _, variance: variance.expand(len(a)), (lengthscale, variance))
+
+
+def near_kernel(a, b, lengthscale, variance):
+    return variance * gaussian(a, b, lengthscale)
 
 
 MATERN = {"lengthscale": [1.0, 1.5, 4.0, 2.0, 2.0], "variance": 0.8}
@@ -348,6 +359,7 @@ TERMS = {
         PlainTerm(walk_kernel),
     ),
     "neighbors": Term(MATERN, neighbors_block, PlainTerm(matern32)),
+    "near": Term({"lengthscale": [0.9, 1.2], "variance": 0.5}, near_block, PlainTerm(near_kernel)),
     "inducing": Term(
         MATERN,
         lambda lengthscale, variance: WeightBlock(wide_nystrom, 5, (lengthscale,), variance),
@@ -357,5 +369,5 @@ TERMS = {
 }
 SHARED = {"residual": "inducing"}
 """Terms that have the hyperparameters of another, beside which they stand."""
-ADDABLE = [name for name in TERMS if name != "residual"]
+ADDABLE = [name for name in TERMS if name not in ("residual", "near")]
 """Terms of which any may be added up, each at most once."""

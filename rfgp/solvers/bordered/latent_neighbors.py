@@ -6,6 +6,7 @@ with weights W on the pattern of Q, sum_ij W_ij dQ_ij = 2 sum_ri (V W)_ri dV_ri.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -16,28 +17,26 @@ import torch
 from torch import Tensor
 
 from graphs.precisions.role import MarkovField, Pattern
-from rfgp.blocks import PrecisionBlock, Prior, VecchiaBlock
+from rfgp.blocks import NeighborBlock, PrecisionBlock, Prior
 from rfgp.blocks.precision import Array
 from rfgp.errors import InvalidArgumentError
-from rfgp.local import KINDS, inverse_factor
-from rfgp.local.latent import JITTER
 from rfgp.solvers.nearby import given_rows, read_jointly
 from rfgp.sparse import SparseValues, SparsityPattern, gram_on, times_symmetric
 
 
 class NeighborsField(MarkovField):
-    """Values of a nearest-neighbour process of variance 1 at places in order, as a function of the lengthscale.
+    """Values of a nearest-neighbour process at places in order, as a function of the parameters of its covariance.
 
     Args:
         places: The places (N, d), distinct.
-        kind: The kernel, a number of `rfgp.local.KINDS`.
+        block: The process, as a function of places. Its variance is 1 if it has a lengthscale and a variance.
         near: The neighbours of each place, and the place itself as the last, (N, N).
     """
 
-    parameters = ("lengthscale",)
+    parameters = ("values",)
 
-    def __init__(self, places: Tensor, kind: int, near: SparsityPattern) -> None:
-        self.places, self._kind, self._near = places, kind, near
+    def __init__(self, places: Tensor, block: NeighborBlock, near: SparsityPattern) -> None:
+        self.places, self._block, self._near = places, block.detached(), near
         self.coordinates = places.numpy() if places.shape[1] in (2, 3) else None
 
     @cached_property
@@ -48,24 +47,24 @@ class NeighborsField(MarkovField):
         product.sort_indices()
         return Pattern(product.indptr.astype(np.int64), product.indices.astype(np.int32))
 
-    def _factor(self, lengthscale: Tensor) -> Tensor:
-        """Return the entries (nnz,) of V at a lengthscale (d,) or (1,)."""
-        one = torch.ones((), dtype=torch.float64)
-        jitter = torch.full((len(self.places),), JITTER, dtype=torch.float64)
-        return inverse_factor(self.places, lengthscale, one, jitter, self._kind, self._near)
+    def _factor(self, values: Tensor) -> Tensor:
+        """Return the entries (nnz,) of V at parameters (p,)."""
+        return self._block.at_places(values).latent_factor(self.places, self._near)
 
     def inverse_root(
         self,
         values: Array,  # (p,)
     ) -> sp.csr_array:  # (N, N)
-        """Return V at a lengthscale (d,) or (1,)."""
-        return sp.csr_array(SparseValues(self._factor(torch.from_numpy(values)), self._near).matrix())
+        """Return V at parameters (p,)."""
+        with torch.no_grad():
+            entries = self._factor(torch.from_numpy(values))
+        return sp.csr_array(SparseValues(entries, self._near).matrix())
 
     def entries(
         self,
         values: Array,  # (p,)
     ) -> Array:  # (nnz,)
-        """Return the entries of Q at a lengthscale (d,) or (1,)."""
+        """Return the entries of Q at parameters (p,)."""
         return gram_on(self.inverse_root(values), self.pattern)
 
     def pull_back(
@@ -73,13 +72,13 @@ class NeighborsField(MarkovField):
         values: Array,  # (p,)
         weights: Array,  # (nnz,)
     ) -> Array:  # (p,)
-        """Return sum_e weights_e dQ_e / d lengthscale, for symmetric weights."""
-        lengthscale = torch.tensor(values, requires_grad=True)
+        """Return sum_e weights_e dQ_e / d parameters, for symmetric weights."""
+        parameters = torch.tensor(values, requires_grad=True)
         with torch.enable_grad():
-            entries = self._factor(lengthscale)
+            entries = self._factor(parameters)
             matrix = SparseValues(entries, self._near).matrix()
             upstream = torch.from_numpy(2 * times_symmetric(matrix, self.pattern, weights))
-            (found,) = torch.autograd.grad(entries, lengthscale, upstream)
+            (found,) = torch.autograd.grad(entries, parameters, upstream)
         return np.asarray(found.numpy())
 
     def log_determinant(
@@ -87,22 +86,32 @@ class NeighborsField(MarkovField):
         values: Array,  # (p,)
     ) -> tuple[float, Array]:
         """Return log |Q| = 2 sum_i log V_ii and its derivatives (p,)."""
-        lengthscale = torch.tensor(values, requires_grad=True)
+        parameters = torch.tensor(values, requires_grad=True)
         with torch.enable_grad():
             own = torch.from_numpy(self._near.indptr[1:] - 1)
-            total = 2 * self._factor(lengthscale)[own].log().sum()
-            (found,) = torch.autograd.grad(total, lengthscale)
+            total = 2 * self._factor(parameters)[own].log().sum()
+            (found,) = torch.autograd.grad(total, parameters)
         return total.item(), np.asarray(found.numpy())
 
 
 class _Reads:
-    """What points read of values at places: the value at a place, or the weights of places near a point."""
+    """How points read values at places: the value at a place, or the weights of places near a point.
 
-    def __init__(self, block: VecchiaBlock, places: Tensor) -> None:
+    Some terms of a sum have weights at a place too, since its value is that of the sum.
+
+    Args:
+        block: The block.
+        places: The places, (N, d).
+        terms: The names of the terms that are read. If None, all.
+    """
+
+    def __init__(self, block: NeighborBlock, places: Tensor, terms: Sequence[str] | None = None) -> None:
         self._block, self._places = block.detached(), places
-        self._prior = Prior(neighbors=replace(self._block, columns=None))  # of places
-        self._zeros = torch.zeros(len(places), dtype=torch.float64)
-        self._numbers = {place.tobytes(): number for number, place in enumerate(places.numpy())}
+        self._prior = Prior(neighbors=self._block.at_places())
+        self._flags = block.flags(terms)
+        self._noise = block.reading_jitter * self._prior.diagonal(places)
+        known = places.numpy() if bool(self._flags.all()) else ()
+        self._numbers = {place.tobytes(): number for number, place in enumerate(known)}
         self._last: tuple[Tensor, tuple[sp.csr_array, Tensor]] | None = None
 
     def __call__(self, inputs: Tensor) -> sp.csr_array:
@@ -117,7 +126,8 @@ class _Reads:
         """Return A of points that may be each other's neighbours, and the covariance (n, n) that it leaves."""
         points, left = distinct(self._block.read(inputs)), torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
         places, others = self._divided(points)
-        weights, own = read_jointly(self._prior, self._places, self._zeros, points[others])
+        flags = self._flags.expand(len(others), -1)
+        weights, own = read_jointly(self._prior, self._places, self._noise, points[others], flags)
         left[others[:, None], others] = own
         return self._stacked(places, others, sp.csr_array(weights)), left
 
@@ -130,7 +140,8 @@ class _Reads:
         """Return A and the variances that are left, for points (n, d) in double precision, each by itself."""
         left = torch.zeros(len(points), dtype=torch.float64)
         places, others = self._divided(points)
-        weights, left[others] = given_rows(self._prior, self._places, self._zeros, points[others])
+        flags = self._flags.expand(len(others), -1)
+        weights, left[others] = given_rows(self._prior, self._places, self._noise, points[others], flags)
         return self._stacked(places, others, weights), left
 
     def _divided(self, points: Tensor) -> tuple[Tensor, Tensor]:
@@ -153,7 +164,7 @@ def distinct(inputs: Tensor) -> Tensor:
     return inputs.detach().double().contiguous() + 0.0
 
 
-def latent_precision(block: VecchiaBlock, inputs: Tensor, field: NeighborsField | None = None) -> PrecisionBlock:
+def latent_precision(block: NeighborBlock, inputs: Tensor, field: NeighborsField | None = None) -> PrecisionBlock:
     """Return nearest neighbours as latent values at the places of rows, in order, with their sparse precision.
 
     Rows read their own value. A new point reads the values at the places near it, which leave a `residual` variance:
@@ -162,7 +173,7 @@ def latent_precision(block: VecchiaBlock, inputs: Tensor, field: NeighborsField 
     Args:
         block: The block.
         inputs: The inputs of the rows, (n, d). Equal rows are one place.
-        field: That of the same block and inputs at another lengthscale, whose neighbours are kept. If None, they are
+        field: That of the same block and inputs at other parameters, whose neighbours are kept. If None, they are
             found.
 
     Raises:
@@ -185,23 +196,31 @@ def latent_precision(block: VecchiaBlock, inputs: Tensor, field: NeighborsField 
             "Neighbours that are the residual of inducing points have no sparse precision. Use neighbours that are "
             "responses, or conjugate gradients."
         )
-    field = _field(replace(block, columns=None), distinct(block.read(inputs))) if field is None else field
-    reads = _Reads(block, field.places)
-    lengthscale, variance = block.lengthscale.double().reshape(-1), block.variance.double()
-    return PrecisionBlock(field, lengthscale, variance, reads, None, block.name, reads.residual, reads.joint)
+    field = _field(block.at_places(), distinct(block.read(inputs))) if field is None else field
+    reads, places = _Reads(block, field.places), field.places
+    parts = field, *block.latent_parameters
+    whole = PrecisionBlock(*parts, reads, None, block.name, reads.residual, reads.joint)
+
+    def restricted(names: Sequence[str]) -> PrecisionBlock | None:
+        if not bool(block.flags(names).any()):
+            return None
+        own = _Reads(block, places, names)
+        return replace(whole, projector=own, residual=own.residual, joint=own.joint)
+
+    return whole if len(block.names) == 1 else replace(whole, restricted=restricted)
 
 
-def _field(block: VecchiaBlock, rows: Tensor) -> NeighborsField:
+def _field(block: NeighborBlock, rows: Tensor) -> NeighborsField:
     """Return the field of the places of rows (n, d); one of the last two if it is the same, with its analysis."""
-    lengthscale = block.lengthscale.detach().double().numpy()
-    bytes_of = hashlib.sha256(rows.numpy().tobytes() + lengthscale.tobytes()).digest()
-    key = bytes_of, rows.shape, block.kernel_name, block.num_neighbors, block.seed
+    values = block.latent_parameters[0].detach().numpy()
+    bytes_of = hashlib.sha256(rows.numpy().tobytes() + values.tobytes()).digest()
+    key = bytes_of, rows.shape, block.covariance_key, block.num_neighbors, block.seed
     found = _kept.pop(key, None)
     if found is None:
         first = np.unique(rows.numpy(), axis=0, return_index=True)[1]
         places = rows[torch.from_numpy(np.sort(first))]
         places = places[block.order(len(places))]
-        found = NeighborsField(places, KINDS[block.kernel_name], block.predecessors(places))
+        found = NeighborsField(places, block, block.predecessors(places))
     _kept[key] = found
     for old in list(_kept)[:-_RECENT]:
         _kept.pop(old, None)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from graphs.cholesky import Analysis
 from graphs.errors import MemoryBudgetError
-from rfgp.blocks import Prior, VecchiaBlock
+from rfgp.blocks import NeighborBlock, Prior
 from rfgp.rows import Block
 from rfgp.solvers.bordered.latent_neighbors import latent_precision
 from rfgp.solvers.bordered.solver import BorderedSolver
@@ -53,7 +53,7 @@ def _exceeds(analysis: Analysis, times: float = 1.0, power: float = 1.0) -> bool
     return bool(analysis.flops * times**power > MOST_FLOPS or analysis.num_bytes * times > MOST_BYTES)
 
 
-def _surely_exceeds(block: VecchiaBlock, inputs: Tensor) -> bool:
+def _surely_exceeds(block: NeighborBlock, inputs: Tensor) -> bool:
     """Return whether the factor of some of very many rows (n, d) says that one of all is too large."""
     if len(inputs) <= SOME:
         return False

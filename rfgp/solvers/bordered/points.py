@@ -109,8 +109,9 @@ class PointReader:
         """Return reads whose A is that of the terms in the sum, no entries for others, and add what each leaves."""
         parts = list[sp.csr_array]()
         for block in self.blocks:
-            if self.terms is None or block.name in self.terms:
-                part, own = read(block, inputs)
+            predicted = block if self.terms is None else block.of(self.terms)
+            if predicted is not None:
+                part, own = read(predicted, inputs)
                 left = left + own
             else:
                 part = sp.csr_array((len(inputs), block.size))

@@ -17,7 +17,7 @@ from rfgp.solvers.bordered.reads import all_weights, bordered_system, joined_rea
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.operators import LatentOperator
 from rfgp.solvers.role import Functions, Posterior, Shape
-from rfgp.solvers.terms import known_terms, make_contiguous
+from rfgp.solvers.terms import check_divided, known_terms, make_contiguous
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +149,7 @@ class BorderedPosterior(Posterior):
         """
         check_jointly(self._reader.blocks, len(inputs), len(self.inputs))
         one, other = known_terms(self.prior, first), known_terms(self.prior, second)
+        check_divided(self.prior, one, other)
         shared, reader = [name for name in one if name in other], self._reader_at(inputs)
         parts = (replace(reader, terms=terms).jointly(inputs) for terms in (one, other, shared))
         (left, rows), (right, columns), (both, _) = parts

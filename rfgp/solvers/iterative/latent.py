@@ -31,7 +31,10 @@ def prefers_latent(prior: Prior, rows: Block, noise: Tensor) -> bool:
     """Return whether rows are conditioned on values, by the signal-to-noise ratio (noise 0-d) of some of them."""
     prior, count = prior.detached(), len(rows)
     block = neighbors_of(prior)
-    typical, variance = float(rows.noise_diag(noise.detach()).median()), float(block.variance)
+    typical, variance = (
+        float(rows.noise_diag(noise.detach()).median()),
+        float(block.diagonal(rows.inputs[:_SOME]).mean()),
+    )
     if count > MOST_ROWS or not LEAST_VARIANCE * typical <= variance <= typical / LEAST_NOISE:
         return False
     x = rows.inputs[block.order(count)]

@@ -17,7 +17,7 @@ from rfgp.solvers.iterative.terms import operator_of, terms_of
 from rfgp.solvers.nearby import no_functions
 from rfgp.solvers.operators import LatentOperator
 from rfgp.solvers.role import Functions, Posterior, Shape
-from rfgp.solvers.terms import MOST_JOINT, check_joint, known_terms
+from rfgp.solvers.terms import MOST_JOINT, check_divided, check_joint, known_terms
 
 TOLERANCE = 1e-9
 """The relative residual of the solve for the mean."""
@@ -137,9 +137,13 @@ class IterativePosterior(Posterior):
         """Return the posterior of the sum of some terms.
 
         Raises:
-            InvalidArgumentError: there is no such term, or none is named.
+            InvalidArgumentError: there is no such term, or none is named, or some are not divided from others.
         """
-        return replace(self, known=self._given, terms=known_terms(self.prior, names))
+        block, terms = self.prior.neighbors, known_terms(self.prior, names)
+        if block is not None and bool(block.flags(terms).any()):
+            check_divided(self.prior, terms, block.names)
+            terms = *terms, block.name
+        return replace(self, known=self._given, terms=terms)
 
     @cached_property
     def _given(self) -> GivenTerms:

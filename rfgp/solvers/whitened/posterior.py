@@ -81,7 +81,8 @@ class WhitenedPosterior(Posterior):
         offset = self.targets.new_zeros(len(inputs), self.targets.shape[1])
         left, residual = dense.new_zeros(len(inputs)), self._residual.residual_variance(inputs, dense)
         if self._has_neighbors:
-            near, left = given_rows(self.prior, self.inputs, self.noise, inputs)
+            flags = neighbors_of(self.prior).flags(self.terms).expand(len(inputs), -1)
+            near, left = given_rows(self.prior, self.inputs, self.noise, inputs, flags)
             of_near = self._rows.near(blocks, near)
             dense, sparse = dense - of_near[0], sp.csr_array(sparse - of_near[1])
             offset = torch.from_numpy(near @ self.targets.numpy())
@@ -110,7 +111,7 @@ class WhitenedPosterior(Posterior):
         The correlations are those of this distribution. The variances are those of `variance`, where all neighbours
         are rows.
         """
-        root, scale = self._joint(inputs, projected)
+        root, scale = _joint_root([self], inputs, [projected])
         if self._residual.has_residual:
             root = torch.cat([root, covariance_root(self._residual_covariance(inputs))], dim=1)
         return root * scale[:, None]
@@ -118,13 +119,21 @@ class WhitenedPosterior(Posterior):
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
 
-        At each point it is exact for the neighbours of that point; between points see `root`.
+        At each point it is exact for the neighbours of that point; between points see `root`. The values of two terms
+        that are approximated by their sum may be each other's neighbours.
 
         Raises:
             InvalidArgumentError: there is no such term, or none is named.
         """
-        own = (self.of(names) for names in (first, second))
-        (left, rows), (right, columns) = (one._joint(inputs, one.project(inputs)) for one in own)
+        parts, count = [self.of(names) for names in (first, second)], len(inputs)
+        flags = [neighbors_of(self.prior).flags(part.terms) for part in parts]
+        reads = [part.project(inputs) for part in parts]
+        if all(bool(some.any()) for some in flags) and not torch.equal(*flags):
+            root, scale = _joint_root(parts, inputs, reads)
+            left, right, rows, columns = root[:count], root[count:], scale[:count], scale[count:]
+        else:
+            pairs = zip(parts, reads, strict=True)
+            (left, rows), (right, columns) = (_joint_root([part], inputs, [read]) for part, read in pairs)
         shared = replace(self, terms=tuple(name for name in first if name in second))
         return (left @ right.mT + shared._residual_covariance(inputs)) * rows[:, None] * columns
 
@@ -153,7 +162,7 @@ class WhitenedPosterior(Posterior):
 
     @property
     def _has_neighbors(self) -> bool:
-        return self.terms is None or neighbors_of(self.prior).name in self.terms
+        return bool(neighbors_of(self.prior).flags(self.terms).any())
 
     @cached_property
     def _rows(self) -> WhiteRows:
@@ -179,20 +188,40 @@ class WhitenedPosterior(Posterior):
             sparse @ sp.diags_array(np.concatenate([*kept, []]))
         )
 
-    def _joint(self, inputs: Tensor, projected: Reads) -> tuple[Tensor, Tensor]:
-        """Return a root (n, n + F + N) of the joint covariance without residuals, and the scales (n,) of its rows."""
-        count, rows = len(inputs), len(self.inputs)
-        blocks, system = self._rows.given(inputs)
-        dense, sparse = self._own_reads(blocks, inputs)
-        own, residual = dense.new_zeros(count, count), self._residual.residual_variance(inputs, dense)
-        if self._has_neighbors:
-            near, left = given_rows_in_order(self.prior, self.inputs, self.noise, inputs)
-            among = torch.eye(count, dtype=torch.float64) - torch.from_numpy(near[:, rows:].toarray())
-            of_near = self._rows.near(blocks, sp.csr_array(near[:, :rows]))
-            right = torch.cat([left.sqrt().diag(), of_near[0], torch.from_numpy(of_near[1].toarray())], dim=1)
-            solved = torch.linalg.solve_triangular(among, right, upper=False, unitriangular=True)
-            own, features, reads = torch.split(solved, [count, *dense.shape[1:], *sparse.shape[1:]], dim=1)
-            dense, sparse = dense - features, sp.csr_array(sparse - reads.numpy())
-        root = torch.cat([own, half_solved(system, self.factor, dense, sparse)], dim=1)
-        square = root.square().sum(1) + residual
-        return root, (self.variance(inputs, projected) / square.clamp_min(torch.finfo(square.dtype).tiny)).sqrt()
+
+def _joint_root(
+    parts: Sequence[WhitenedPosterior], inputs: Tensor, projected: Sequence[Reads]
+) -> tuple[Tensor, Tensor]:
+    """Return a root of the joint covariance of several sums of terms of one posterior, without residuals.
+
+    Args:
+        parts: The posterior, restricted to the terms of each of P sums. If there are several, the block of neighbours
+            is read by terms.
+        inputs: The points, (n, d).
+        projected: What the points read by each of them.
+
+    Returns:
+        The root (P n, P n + F + N), one sum after the other, and the scales (P n,) of its rows.
+    """
+    whole, count = parts[0], len(parts) * len(inputs)
+    blocks, system = whole._rows.given(inputs)
+    reads = [part._own_reads(blocks, inputs) for part in parts]
+    pairs, zeros = zip(parts, reads, strict=True), torch.zeros(len(inputs), dtype=torch.float64)
+    residual = [zeros + part._residual.residual_variance(inputs, own) for part, (own, _) in pairs]
+    dense, sparse = torch.cat([own for own, _ in reads]), sp.csr_array(sp.vstack([own for _, own in reads]))
+    own = dense.new_zeros(count, count)
+    if any(part._has_neighbors for part in parts):
+        block, rows = neighbors_of(whole.prior), len(whole.inputs)
+        flags = torch.cat([block.flags(part.terms).expand(len(inputs), -1) for part in parts])
+        points = torch.cat([inputs] * len(parts))
+        near, left = given_rows_in_order(whole.prior, whole.inputs, whole.noise, points, flags)
+        among = torch.eye(count, dtype=torch.float64) - torch.from_numpy(near[:, rows:].toarray())
+        of_near = whole._rows.near(blocks, sp.csr_array(near[:, :rows]))
+        right = torch.cat([left.sqrt().diag(), of_near[0], torch.from_numpy(of_near[1].toarray())], dim=1)
+        solved = torch.linalg.solve_triangular(among, right, upper=False, unitriangular=True)
+        own, known, latent = torch.split(solved, [count, *dense.shape[1:], *sparse.shape[1:]], dim=1)
+        dense, sparse = dense - known, sp.csr_array(sparse - latent.numpy())
+    root = torch.cat([own, half_solved(system, whole.factor, dense, sparse)], dim=1)
+    square = root.square().sum(1) + torch.cat(residual)
+    single = torch.cat([part.variance(inputs, read) for part, read in zip(parts, projected, strict=True)])
+    return root, (single / square.clamp_min(torch.finfo(square.dtype).tiny)).sqrt()

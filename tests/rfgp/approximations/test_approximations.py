@@ -209,9 +209,6 @@ def test_bad_options_are_named(make, message):
     [
         (k.Group("store"), rfgp.RandomFeatures(8), "finitely many functions"),
         (k.Matern("t"), rfgp.RandomFeatures(8, kind="laplace"), "Gaussian kernel only"),
-        (k.Periodic("t", 1.0), rfgp.Vecchia(8), "neither Gaussian nor Matern"),
-        (k.Matern("t", nu=0.7), rfgp.Vecchia(8), "neither Gaussian nor Matern"),
-        (k.RBF("t") + k.RBF("p"), rfgp.Vecchia(8), r"serve one term.*'rbf\(p\)': Vecchia"),
     ],
 )
 def test_terms_that_cannot_be_served_are_named(kernel, approximation, message):

@@ -15,7 +15,7 @@ from rfgp.blocks import Prior, Residual, VecchiaBlock, WeightBlock
 A, B = table(9, seed=3), table(6, seed=4)
 
 
-@pytest.mark.parametrize("name", ADDABLE)
+@pytest.mark.parametrize("name", [*ADDABLE, "near"])
 def test_block_matches_plain_kernel(name):
     problem = Problem([name])
     (block,), plain = problem.prior.blocks, TERMS[name].plain.at(problem.of(name))

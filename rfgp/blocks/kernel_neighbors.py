@@ -1,0 +1,268 @@
+"""Blocks with any covariance function that are approximated by their nearest neighbours (Vecchia)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp import random
+from rfgp.blocks.kernel import KernelBlock
+from rfgp.blocks.role import LatentBlock
+from rfgp.errors import InvalidArgumentError
+from rfgp.local import LatentRoot, as_places, nearest_predecessors
+from rfgp.local.covariances import Process, conditional_entries, in_pattern, pattern_of
+from rfgp.local.latent import JITTER
+from rfgp.local.neighbors import Floats, Indices
+from rfgp.sparse import SparsityPattern
+
+Places = Callable[..., Tensor]
+"""Maps rows (n, D), and the parameters of a covariance function after them, to places (n, e).
+
+The squared distance of near places is about k(x, x) + k(z, z) - 2 k(x, z)."""
+
+
+def random_order(count: int, seed: int) -> Tensor:
+    """Return a random order of so many rows, (n,)."""
+    return torch.from_numpy(random.numpy_generator(seed, random.Role.ORDER).permutation(count))
+
+
+@dataclass(frozen=True, eq=False)
+class KernelVecchiaBlock(LatentBlock):
+    """A sum g of terms with covariance functions, each row conditioned on its nearest predecessors.
+
+    The sum is approximated as one process. A term by itself is conditioned on the same values of the sum.
+
+    Attributes:
+        kernels: The terms.
+        places: The places of rows by each of them.
+        num_neighbors: The most neighbours of a row.
+        seed: The seed of the order of the rows.
+        condition_on: Whether rows are conditioned on "responses" or on "latent" values, or "auto".
+        columns: The places of the columns of inputs (n, D) that g depends on. If None, all.
+        name: The name of the sum.
+    """
+
+    kernels: tuple[KernelBlock, ...]
+    places: tuple[Places, ...]
+    num_neighbors: int
+    seed: int
+    condition_on: str = "auto"
+    columns: tuple[int, ...] | None = None
+    name: str = "neighbors"
+
+    is_residual: ClassVar[bool] = False
+    reading_jitter: ClassVar[float] = JITTER
+    """The noise of latent values for what reads them, in their variance. It is the jitter that they have.
+
+    The weights of one of several smooth terms are large: without it variances had errors of up to 6."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the terms."""
+        return tuple(kernel.name for kernel in self.kernels)
+
+    @property
+    def parameters(self) -> tuple[Tensor, ...]:
+        """The parameters (...) of all covariance functions."""
+        return tuple(parameter for kernel in self.kernels for parameter in kernel.parameters)
+
+    def of(self, names: Sequence[str]) -> "KernelVecchiaBlock | None":
+        """Return the sum of some terms, or None without any."""
+        kept = [i for i, name in enumerate(self.names) if name in names]
+        if len(kept) == len(self.kernels):
+            return self
+        kernels, places = tuple(self.kernels[i] for i in kept), tuple(self.places[i] for i in kept)
+        return replace(self, kernels=kernels, places=places) if kept else None
+
+    def flags(self, names: Sequence[str] | None) -> Tensor:
+        """Return which terms are among these names, (T,). If None, all are."""
+        return torch.tensor([names is None or name in names for name in self.names])
+
+    @property
+    def latent_parameters(self) -> tuple[Tensor, Tensor]:
+        """The parameters (p,) of all covariance functions, and the factor 1, 0-d, of their covariance."""
+        one = torch.ones((), dtype=torch.float64)
+        return torch.cat([one.new_zeros(0), *(parameter.double().reshape(-1) for parameter in self.parameters)]), one
+
+    @property
+    def covariance_key(self) -> tuple[object, ...]:
+        """What the covariance depends on besides rows and parameters."""
+        return tuple(kernel.covariance for kernel in self.kernels)
+
+    def at_places(self, values: Tensor | None = None) -> "KernelVecchiaBlock":
+        """Return the block as a function of the columns that it reads.
+
+        Args:
+            values: Its parameters, (p,). If None, its own.
+        """
+        if values is None:
+            return self
+        sizes = [parameter.numel() for parameter in self.parameters]
+        pairs = zip(torch.split(values, sizes), self.parameters, strict=True)
+        return self._with([value.reshape(parameter.shape) for value, parameter in pairs])
+
+    def order(self, count: int) -> Tensor:
+        """Return a random order of so many rows, (n,)."""
+        return random_order(count, self.seed)
+
+    def predecessors(
+        self,
+        x: Tensor,  # (n, D)
+        rows: Tensor | None = None,  # (r,)
+    ) -> SparsityPattern:
+        """Return the nearest predecessors of rows in order, or of some of them, at these parameters."""
+        return nearest_predecessors(self.scaled(x), self.num_neighbors, None if rows is None else rows.numpy())
+
+    def scaled(self, x: Tensor) -> Floats:
+        """Return the places (n, e) of inputs (n, D), those by each term side by side."""
+        rows, one = self.read(x).detach().double(), torch.ones((), dtype=torch.float64)
+        with torch.no_grad():
+            pairs = zip(self.kernels, self.places, strict=True)
+            found = [places(rows, *kernel.parameters).double() for kernel, places in pairs]
+        return as_places(torch.cat(found, dim=1), one)
+
+    def latent_root(
+        self,
+        x: Tensor,  # (n, D)
+        pattern: SparsityPattern,  # (r, n)
+        phi: Tensor | None = None,  # (n, F)
+    ) -> LatentRoot:
+        """Return the root of the covariance of g at rows in order, given their neighbours, or at some of them.
+
+        Args:
+            x: The rows.
+            pattern: Their neighbours.
+            phi: The features of the weights. They do not matter.
+        """
+        with torch.no_grad():
+            weights, left = conditional_entries(self._process(x), JITTER, self.scaled(x), pattern, share=0.0)
+            return LatentRoot(np.ascontiguousarray(in_pattern(weights, left.sqrt(), pattern).numpy()), pattern)
+
+    def inverse_factor(
+        self,
+        x: Tensor,  # (n, D)
+        noise: Tensor,  # (n,)
+        pattern: SparsityPattern,  # (r, n)
+        phi: Tensor,  # (n, F)
+    ) -> Tensor:  # (nnz,)
+        """Return the entries of the sparse inverse factor V of g + noise. Features Phi of weights do not matter."""
+        return _inverse_entries(self._process(x), noise.double(), self.scaled(x), pattern)
+
+    def latent_factor(
+        self,
+        x: Tensor,  # (n, D)
+        pattern: SparsityPattern,  # (n, n)
+    ) -> Tensor:  # (nnz,)
+        """Return the entries of the sparse inverse factor of the values of g, with their jitter."""
+        return _inverse_entries(self._process(x), JITTER, self.scaled(x), pattern)
+
+    def conditionals(
+        self,
+        points: tuple[Tensor, Tensor],  # (q, D), (q, F)
+        rows: tuple[Tensor, Tensor, Tensor],  # (n, D), (n, F), (n,)
+        near: Indices,  # (q, k)
+        flags: tuple[Tensor, Tensor] | None = None,  # (n, T), (q, T)
+    ) -> tuple[Tensor, Tensor]:
+        """Return the weights (q, k) of the rows near points, and the variance (q,) that they leave of g.
+
+        Args:
+            points: New inputs, and features that do not matter.
+            rows: Inputs, features that do not matter, and the noise of their observations.
+            near: The rows that each point is conditioned on; -1 stands for none.
+            flags: Which terms are in the observations of rows and in what is predicted at points. If None, all.
+        """
+        both, count = torch.cat([rows[0].double(), points[0].double()]), len(rows[0])
+        noise = torch.cat([rows[2].double(), torch.zeros(len(points[0]), dtype=torch.float64)])
+        process = self._process(both, None if flags is None else torch.cat(flags))
+        with torch.no_grad():
+            given = noise, self.scaled(both), pattern_of(near, count)
+            weights, left = conditional_entries(process, *given, share=0.0)
+        out = torch.zeros(near.shape, dtype=torch.float64)
+        out[:, : weights.shape[1]] = weights
+        return out, left
+
+    def kernel(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the covariance (n_a, n_b), without neighbours."""
+        left = self.read(a).double()
+        right = left if b is a else self.read(b).double()
+        return torch.stack([kernel.kernel(left, right) for kernel in self.kernels]).sum(0)
+
+    def diagonal(self, a: Tensor) -> Tensor:
+        """Return the variances (n_a,)."""
+        rows = self.read(a).double()
+        return torch.stack([kernel.diagonal(rows) for kernel in self.kernels]).sum(0)
+
+    def read(self, x: Tensor) -> Tensor:
+        """Return inputs (n, D) whose other columns are zeros."""
+        if self.columns is None:
+            return x
+        kept = torch.zeros(x.shape[1], dtype=torch.bool).index_fill(0, torch.tensor(self.columns, dtype=torch.long), 1)
+        return torch.where(kept, x, 0.0)
+
+    def _process(self, x: Tensor, flags: Tensor | None = None) -> Process:
+        """Return the covariance between some of the rows (n, D), each the sum of the terms with a flag (n, T).
+
+        Its parameters follow.
+        """
+        known = self.read(x).detach().double()
+
+        def covariance(rows: Tensor, *parameters: Tensor) -> Tensor:
+            some, block = known[rows], self._with(parameters)
+            found = [kernel.kernel(some, some) for kernel in block.kernels]
+            if flags is not None:
+                pairs = zip(found, flags[rows].double().unbind(1), strict=True)
+                found = [own[:, None] * matrix * own for matrix, own in pairs]
+            return torch.stack(found).sum(0) if len(found) > 1 else found[0]
+
+        return covariance, self.parameters
+
+    def _with(self, parameters: Sequence[Tensor]) -> "KernelVecchiaBlock":
+        """Return the block with other parameters (...)."""
+        found = iter(parameters)
+        kernels = [replace(one, parameters=tuple(next(found) for _ in one.parameters)) for one in self.kernels]
+        return replace(self, kernels=tuple(kernels))
+
+
+def _inverse_entries(
+    process: Process,
+    noise: Tensor | float,  # (n,)
+    places: Floats,  # (n, e)
+    pattern: SparsityPattern,  # (r, n)
+) -> Tensor:  # (nnz,)
+    """Return the entries of the inverse factor of a process with noise, each row given its neighbours."""
+    weights, left = conditional_entries(process, noise, places, pattern, share=1.0)
+    scale = left.rsqrt()
+    return in_pattern(-weights * scale[:, None], scale, pattern)
+
+
+def joined(blocks: Sequence[KernelVecchiaBlock]) -> KernelVecchiaBlock:
+    """Return the sum of blocks as one that is approximated. It has the order of rows of the first.
+
+    Raises:
+        InvalidArgumentError: they have different numbers of neighbours, or are conditioned on different values.
+    """
+    first, *others = blocks
+    for block in others:
+        if (block.num_neighbors, block.condition_on) != (first.num_neighbors, first.condition_on):
+            raise InvalidArgumentError(
+                f"Terms with nearest neighbours are approximated by their sum, and need the same options, got "
+                f"{first.num_neighbors} and {block.num_neighbors} neighbours of {first.condition_on} and "
+                f"{block.condition_on} values."
+            )
+    return replace(
+        first,
+        kernels=tuple(kernel for block in blocks for kernel in block.kernels),
+        places=tuple(places for block in blocks for places in block.places),
+        columns=_columns(blocks),
+        name=" + ".join(name for block in blocks for name in block.names),
+    )
+
+
+def _columns(blocks: Sequence[KernelVecchiaBlock]) -> tuple[int, ...] | None:
+    """Return the places of the columns that some block depends on. None for all."""
+    found = [block.columns for block in blocks]
+    known = [columns for columns in found if columns is not None]
+    return tuple(sorted({place for columns in known for place in columns})) if len(known) == len(found) else None

@@ -1,0 +1,217 @@
+"""Conditionals of rows given their neighbours, for any covariance function, in batches of small matrices.
+
+The formulas are those of `rfgp.local.loops`. A covariance function is evaluated between the rows of a block and all of
+their neighbours at once, (u, u) numbers of which the small matrices (b, k, k) are gathered. So a block has rows near
+each other, which share neighbours. It is computed again for gradients, so that one block is in memory at a time.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp.autograd import recomputed
+from rfgp.local.neighbors import Floats, Indices, near_each_other
+from rfgp.sparse import SparsityPattern
+
+BLOCK = 64
+"""The number of rows of a block."""
+MOST_TOGETHER = 600
+"""The most rows and neighbours of a block of several rows. A block with more is divided."""
+SPENT = 1e-13
+"""Of the variance and the noise of a neighbour: a pivot below it is one of rounding, and the neighbour is left out."""
+
+Covariance = Callable[..., Tensor]
+"""Maps the numbers of rows (u,), and parameters after them, to their covariance (u, u), float64."""
+Process = tuple[Covariance, tuple[Tensor, ...]]
+"""A covariance and its parameters (...)."""
+
+
+def conditional_entries(
+    process: Process,
+    noise: Tensor | float,  # (n,)
+    places: Floats,  # (n, e)
+    pattern: SparsityPattern,  # (r, n)
+    *,
+    share: float,
+) -> tuple[Tensor, Tensor]:  # (r, k), (r,)
+    """Return the weights of the neighbours of rows, and the variance of each row given them.
+
+    They are differentiable once in the noise and in the parameters.
+
+    Args:
+        process: The covariance, and its parameters.
+        noise: The noise of the observation of each row. A number is the noise in the variance of the row.
+        places: The places of the rows, by whose distances blocks are formed.
+        pattern: The neighbours of each row, and the row itself as the last.
+        share: The share of its own noise in the variance of a row.
+
+    Returns:
+        The weights, zeros after the last neighbour of a row, and the variances.
+    """
+    (covariance, parameters), (near, own) = process, neighbors_of(pattern)
+    if not len(own):
+        return torch.zeros(near.shape, dtype=torch.float64), torch.zeros(0, dtype=torch.float64)
+    fixed, tensors = ((), (noise, *parameters)) if isinstance(noise, Tensor) else ((noise,), parameters)
+    parts, order = [], []
+    for rows in _blocks(near, own, places):
+        numbers = torch.from_numpy(near[rows]), torch.from_numpy(own[rows])
+        compute = partial(_conditioned, covariance, numbers, share, *fixed)
+        parts.append(recomputed(compute, *tensors))
+        order.append(rows)
+    back = torch.from_numpy(np.argsort(np.concatenate(order)))
+    weights, left = (torch.cat(columns)[back] for columns in zip(*parts, strict=True))
+    return weights, left
+
+
+def neighbors_of(
+    pattern: SparsityPattern,  # (r, n)
+) -> tuple[Indices, Indices]:  # (r, k), (r,)
+    """Return the neighbours of rows, -1 after the last of each, and the numbers of the rows themselves."""
+    counts = np.diff(pattern.indptr) - 1
+    is_there = np.arange(max(int(counts.max(initial=0)), 1)) < counts[:, None]
+    is_own = np.zeros(len(pattern.indices), dtype=bool)
+    is_own[pattern.indptr[1:] - 1] = True
+    near = np.full(is_there.shape, -1, dtype=np.int64)
+    near[is_there] = np.asarray(pattern.indices)[~is_own]
+    return near, np.asarray(pattern.indices, dtype=np.int64)[is_own]
+
+
+def pattern_of(
+    near: Indices,  # (q, k)
+    count: int,
+) -> SparsityPattern:  # (q, n + q)
+    """Return the pattern of points after so many rows: the rows near each, -1 for none, and the point itself."""
+    both = np.concatenate([near, count + np.arange(len(near))[:, None]], axis=1)
+    is_there = both >= 0
+    starts = np.concatenate([[0], np.cumsum(is_there.sum(1))])
+    return SparsityPattern(starts, both[is_there], (len(near), count + len(near)))
+
+
+def in_pattern(
+    weights: Tensor,  # (r, k)
+    own: Tensor,  # (r,)
+    pattern: SparsityPattern,  # (r, n)
+) -> Tensor:  # (nnz,)
+    """Return the entries of a pattern that has these numbers at the neighbours of rows and at the rows themselves."""
+    counts = torch.from_numpy(np.diff(pattern.indptr)) - 1
+    columns = torch.arange(weights.shape[1] + 1)
+    both = torch.cat([weights, own[:, None]], dim=1)
+    is_last = columns == weights.shape[1]
+    return both[(columns < counts[:, None]) | is_last]
+
+
+def _blocks(near: Indices, own: Indices, places: Floats) -> Iterator[Indices]:
+    """Yield blocks of rows near each other that have few neighbours altogether, or are single rows."""
+    waiting = near_each_other(places[own], BLOCK)[::-1]
+    while waiting:
+        rows = waiting.pop()
+        if len(rows) > 1 and len(np.unique(near[rows])) + len(rows) > MOST_TOGETHER:
+            half = len(rows) // 2
+            waiting += [rows[half:], rows[:half]]
+        elif len(rows):
+            yield rows
+
+
+def _conditioned(
+    covariance: Covariance,
+    numbers: tuple[Tensor, Tensor],  # (b, k), (b,)
+    share: float,
+    noise: Tensor | float,  # (n,)
+    *parameters: Tensor,
+) -> tuple[Tensor, Tensor]:  # (b, k), (b,)
+    """Return the weights and variances of the rows of a block, by the numbers of neighbours and of the rows."""
+    near, own = numbers
+    is_there = near >= 0
+    together, places = torch.unique(torch.cat([own, near.clamp_min(0).reshape(-1)]), return_inverse=True)
+    rows, neighbors = places[: len(own)], places[len(own) :].reshape(near.shape)
+    matrix = covariance(together, *parameters)
+    own_noise = noise[together] if isinstance(noise, Tensor) else noise * matrix.diagonal().detach()
+    cross = torch.where(is_there, _taken(matrix, rows[:, None], neighbors), 0.0)
+    pairs = is_there[:, :, None] & is_there[:, None, :]
+    among = torch.where(pairs, _taken(matrix, neighbors[:, :, None], neighbors[:, None, :]), 0.0)
+    among = among + torch.where(is_there, own_noise[neighbors], 1.0).diag_embed()
+    weights = _solved(among, cross)
+    left = matrix.diagonal()[rows] - (weights * cross).sum(1)
+    return weights, left.clamp_min(0) + share * own_noise[rows]
+
+
+def _taken(
+    matrix: Tensor,  # (u, u)
+    rows: Tensor,  # (...)
+    columns: Tensor,  # (...)
+) -> Tensor:  # (...)
+    """Return some entries of a matrix, by numbers of rows and columns that are expanded to one shape."""
+    at = rows * len(matrix) + columns
+    return matrix.reshape(-1).index_select(0, at.reshape(-1)).reshape(at.shape)
+
+
+def _solved(
+    matrices: Tensor,  # (b, k, k)
+    right: Tensor,  # (b, k)
+) -> Tensor:  # (b, k)
+    out: Tensor = _Solved.apply(matrices, right)
+    return out
+
+
+class _Solved(torch.autograd.Function):
+    """C^-1 c of each matrix C (b, k, k) and vector c (b, k), 0 for rows that those before them determine."""
+
+    @staticmethod
+    def forward(ctx: Any, matrices: Tensor, right: Tensor) -> Tensor:
+        factors, is_kept = _factorized(matrices)
+        found = torch.cholesky_solve((right * is_kept)[:, :, None], factors)[:, :, 0]
+        ctx.save_for_backward(factors, is_kept, found)
+        return found
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+        factors, is_kept, found = ctx.saved_tensors
+        return _pulled_back(factors, is_kept, found, grads[0])
+
+
+def _pulled_back(
+    factors: Tensor,  # (b, k, k)
+    is_kept: Tensor,  # (b, k)
+    found: Tensor,  # (b, k)
+    grad: Tensor,  # (b, k)
+) -> tuple[Tensor, Tensor]:  # (b, k, k), (b, k)
+    """Return the gradients -h b^T and h = C^-1 g in matrices and vectors, for a gradient g in b = C^-1 c."""
+    solved = torch.cholesky_solve((grad * is_kept)[:, :, None], factors)[:, :, 0]
+    return -solved[:, :, None] * found[:, None, :], solved
+
+
+def _factorized(
+    matrices: Tensor,  # (b, k, k)
+) -> tuple[Tensor, Tensor]:  # (b, k, k), (b, k)
+    """Return Cholesky factors of matrices, and which of their rows are kept. Others are those of the identity."""
+    full = matrices.diagonal(dim1=1, dim2=2)
+    factors, failed = torch.linalg.cholesky_ex(matrices)
+    is_large = factors.diagonal(dim1=1, dim2=2).square() >= SPENT * full
+    wrong = torch.nonzero((failed > 0) | ~is_large.all(1))[:, 0]
+    is_kept = torch.ones_like(is_large)
+    if len(wrong):
+        factors[wrong], is_kept[wrong] = _factorized_by_rows(matrices[wrong])
+    return factors, is_kept
+
+
+def _factorized_by_rows(
+    matrices: Tensor,  # (b, k, k)
+) -> tuple[Tensor, Tensor]:  # (b, k, k), (b, k)
+    """Return the same as `_factorized`: rows are kept whose pivot, given those before them, is not one of rounding."""
+    lower, full = torch.zeros_like(matrices), matrices.diagonal(dim1=1, dim2=2)
+    is_kept = torch.ones_like(full, dtype=torch.bool)
+    for p in range(matrices.shape[1]):
+        before = lower[:, p, :p].clone()
+        pivot = full[:, p] - before.square().sum(1)
+        kept = is_kept[:, p] = pivot >= SPENT * full[:, p]
+        root = torch.where(kept, pivot, 1.0).sqrt()
+        below = matrices[:, p + 1 :, p] - (lower[:, p + 1 :, :p] @ before[:, :, None])[:, :, 0]
+        lower[:, p + 1 :, p] = torch.where(kept[:, None], below / root[:, None], 0.0)
+        lower[:, p, :p] = torch.where(kept[:, None], before, 0.0)
+        lower[:, p, p] = root
+    return lower, is_kept
