@@ -9,7 +9,7 @@ from rfgp.approximations.neighbors import Vecchia
 from rfgp.approximations.nodes import RandomWalks
 from rfgp.approximations.random_features import RandomFeatures
 from rfgp.approximations.role import Approximation, TermData
-from rfgp.approximations.sparse_precision import SparsePrecision
+from rfgp.approximations.sparse_precision import SparsePrecision, fields_of
 from rfgp.columns import Kind
 from rfgp.errors import InvalidArgumentError
 
@@ -19,6 +19,10 @@ MOST_LEVELS = 200
 """The most functions of levels whose weights are dense. More have a sparse precision."""
 MOST_EXACT = 2000
 """The most rows whose exact covariance is formed unless it is asked for. At 2,000 an evaluation takes about 1 s."""
+
+MOST_LATENT, MOST_LATENT_PER_ROW = 300_000, 20
+"""The most latent values of a product of a field and a process of a column that is planned, and the most for each of up
+to 2,000 rows, whose exact covariance costs less than more latent values."""
 
 
 def read_approximation(value: Any) -> Any:
@@ -111,8 +115,19 @@ def plan(data: TermData, *, needs_weights: bool = False) -> Approximation:
 
 
 def _is_sparse(data: TermData) -> bool:
-    """Return whether a term has a sparse precision that serves it best: a field, or a group of many levels."""
-    if SparsePrecision().refusal(data) is not None:
+    """Return whether a term has a sparse precision that serves it best.
+
+    That is a field on roads, a surface or a graph, a group of many levels, or a process of one column of many rows.
+    """
+    sparse = SparsePrecision()
+    if sparse.refusal(data) is not None:
         return False
-    kinds, cost = {factor.kind for factor in data.term.term.factors}, Exact().cost(data)
+    kinds, size = {factor.kind for factor in data.term.term.factors}, sparse.cost(data).num_features
+    if Kind.NUMBER in {factor.kind for factor, _, _ in fields_of(data.term, data.columns)}:
+        has_places = bool(kinds & {Kind.COORDINATE, Kind.NODE})
+        is_small = data.num_rows <= MOST_EXACT
+        return size <= (MOST_LATENT_PER_ROW * data.num_rows if is_small else MOST_LATENT) and (
+            has_places or not is_small
+        )
+    cost = Exact().cost(data)
     return bool(kinds & {Kind.COORDINATE, Kind.NODE}) or not cost.has_weights or cost.num_features > MOST_LEVELS

@@ -1,8 +1,9 @@
 """Terms by the sparse precision of a field, which is exact."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from graphs.precisions import ReplicatedField
+from graphs.checks import check_fits, machine_memory
+from graphs.precisions import KroneckerField, ReplicatedField
 from rfgp.approximations.parts import FinitePart, NewLevels, TermFeatures
 from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, scale_name
 from rfgp.blocks import PrecisionBlock, Prior
@@ -21,14 +23,19 @@ from rfgp.kernels.terms import BoundTerm, constants_of, label_of, of_prefix
 
 Part = tuple[Factor, list[int], str]
 
+BYTES = 12_000.0
+"""The memory of a latent value of a product of fields in bytes, the factor and its inverse included. Measured in
+`benchmarks/races/separable.py`."""
+
 
 @dataclass(frozen=True, repr=False)
 class SparsePrecision(Approximation):
     """The latent values of a field with a sparse precision, exactly, by sparse Cholesky factors.
 
-    It serves fields on roads, surfaces and graphs (kernels of an integer order) and groups. Other factors of a product
-    must be functions without hyperparameters, such as groups, which replicate the field, or one column of a linear
-    kernel, which multiplies it.
+    It serves fields on roads, surfaces and graphs (kernels of an integer order), groups, and Matern kernels of one
+    column with nu = 1/2, 3/2 or 5/2. A product of these has latent values at each pair of a distinct position and a
+    distinct value, and the Kronecker product of their precisions. Other factors of a product must be functions without
+    hyperparameters, such as groups, which replicate the field, or one column of a linear kernel, which multiplies it.
 
     Source: Rue and Held (2005), Gaussian Markov random fields, Section 2.4.
 
@@ -42,9 +49,9 @@ class SparsePrecision(Approximation):
     """
 
     def refusal(self, data: TermData) -> str | None:
-        """Return why a term has no sparse precision."""
-        chosen = _field_of(data.term, data.columns)
-        if chosen is None:
+        """Return why a term has no sparse precision, or one that exceeds the memory."""
+        chosen = fields_of(data.term, data.columns)
+        if not chosen:
             return "no factor has a sparse precision. Use RandomFeatures(), InducingPoints() or Exact()."
         scale = scale_name(data.term, data.values)
         for factor, places, prefix in _others(data.term, chosen):
@@ -58,48 +65,66 @@ class SparsePrecision(Approximation):
                     f"{label_of(factor)}, which multiplies the field, has the hyperparameter {free[0]}. Use one term "
                     "for each of its columns, or Exact()."
                 )
+        if len(chosen) > 1 and self.cost(data).num_features * BYTES > machine_memory():
+            return (
+                f"it would have {self.cost(data).note}, which exceed the memory. Round the columns to fewer distinct "
+                "values, or use InducingPoints()."
+            )
         return None
 
     def cost(self, data: TermData) -> Cost:
-        """Return the cost of the latent values."""
-        chosen = _field_of(data.term, data.columns)
-        assert chosen is not None
-        size = len(_latent(chosen, data.columns).field.pattern.indptr) - 1
+        """Return the cost of the latent values, at the starting hyperparameters and a sample of the rows."""
+        chosen = fields_of(data.term, data.columns)
+        sizes = [_size(part, data) for part in chosen]
         copies = TermFeatures(_functions(data.term, chosen, data.columns), (), {}).size
-        return Cost(size * copies, 8.0 * 20 * size * copies, f"{size * copies} latent values with a sparse precision")
+        size = math.prod(sizes) * copies
+        at_least = "at least " if len(data.columns.sample) < data.num_rows and len(sizes) > 1 else ""
+        product = f" ({' x '.join(f'{one:,}' for one in (*sizes, *[copies] * (copies > 1)))})" if len(sizes) > 1 else ""
+        each = BYTES if len(sizes) > 1 else 8.0 * 20
+        return Cost(size, each * size, f"{at_least}{size:,} latent values{product} with a sparse precision")
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term. Nothing is random."""
         return PrecisionTerm(data.term, scale_name(data.term, data.values))
 
 
-def _field_of(term: BoundTerm, columns: ColumnSummary) -> Part | None:
-    """Return the factor whose latent field a term has: one of places if there is one, else of levels."""
+def fields_of(term: BoundTerm, columns: ColumnSummary) -> tuple[Part, ...]:
+    """Return the factors whose latent fields a term has: those of places and columns, or else one of levels."""
     found = [part for part in term.parts() if part[0].latent_field(columns.select(part[1])) is not None]
-    found.sort(key=lambda part: part[0].kind is Kind.LEVEL)
-    return found[0] if found else None
+    places = [part for part in found if part[0].kind is not Kind.LEVEL]
+    places.sort(key=lambda part: part[0].kind is Kind.NUMBER)
+    return tuple(places or found[:1])
 
 
-def _others(term: BoundTerm, chosen: Part) -> list[Part]:
-    """Return the factors that multiply the field."""
-    return [part for part in term.parts() if part[2] != chosen[2] or part[0] is not chosen[0]]
+def _others(term: BoundTerm, chosen: tuple[Part, ...]) -> list[Part]:
+    """Return the factors that multiply the fields."""
+    known = {(id(factor), prefix) for factor, _, prefix in chosen}
+    return [part for part in term.parts() if (id(part[0]), part[2]) not in known]
 
 
-def _latent(chosen: Part, columns: ColumnSummary) -> LatentField:
-    factor, places, _ = chosen
+def _latent(part: Part, columns: ColumnSummary, values: Values) -> LatentField:
+    """Return the field of a factor, given hyperparameters and constants by path."""
+    factor, places, prefix = part
     found = factor.latent_field(columns.select(places))
     assert found is not None
-    return found
+    return found.at(of_prefix(values, prefix))
 
 
-def _functions(term: BoundTerm, chosen: Part, columns: ColumnSummary) -> tuple[Any, ...]:
-    """Return the functions of the factors that multiply the field."""
+def _size(part: Part, data: TermData) -> int:
+    """Return the number of latent values of a field for the sample of rows."""
+    latent, (_, places, _) = _latent(part, data.columns, {**data.constants, **data.values}), part
+    field = latent.refine(data.columns.sample[:, places])[0] if latent.is_refined else latent.field
+    return len(field.pattern.indptr) - 1
+
+
+def _functions(term: BoundTerm, chosen: tuple[Part, ...], columns: ColumnSummary) -> tuple[Any, ...]:
+    """Return the functions of the factors that multiply the fields."""
     return tuple(FinitePart(*part).functions(columns) for part in _others(term, chosen))
 
 
 @dataclass(frozen=True, eq=False)
 class PrecisionTerm:
-    """A term with the latent values of a field.
+    """A term with the latent values of a field, or of a product of fields.
 
     Attributes:
         term: The term.
@@ -111,25 +136,28 @@ class PrecisionTerm:
 
     def at(self, values: Values, columns: ColumnSummary) -> Prior:
         """Return the prior at hyperparameters by path, given all columns."""
-        chosen = _field_of(self.term, columns)
-        assert chosen is not None
-        latent, (_, places, prefix) = _latent(chosen, columns), chosen
+        chosen = fields_of(self.term, columns)
         constants = constants_of([self.term], columns)
-        parameters, amplitude = latent.parameters(of_prefix({**constants, **values}, prefix))
+        known = {**constants, **values}
+        latents = [_latent(part, columns, known) for part in chosen]
+        pairs = zip(latents, chosen, strict=True)
+        found = [latent.parameters(of_prefix(known, prefix)) for latent, (_, _, prefix) in pairs]
         unit = {**constants, **({} if self.scale is None else {self.scale: torch.ones(1, dtype=torch.float64)})}
         functions = _functions(self.term, chosen, columns)
         features = TermFeatures(functions, (), unit) if functions else None
-        reader = FieldReader(latent.projector, places, features)
-        variance = amplitude if self.scale is None else amplitude * values[self.scale].double().reshape(())
+        reader = FieldReader(tuple(one.projector for one in latents), tuple(part[1] for part in chosen), features)
+        variance = torch.stack([amplitude for _, amplitude in found]).prod()
+        is_refined = any(one.is_refined for one in latents)
+        product = product_of if is_refined else kept_product_of
         block = PrecisionBlock(
-            latent.field if features is None else replicated(latent.field, features.size),
-            parameters,
-            variance,
+            product(tuple(latent.field for latent in latents), reader.copies),
+            torch.cat([parameters for parameters, _ in found]),
+            variance if self.scale is None else variance * values[self.scale].double().reshape(()),
             reader,
-            partial(_refined, latent, reader) if latent.is_refined else None,
+            partial(_refined, tuple(latents), reader) if is_refined else None,
             self.term.name,
-            residual=_nothing if features is not None and _mixes(self.term, chosen) and features.size > 1 else None,
-            new_levels=self._new_levels({**constants, **values}, columns),
+            residual=_nothing if reader.copies > 1 and _mixes(self.term, chosen) else None,
+            new_levels=self._new_levels(known, columns),
         )
         return Prior(precisions=(block,))
 
@@ -138,7 +166,7 @@ class PrecisionTerm:
         return NewLevels.through(self.term, (), known, columns)
 
 
-def _mixes(term: BoundTerm, chosen: Part) -> bool:
+def _mixes(term: BoundTerm, chosen: tuple[Part, ...]) -> bool:
     """Return whether a row reads several copies of the field: their functions are not indicators of levels."""
     return any(factor.kind is not Kind.LEVEL for factor, _, _ in _others(term, chosen))
 
@@ -148,58 +176,85 @@ def _nothing(inputs: Tensor) -> Tensor:
     return torch.zeros(len(inputs), dtype=torch.float64)
 
 
-def replicated(field: Any, copies: int) -> Any:
-    """Return independent copies of a field, or the field itself if there is one."""
-    return field if copies == 1 else ReplicatedField(field, copies)
+def product_of(fields: tuple[Any, ...], copies: int) -> Any:
+    """Return independent copies of the Kronecker product of fields.
+
+    Args:
+        fields: At least one field.
+        copies: The number of copies.
+    """
+    whole = reduce(KroneckerField, fields)
+    return whole if copies == 1 else ReplicatedField(whole, copies)
+
+
+kept_product_of = lru_cache(maxsize=8)(product_of)
+"""The same, with the last products and the analyses of their patterns, which serve a whole fit."""
 
 
 @dataclass(frozen=True, eq=False)
 class FieldReader:
-    """The projector of a field at rows (n, D).
+    """The projector of a product of fields at rows (n, D).
 
     Attributes:
-        projector: Maps the field's columns of rows to A (n, N).
+        projectors: Map the columns of each field of rows to A (n, N_i).
         places: The places of these columns.
         features: The functions (n, F) that multiply the field, a copy of it for each. If None, there are none.
     """
 
-    projector: Callable[[Tensor], sp.csr_array]
-    places: list[int]
+    projectors: tuple[Callable[[Tensor], sp.csr_array], ...]
+    places: tuple[list[int], ...]
     features: TermFeatures | None
 
+    @property
+    def copies(self) -> int:
+        """The number F of copies of the field."""
+        return 1 if self.features is None else self.features.size
+
     def __call__(self, inputs: Tensor) -> sp.csr_array:
-        """Return A (n, F N) of rows (n, D)."""
-        reads = self.projector(inputs[:, self.places])
+        """Return A (n, F N_1 N_2 ...) of rows (n, D)."""
+        pairs = zip(self.projectors, self.places, strict=True)
+        reads = reduce(row_products, (projector(inputs[:, places]) for projector, places in pairs))
         if self.features is None:
             return reads
         return row_products(self.features(inputs.double()).detach().numpy(), reads)
 
 
-def _refined(latent: LatentField, reader: FieldReader, inputs: Tensor) -> tuple[Any, FieldReader]:
-    """Return the field with rows (n, D) among its values, and its projector."""
-    field, projector = latent.refine(inputs[:, reader.places])
-    copies = 1 if reader.features is None else reader.features.size
-    return replicated(field, copies), replace(reader, projector=projector)
+def _refined(latents: tuple[LatentField, ...], reader: FieldReader, inputs: Tensor) -> tuple[Any, FieldReader]:
+    """Return the product of fields with rows (n, D) among its values, and its projector.
+
+    Raises:
+        MemoryBudgetError: the pairs of positions and values exceed the memory.
+    """
+    found = [latent.refine(inputs[:, places]) for latent, places in zip(latents, reader.places, strict=True)]
+    fields, projectors = zip(*found, strict=True)
+    sizes = [len(field.pattern.indptr) - 1 for field in fields]
+    if len(sizes) > 1:
+        check_fits(
+            f"{' x '.join(f'{size:,}' for size in sizes)} latent values",
+            BYTES * reader.copies * math.prod(sizes),
+            "Predict at fewer points at once, or round the columns to fewer distinct values.",
+        )
+    return kept_product_of(fields, reader.copies), replace(reader, projectors=projectors)
 
 
 def row_products(
-    features: np.ndarray[Any, Any],  # (n, F)
-    reads: sp.csr_array,  # (n, N)
+    left: Any,  # (n, F)
+    right: sp.csr_array,  # (n, N)
 ) -> sp.csr_array:  # (n, F N)
-    """Return the matrix whose row i is the Kronecker product of those of features and reads."""
-    left = sp.csr_array(features)
+    """Return the matrix whose row i is the Kronecker product of those of left, which may be dense, and right."""
+    left = sp.csr_array(left)
     left.eliminate_zeros()
-    size = reads.shape[1]
-    own, other = np.diff(left.indptr), np.diff(reads.indptr)
+    size = right.shape[1]
+    own, other = np.diff(left.indptr), np.diff(right.indptr)
     counts = own * other
     starts = np.concatenate([[0], np.cumsum(counts)])
     row = np.repeat(np.arange(len(own)), counts)
     place = np.arange(starts[-1]) - starts[row]
     first = left.indptr[row] + place // other[row]
-    second = reads.indptr[row] + place % other[row]
-    columns = left.indices[first].astype(np.int64) * size + reads.indices[second]
+    second = right.indptr[row] + place % other[row]
+    columns = left.indices[first].astype(np.int64) * size + right.indices[second]
     found = sp.csr_array(
-        (left.data[first] * reads.data[second], columns, starts), shape=(len(own), left.shape[1] * size)
+        (left.data[first] * right.data[second], columns, starts), shape=(len(own), left.shape[1] * size)
     )
     found.sort_indices()
     return found
