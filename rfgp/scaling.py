@@ -33,7 +33,7 @@ def _moments(
 ) -> tuple[Tensor, Tensor]:
     """Return mean and standard deviation of columns whose squares are in range, each (d,) or ()."""
     if weight is None:
-        return x.mean(0), x.std(0)
+        return x.mean(0), x.std(0) if x.numel() else x.mean(0)
     w = weight.to(x).reshape(-1, *(1 for _ in x.shape[1:]))
     total = w.sum()
     mean = (w * x).sum(0) / total

@@ -5,6 +5,21 @@ from dataclasses import fields
 from typing import Any
 
 
+def brief_repr(value: Any) -> str:
+    """Return the representation of a value, with six significant digits of numbers and without plurals of one.
+
+    Examples:
+        >>> from rfgp.values import brief_repr
+        >>> brief_repr((0.123456789,)), brief_repr((1.0, 2.5)), brief_repr("day")
+        ('0.123457', '(1, 2.5)', "'day'")
+    """
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, tuple) and len(value) == 1:
+        return brief_repr(value[0])
+    return f"({', '.join(map(brief_repr, value))})" if isinstance(value, tuple) else repr(value)
+
+
 def changed_arguments(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the names and values of a dataclass's arguments that are not their defaults, in order."""
     for entry in fields(value):

@@ -100,8 +100,8 @@ class Stretches(NamedTuple):
         lengths: Floats,  # (R,)
     ) -> Located:
         """Return where positions (road, fraction) are; `lengths` are those of the roads."""
-        first = np.searchsorted(self.road, np.arange(self.road[-1] + 2))
-        own = last_before(self.begin, first[road], first[road + 1] - 1, fraction)
+        first, end = (np.searchsorted(self.road, road, side) for side in ("left", "right"))
+        own = last_before(self.begin, first, end - 1, fraction)
         vertex = np.where(lengths[road] == 0, self.source[own], self._ends(own, fraction))
         found = self.representative[own]
         share = (fraction - self.begin[own]) / (self.end[own] - self.begin[own])

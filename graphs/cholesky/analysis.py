@@ -141,12 +141,32 @@ class Analysis:
         """Where entries of the factored triangle are in the matrix, (e,), and in the panels, (e,); see `placement`."""
         from graphs.cholesky import compiled
 
-        s, rank = self.supernodes, np.empty(self.size, dtype=np.int64)
-        rank[self.order] = np.arange(self.size)
+        s = self.supernodes
         source, target, begins = compiled.placement(
-            self.indptr, self.indices, self.order, rank, s.starts, s.tops, s.rows, s.panels
+            self.indptr, self.indices, self.order, self.rank, s.starts, s.tops, s.rows, s.panels
         )
         return source, target, begins
+
+    @cached_property
+    def rank(self) -> Integers:
+        """When each row is eliminated, (N,): the inverse of the order."""
+        rank = np.empty(self.size, dtype=np.int64)
+        rank[self.order] = np.arange(self.size)
+        return rank
+
+    @cached_property
+    def pairs(self) -> tuple[Indices, Indices]:
+        """Which rows and columns the entries of the factored triangle have, as places in the order, (e,) each."""
+        (source, _, _), rank = self.placement, self.rank.astype(np.int32)
+        return rank[self.indices[source]], np.repeat(rank, np.diff(self.indptr))[source]
+
+    def mirrored(self, triangle: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the entries (nnz,) of a symmetric matrix whose entries in the factored triangle are these, (e,)."""
+        source, _, _ = self.placement
+        out = np.empty(len(self.indices))
+        out[source] = triangle
+        out[self.mirror[source]] = triangle
+        return out
 
     @cached_property
     def mirror(self) -> Integers:

@@ -74,8 +74,15 @@ class Factor:
     ) -> Floats:
         """Return A^-1 b, of the shape of b."""
         x = np.ascontiguousarray(b.reshape(self.analysis.size, -1)[self.analysis.order])
-        self._run(x, "forward", "backward")
+        self.solve_in_place(x)
         return self._unordered(x).reshape(b.shape)
+
+    def solve_in_place(
+        self,
+        x: Floats,  # (N, k)
+    ) -> None:
+        """Overwrite x with A^-1 x. Its rows are in the order of elimination, `analysis.order`, and contiguous."""
+        self._run(x, "forward", "backward")
 
     def half_solve(
         self,
@@ -110,7 +117,7 @@ class Factor:
         from graphs.cholesky import compiled
 
         a, s = self.analysis, self.analysis.supernodes
-        source, target, begins = a.placement
+        _, target, begins = a.placement
         _, _, path, front = a.peaks
         found, diagonal = np.empty(len(target)), np.empty((a.size, 1))
         rooms = np.empty(path), np.empty(front), np.empty(front)
@@ -120,10 +127,7 @@ class Factor:
         with one_thread():
             for first, last in reversed(s.stretches):
                 compiled.invert(compiled.ADDRESSES, first, last, *tree, self.entries, *wanted, *rooms, *state)
-        out = np.empty(len(a.indices))
-        out[source] = found
-        out[a.mirror[source]] = found
-        return out, self._unordered(diagonal)[:, 0]
+        return a.mirrored(found), self._unordered(diagonal)[:, 0]
 
     def _run(self, x: Floats, *names: str) -> None:
         from graphs.cholesky import compiled

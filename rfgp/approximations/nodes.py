@@ -279,7 +279,9 @@ class RationalPrecision(NodeApproximation):
             return why
         kernel = next(f for f in data.term.term.factors if f.kind is Kind.NODE).graph_kernel
         try:
-            kernel.resolvent()
+            order = kernel.resolvent().order
         except graphs.GraphError:
             return "its kernel is no power of the resolvent of the Laplacian. Use RandomWalks() or Chebyshev()."
-        return None
+        return (
+            "its kernel has an integer order. Use SparsePrecision(), which is exact." if order == int(order) else None
+        )

@@ -1,6 +1,7 @@
 """Which approximation serves which term."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rfgp.approximations.exact import Exact
@@ -15,6 +16,8 @@ from rfgp.errors import InvalidArgumentError
 
 AUTO = "auto"
 """The name of the choice that a plan makes."""
+LEAST_FREQUENCIES = 4
+"""The fewest frequencies of a term that shares a budget."""
 MOST_LEVELS = 200
 """The most functions of levels whose weights are dense. More have a sparse precision."""
 MOST_EXACT = 2000
@@ -88,6 +91,30 @@ def assign(
             known[data.term.name] = SparsePrecision()
     needs_weights = any(isinstance(one, Vecchia | SparsePrecision) for one in known.values())
     return {data.term.name: known.get(data.term.name) or plan(data, needs_weights=needs_weights) for data in terms}
+
+
+def divided(
+    budget: int, chosen: Mapping[str, Approximation], terms: Sequence[TermData], shares: Mapping[str, float]
+) -> dict[str, Approximation]:
+    """Return approximations whose random features have, together, about as many features as a budget.
+
+    E KL is about the sum of V_t / m_t / 4 over the terms, with m_t frequencies and V_t nearly in proportion to the
+    square of the effective degrees of freedom d_t. Therefore m_t in proportion to d_t is best.
+
+    Args:
+        budget: The number of features.
+        chosen: The approximations of all terms by name.
+        terms: The terms.
+        shares: The effective degrees of freedom of the terms that share the budget, by name. Others keep theirs.
+    """
+    found, total = dict(chosen), sum(shares.values())
+    for data in terms:
+        approximation, name = chosen[data.term.name], data.term.name
+        if isinstance(approximation, RandomFeatures) and name in shares:
+            one = replace(approximation, num_frequencies=1).cost(data).num_features
+            count = round(budget * shares[name] / (total * one))
+            found[name] = replace(approximation, num_frequencies=max(count, LEAST_FREQUENCIES))
+    return found
 
 
 def plan(data: TermData, *, needs_weights: bool = False) -> Approximation:

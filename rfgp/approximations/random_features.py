@@ -71,6 +71,8 @@ class RandomFeatures(Approximation):
             return f"{label_of(others[0][0])} has no spectral measure. Use InducingPoints() or Exact()."
         if all(factor.functions(data.columns.select(places)) for factor, places, _ in data.term.parts()):
             return "it consists of finitely many functions. Use Exact(), which takes their weights."
+        if self._coupling.needs_isotropy and not all(f.measure.is_isotropic for f in factors if f.measure is not None):
+            return f"the coupling {self.coupling!r} needs isotropic spectra. Use coupling='iid'."
         if self.kind == "laplace" and any(not _is_gaussian(f) for f in factors if f.measure is not None):
             return "Laplace features exist for the Gaussian kernel only. Use kind='fourier'."
         return None

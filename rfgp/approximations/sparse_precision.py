@@ -1,18 +1,14 @@
 """Terms by the sparse precision of a field, which is exact."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial, reduce
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from graphs.checks import check_fits, machine_memory
-from graphs.precisions import KroneckerField, ReplicatedField
+from graphs.checks import machine_memory
+from rfgp.approximations.fields import BYTES, FieldReader
 from rfgp.approximations.parts import FinitePart, NewLevels, TermFeatures
 from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, scale_name
 from rfgp.blocks import PrecisionBlock, Prior
@@ -22,10 +18,6 @@ from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, constants_of, label_of, of_prefix
 
 Part = tuple[Factor, list[int], str]
-
-BYTES = 12_000.0
-"""The memory of a latent value of a product of fields in bytes, the factor and its inverse included. Measured in
-`benchmarks/races/separable.py`."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -145,19 +137,19 @@ class PrecisionTerm:
         unit = {**constants, **({} if self.scale is None else {self.scale: torch.ones(1, dtype=torch.float64)})}
         functions = _functions(self.term, chosen, columns)
         features = TermFeatures(functions, (), unit) if functions else None
-        reader = FieldReader(tuple(one.projector for one in latents), tuple(part[1] for part in chosen), features)
+        projectors = tuple(latent.projector for latent in latents)
+        reader = FieldReader(tuple(latents), tuple(part[1] for part in chosen), features, projectors)
         variance = torch.stack([amplitude for _, amplitude in found]).prod()
-        is_refined = any(one.is_refined for one in latents)
-        product = product_of if is_refined else kept_product_of
         block = PrecisionBlock(
-            product(tuple(latent.field for latent in latents), reader.copies),
+            reader.field,
             torch.cat([parameters for parameters, _ in found]),
             variance if self.scale is None else variance * values[self.scale].double().reshape(()),
             reader,
-            partial(_refined, tuple(latents), reader) if is_refined else None,
+            reader.refine if reader.is_refined else None,
             self.term.name,
             residual=_nothing if reader.copies > 1 and _mixes(self.term, chosen) else None,
             new_levels=self._new_levels(known, columns),
+            between=reader.between if reader.is_refined else None,
         )
         return Prior(precisions=(block,))
 
@@ -174,87 +166,3 @@ def _mixes(term: BoundTerm, chosen: tuple[Part, ...]) -> bool:
 def _nothing(inputs: Tensor) -> Tensor:
     """Return the variances (n,) that reads leave: zeros."""
     return torch.zeros(len(inputs), dtype=torch.float64)
-
-
-def product_of(fields: tuple[Any, ...], copies: int) -> Any:
-    """Return independent copies of the Kronecker product of fields.
-
-    Args:
-        fields: At least one field.
-        copies: The number of copies.
-    """
-    whole = reduce(KroneckerField, fields)
-    return whole if copies == 1 else ReplicatedField(whole, copies)
-
-
-kept_product_of = lru_cache(maxsize=8)(product_of)
-"""The same, with the last products and the analyses of their patterns, which serve a whole fit."""
-
-
-@dataclass(frozen=True, eq=False)
-class FieldReader:
-    """The projector of a product of fields at rows (n, D).
-
-    Attributes:
-        projectors: Map the columns of each field of rows to A (n, N_i).
-        places: The places of these columns.
-        features: The functions (n, F) that multiply the field, a copy of it for each. If None, there are none.
-    """
-
-    projectors: tuple[Callable[[Tensor], sp.csr_array], ...]
-    places: tuple[list[int], ...]
-    features: TermFeatures | None
-
-    @property
-    def copies(self) -> int:
-        """The number F of copies of the field."""
-        return 1 if self.features is None else self.features.size
-
-    def __call__(self, inputs: Tensor) -> sp.csr_array:
-        """Return A (n, F N_1 N_2 ...) of rows (n, D)."""
-        pairs = zip(self.projectors, self.places, strict=True)
-        reads = reduce(row_products, (projector(inputs[:, places]) for projector, places in pairs))
-        if self.features is None:
-            return reads
-        return row_products(self.features(inputs.double()).detach().numpy(), reads)
-
-
-def _refined(latents: tuple[LatentField, ...], reader: FieldReader, inputs: Tensor) -> tuple[Any, FieldReader]:
-    """Return the product of fields with rows (n, D) among its values, and its projector.
-
-    Raises:
-        MemoryBudgetError: the pairs of positions and values exceed the memory.
-    """
-    found = [latent.refine(inputs[:, places]) for latent, places in zip(latents, reader.places, strict=True)]
-    fields, projectors = zip(*found, strict=True)
-    sizes = [len(field.pattern.indptr) - 1 for field in fields]
-    if len(sizes) > 1:
-        check_fits(
-            f"{' x '.join(f'{size:,}' for size in sizes)} latent values",
-            BYTES * reader.copies * math.prod(sizes),
-            "Predict at fewer points at once, or round the columns to fewer distinct values.",
-        )
-    return kept_product_of(fields, reader.copies), replace(reader, projectors=projectors)
-
-
-def row_products(
-    left: Any,  # (n, F)
-    right: sp.csr_array,  # (n, N)
-) -> sp.csr_array:  # (n, F N)
-    """Return the matrix whose row i is the Kronecker product of those of left, which may be dense, and right."""
-    left = sp.csr_array(left)
-    left.eliminate_zeros()
-    size = right.shape[1]
-    own, other = np.diff(left.indptr), np.diff(right.indptr)
-    counts = own * other
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    row = np.repeat(np.arange(len(own)), counts)
-    place = np.arange(starts[-1]) - starts[row]
-    first = left.indptr[row] + place // other[row]
-    second = right.indptr[row] + place % other[row]
-    columns = left.indices[first].astype(np.int64) * size + right.indices[second]
-    found = sp.csr_array(
-        (left.data[first] * right.data[second], columns, starts), shape=(len(own), left.shape[1] * size)
-    )
-    found.sort_indices()
-    return found

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from rfgp.blocks.role import LatentBlock, NewLevels
 from rfgp.errors import NotPositiveDefiniteError
+from rfgp.sparse import quadratic_forms
 
 Array = NDArray[np.float64]
 
@@ -24,6 +25,10 @@ class Factor(Protocol):
     """The role: a Cholesky factor of a sparse matrix (N, N)."""
 
     @property
+    def analysis(self) -> Any:
+        """The symbolic analysis of the pattern, with the order of elimination."""
+
+    @property
     def log_determinant(self) -> float:
         """The logarithm of the determinant."""
 
@@ -33,6 +38,9 @@ class Factor(Protocol):
 
     def solve(self, b: Array) -> Array:
         """Return A^-1 b, for b (N,) or (N, k)."""
+
+    def solve_in_place(self, x: Array) -> None:
+        """Overwrite x (N, k), whose rows are in the order of elimination, with A^-1 x."""
 
     def half_solve(self, b: Array) -> Array:
         """Return L^-1 P b, for b (N, k)."""
@@ -72,6 +80,11 @@ class Field(Protocol):
         """Return the factor of Q at parameters (p,). The last one is kept."""
 
 
+Between = Callable[[Any, Array, Tensor], tuple[sp.csr_array, Array]]
+"""Maps a field, its parameters (p,) and inputs of n points to A (n, N) and the variances (n,) of f / s given u.
+
+The mean of f given u is A u. Given u, points may be correlated. Two values that one row reads have an entry in Q.
+"""
 Projector = Callable[[Tensor], sp.csr_array]
 """Maps inputs of n points to the sparse matrix A (n, N) by which they read the latent values."""
 
@@ -93,6 +106,8 @@ class PrecisionBlock(LatentBlock):
         joint: Maps inputs of n points, of which each may depend on others, to A (n, N) and the covariance (n, n) of f
             that A u leaves. If None, `projector` and `residual` serve.
         new_levels: The covariance of f between inputs with levels that no row has, with its variance. If None, 0.
+        between: Reads single points of a refined field that are not among its values. If None, the field must be
+            refined by all points that are read.
     """
 
     field: Field
@@ -104,6 +119,7 @@ class PrecisionBlock(LatentBlock):
     residual: Callable[[Tensor], Tensor] | None = None
     joint: "Callable[[Tensor], tuple[sp.csr_array, Tensor]] | None" = None
     new_levels: NewLevels | None = None
+    between: Between | None = None
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:
@@ -125,6 +141,25 @@ class PrecisionBlock(LatentBlock):
     def residual_variance(self, a: Tensor) -> Tensor:
         """Return the variances (n_a,) that the reads leave."""
         return torch.zeros(len(a), dtype=torch.float64) if self.residual is None else self.residual(a)
+
+    def marginal_reads(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
+        """Return how n points read u, each by itself: A (n, N) and the variances (n,) of f given u.
+
+        A refined block with `between` reads points that are not among its values as well.
+        """
+        if self.between is None:
+            return self.projector(inputs), self.residual_variance(inputs)
+        reads, left = self.between(self.field, self.values.detach().numpy(), inputs)
+        return reads, float(self.variance.detach()) * torch.from_numpy(left) + self.residual_variance(inputs)
+
+    def joint_reads(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
+        """Return how n points read u, each of which may depend on others: A (n, N) and the covariance (n, n) given u.
+
+        The points must be among the values of a refined block.
+        """
+        if self.joint is not None:
+            return self.joint(inputs)
+        return self.projector(inputs), self.residual_variance(inputs).diag()
 
     def new_covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the covariance (n_a, n_b) of what levels without rows add to f, float64."""
@@ -148,7 +183,7 @@ class PrecisionBlock(LatentBlock):
         block = self.refined(a)
         reads = block.projector(a)
         if self.residual is None:
-            squares = quadratic_forms(block.field.pattern, block.factor.inverse, reads)
+            squares, _ = quadratic_forms(reads, block.field.pattern, block.factor.inverse)
         else:
             squares = solved_forms(block.factor, reads)
         return float(self.variance.detach()) * torch.from_numpy(squares) + self.residual_variance(a)
@@ -183,16 +218,6 @@ def products(
     for begin in range(0, right.shape[0], COLUMNS):
         out[:, begin : begin + COLUMNS] = left @ factor.solve(right[begin : begin + COLUMNS].T.toarray())
     return out
-
-
-def quadratic_forms(
-    pattern: Any,
-    entries: Array,  # (nnz,)
-    reads: sp.csr_array,  # (n, N)
-) -> Array:  # (n,)
-    """Return the diagonal of A M A^T for reads A, of a matrix M with these entries on a pattern that covers A^T A."""
-    matrix = sp.csr_array((entries, pattern.indices, pattern.indptr))
-    return np.asarray((reads @ matrix).multiply(reads).sum(axis=1), dtype=np.float64)
 
 
 def solved_forms(

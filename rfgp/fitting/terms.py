@@ -10,7 +10,7 @@ from rfgp.fitting.maximize import SMALL, Objective, Plan, maximize
 from rfgp.fitting.nodes import fit_by_scoring
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression
-from rfgp.regression.spec import ModelSpec
+from rfgp.regression.spec import ModelSpec, degrees_of_freedom
 from rfgp.rows import Block, gathered, pool_of
 from rfgp.solvers.choice import uses_cg
 from rfgp.threads import in_one_thread
@@ -43,6 +43,11 @@ def fit_terms(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
     return regression.replace(hyperparameters=values), report.with_all([first, report])
 
 
+def _spec_of(regression: Regression) -> ModelSpec:
+    assert isinstance(regression.family, ModelSpec)
+    return regression.family
+
+
 def screened(regression: Regression, plan: Plan, rows: Block) -> Values:
     """Return starting values whose lengthscales are, one after the other, the likeliest of a few.
 
@@ -51,8 +56,7 @@ def screened(regression: Regression, plan: Plan, rows: Block) -> Values:
         plan: The options of the fit.
         rows: The rows whose likelihood is compared.
     """
-    values, spec = regression.hyperparameters, regression.family
-    assert isinstance(spec, ModelSpec)
+    values, spec = regression.hyperparameters, _spec_of(regression)
     free = values.space.free(plan.fixed)
     for name in (path for path in spec.open_lengthscales if path in free):
         ends = [values.shifted(**{name: math.log(factor)}) for factor in FACTORS]
@@ -65,9 +69,20 @@ def screened(regression: Regression, plan: Plan, rows: Block) -> Values:
 
 def _drawn_again(regression: Regression) -> Regression:
     """Return a regression whose draws that depend on hyperparameters are those for the present ones."""
-    spec, values = regression.family, regression.hyperparameters
-    assert isinstance(spec, ModelSpec)
+    spec, values = _spec_of(regression), regression.hyperparameters
     return regression.replace(family=spec.redrawn(values, regression.num_observations))
+
+
+def _divided(regression: Regression, rows: Block) -> Regression:
+    """Return a regression whose terms share the budget of features by their effective degrees of freedom."""
+    spec, values = _spec_of(regression), regression.hyperparameters
+    sharing = spec.sharing(spec.approximations)
+    if spec.options.budget is None or len(sharing) < 2 or not spec.is_normal:
+        return regression
+    pilot = regression.replace(rows=rows, num_observations=len(rows))
+    freedom = degrees_of_freedom(pilot, rows.inputs[:SCREENED_ROWS])
+    shares = {name: max(freedom[name], 1e-3) for name in sharing}
+    return regression.replace(family=spec.drawn(spec.approximations, values, regression.num_observations, shares))
 
 
 def _with_new_draws(regression: Regression, plan: Plan, rows: Block, stage: str | None) -> tuple[Regression, FitReport]:
@@ -75,11 +90,12 @@ def _with_new_draws(regression: Regression, plan: Plan, rows: Block, stage: str 
     objective = Objective.of(regression, rows)
     values, report = maximize(objective, regression.hyperparameters, plan, stage=stage or "all rows")
     regression = regression.replace(hyperparameters=values)
-    again = _drawn_again(regression)
+    again = _drawn_again(_divided(regression, rows))
     if again.family is regression.family:
         return regression, report
     objective = Objective.of(again, rows)
-    if not objective.likelihood(values) > report.log_marginal_likelihood:
+    is_divided = _spec_of(again).approximations != _spec_of(regression).approximations
+    if not is_divided and not objective.likelihood(values) > report.log_marginal_likelihood:
         return regression, report
     values, last = maximize(objective, values, plan, stage=f"{stage or 'all rows'}, drawn again")
     return again.replace(hyperparameters=values), last.with_all([report, last])

@@ -54,8 +54,8 @@ def read_positive(name: str, value: Any) -> float:
     return float(value)
 
 
-def read_lengthscale(value: Any) -> Any:
-    """Return a lengthscale as a float or a tuple of floats. None stays None.
+def read_positives(name: str, value: Any) -> Any:
+    """Return a number or one number for each column as a float or a tuple of floats. None stays None.
 
     Raises:
         InvalidArgumentError: it is not positive, or no number or sequence of numbers.
@@ -65,9 +65,9 @@ def read_lengthscale(value: Any) -> Any:
     try:
         numbers = torch.as_tensor(value, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InvalidArgumentError(f"lengthscale must be a number or numbers, got {value!r}.") from error
+        raise InvalidArgumentError(f"{name} must be a number or numbers, got {value!r}.") from error
     if numbers.ndim > 1 or not numbers.numel() or not bool((torch.isfinite(numbers) & (numbers > 0)).all()):
-        raise InvalidArgumentError(f"lengthscale must be positive numbers, one or one for each column, got {value!r}.")
+        raise InvalidArgumentError(f"{name} must be positive numbers, one or one for each column, got {value!r}.")
     return numbers.item() if numbers.ndim == 0 else tuple(numbers.tolist())
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from graphs.precisions import ChainField
 from graphs.precisions.chains import knots_of
 from graphs.precisions.chains.knots import SPACING
-from rfgp.autograd import as_array
+from rfgp.autograd import Array, as_array
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import LatentField, Projector, Values
 
@@ -63,6 +63,11 @@ class ColumnField:
             raise InvalidArgumentError("The knots of a process of a column depend on its lengthscale. Use `at` first.")
         chain = _chain(np.unique(_values(a)).tobytes(), self.order, self.spacing)
         return chain, partial(_read, chain)
+
+    def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
+        """Return how rows a (n, 1) read a refined field, each by itself: A (n, N) and variances (n,)."""
+        reads, left = field.between(values, _values(a))
+        return reads, left
 
 
 def _read(chain: ChainField, a: Tensor) -> sp.csr_array:

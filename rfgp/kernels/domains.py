@@ -97,6 +97,19 @@ class Domain(ABC):
         """Return the field with inputs (n, d) among its values, and its projector."""
         return self.field, self.projector
 
+    def between(self, field: Any, values: Array, points: Array) -> tuple[sp.csr_array, Array]:
+        """Return how inputs read a field, each by itself.
+
+        Args:
+            field: A field from `refine`.
+            values: Its parameters, (p,).
+            points: Inputs, (n, d), which need not be among its values.
+
+        Returns:
+            A (n, N), and the variances (n,) of f given the field's values, in units of its variance.
+        """
+        return self.projector(points), np.zeros(len(points))
+
     @abstractmethod
     def description(self) -> str:
         """Return the field in words."""
@@ -239,6 +252,10 @@ class RoadDomain(Domain):
     def refine(self, points: Array) -> tuple[MarkovField, Projector]:
         """Return the field with positions (n, 2) among its values, and its projector at these."""
         return self._recent.find(points, lambda: self._refined(points))
+
+    def between(self, field: graphs.RoadField, values: Array, points: Array) -> tuple[sp.csr_array, Array]:
+        """Return how positions (n, 2) read the values at the ends of their pieces of road, and their variances (n,)."""
+        return field.between(values, _rounded(points))
 
     def _refined(self, points: Array) -> tuple[MarkovField, Projector]:
         distinct = np.unique(_rounded(points), axis=0)

@@ -64,6 +64,10 @@ class DomainField:
         found, read = self.domain.refine(as_points(a))
         return found, partial(_read, read)
 
+    def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
+        """Return how points a (n, d) read a refined field, each by itself: A (n, N) and variances (n,)."""
+        return self.domain.between(field, values, as_points(a))
+
 
 def _read(projector: Any, a: Tensor) -> sp.csr_array:
     found: sp.csr_array = projector(as_points(a))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rfgp.counts import check_count
-from rfgp.kernels.arguments import per_column
+from rfgp.kernels.arguments import per_column, read_positives
 from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import Functions, Values
 from rfgp.kernels.summary import ColumnSummary
@@ -32,7 +32,11 @@ class Linear(Kernel):
     Attributes:
         columns: The keys of its columns. If None, all columns but the target.
         origin: The origin o, one number for each column. If None, the mean of the rows, and 0 without data.
+        variance: The starting variances v, one number or one for each column. If None, the data decide.
         name: The name of the term. If None, the class and the columns.
+
+    Raises:
+        InvalidArgumentError: a variance is not positive.
 
     Examples:
         >>> from rfgp import kernels as k
@@ -41,7 +45,17 @@ class Linear(Kernel):
     """
 
     origin: Any = field(default=None, kw_only=True)
+    variance: Any = field(default=None, kw_only=True)
     has_own_variance: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "variance", read_positives("variance", self.variance))
+
+    @property
+    def starts(self) -> Mapping[str, Any]:
+        """The starting variances, if they were given."""
+        return {"variance": self.variance}
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return the covariance (n, m) of rows a (n, c) and b (m, c)."""
@@ -72,7 +86,7 @@ class Linear(Kernel):
 
     def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Kernel:
         """Return the kernel with its origin."""
-        return self if self.origin is not None else replace(self, origin=_mean(columns))
+        return replace(self, **starts, origin=_mean(columns) if self.origin is None else self.origin)
 
     def _centered(self, a: Tensor, values: Values) -> Tensor:
         return a - values["origin"]

@@ -21,7 +21,7 @@ from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, Term, bind, constants_of, hyperparameters_of, requests_of, with_names
 from rfgp.parameters import Quantity
 from rfgp.spectra import Spectrum
-from rfgp.values import changed_arguments
+from rfgp.values import brief_repr, changed_arguments
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -231,10 +231,7 @@ def _product(term: Term, name: str | None, factors: list[Kernel]) -> Kernel:
 def _arguments(kernel: Kernel) -> Iterator[str]:
     """Yield the arguments of a kernel that are not their defaults, the columns without their name."""
     for name, value in changed_arguments(kernel):
-        if name == "columns":
-            yield repr(value[0] if len(value) == 1 else value)
-        else:
-            yield f"{name}={value!r}"
+        yield brief_repr(value) if name == "columns" else f"{name}={brief_repr(value)}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

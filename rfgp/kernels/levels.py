@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from graphs.precisions import IndependentField
+from rfgp.autograd import Array
 from rfgp.columns import Kind
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
@@ -101,6 +102,10 @@ class LevelField:
     def refine(self, a: Tensor) -> tuple[Any, Projector]:
         """Return the field and its projector, (n, L): all levels are among its values."""
         return self.field, self.projector
+
+    def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
+        """Return A (n, N) of rows a, and their variances (n,) given the field's values: zeros."""
+        return self.projector(a), np.zeros(len(a))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -13,6 +13,7 @@ import graphs
 from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import precision_order
 from graphs.precisions import resolvent_field
+from rfgp.autograd import Array
 from rfgp.columns import Kind
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import kernel_function
@@ -172,3 +173,7 @@ class NodeField:
     def refine(self, a: Tensor) -> tuple[Any, Projector]:
         """Return the field and its projector, (n, N): all nodes are among its values."""
         return self.field, self.projector
+
+    def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
+        """Return A (n, N) of rows a, and their variances (n,) given the field's values: zeros."""
+        return self.projector(a), np.zeros(len(a))

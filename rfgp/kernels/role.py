@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import scipy.sparse as sp
 from torch import Tensor
 
+from rfgp.autograd import Array
 from rfgp.columns import Kind
 from rfgp.kernels.arguments import Key
 from rfgp.kernels.summary import ColumnSummary
@@ -64,6 +65,18 @@ class LatentField(Protocol):
 
     def refine(self, a: Tensor) -> tuple[Any, Projector]:
         """Return the field with rows a (n, c) among its values, and its projector."""
+
+    def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
+        """Return how rows read a field, each by itself.
+
+        Args:
+            field: A field from `refine`.
+            values: Its parameters, (p,).
+            a: Rows, (n, c), which need not be among its values.
+
+        Returns:
+            A (n, N), and the variances (n,) given the field's values of the field at rows, in units of its variance.
+        """
 
 
 class Factor(Protocol):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rfgp import spectra
 from rfgp.grams import scaled_gram
-from rfgp.kernels.arguments import read_lengthscale
+from rfgp.kernels.arguments import read_positives
 from rfgp.kernels.chains import ORDERS, ColumnField
 from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import LatentField, Values
@@ -51,7 +51,7 @@ class Stationary(Kernel):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "spectrum", spectra.by_name(self.spectrum))
-        object.__setattr__(self, "lengthscale", read_lengthscale(self.lengthscale))
+        object.__setattr__(self, "lengthscale", read_positives("lengthscale", self.lengthscale))
 
     @property
     def measure(self) -> Spectrum:

@@ -15,6 +15,7 @@ from rfgp.kernels.arguments import Key
 from rfgp.kernels.role import Factor, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.parameters import Quantity
+from rfgp.values import brief_repr
 
 OUTPUTSCALE = "outputscale"
 """The name of the variance of a term."""
@@ -93,8 +94,8 @@ class Term:
 
     def __repr__(self) -> str:
         product = " * ".join(map(repr, self.factors))
-        text = product if self.variance is None else f"{self.variance} * {product}"
-        is_own = len(self.factors) == 1 and self.name == self.factors[0].name
+        text = product if self.variance is None else f"{brief_repr(self.variance)} * {product}"
+        is_own = self.name == self.label
         return text if self.name is None or is_own else f"({text}).named({self.name!r})"
 
 

@@ -7,6 +7,7 @@ import torch
 
 from rfgp.ambient import plain
 from rfgp.approximations import Exact
+from rfgp.approximations.planning import assign, read_approximation
 from rfgp.fitting.terms import fit_terms
 from rfgp.kernels import Kernel
 from rfgp.likelihoods import Likelihood
@@ -33,6 +34,9 @@ class GP(Process[ModelSpec]):
         priors: Log densities (objects with `log_prob`) by path or unique suffix.
         seed: The seed of everything random. If None, one from the system.
         dtype: The type of the rows. If None, that of the data.
+        budget: The number of features that the terms with random features share. A fit divides it by the effective
+            degrees of freedom of the terms, but for terms that a dict of approximations names. If None, each term has
+            the number of its approximation.
 
     Raises:
         InvalidArgumentError: an option has a wrong type or value.
@@ -63,9 +67,11 @@ class GP(Process[ModelSpec]):
         priors: Mapping[str, Hyperprior | None] | None = None,
         seed: int | None = None,
         dtype: torch.dtype | None = None,
+        budget: int | None = None,
     ) -> None:
+        starts, priors = start or {}, priors or {}
         options = ModelOptions(
-            kernel, likelihood, approximation, inference, mean, standardize, start or {}, priors or {}, seed, dtype
+            kernel, likelihood, approximation, inference, mean, standardize, starts, priors, seed, dtype, budget
         )
         super().__init__(ModelSpec(options))
 
@@ -102,7 +108,9 @@ class GP(Process[ModelSpec]):
         regression = self.regression
         rows = regression.needed_rows("with_approximation")
         spec, values = self.family, regression.hyperparameters
-        spec = spec.with_approximations(approximation, values, len(rows))
+        data = spec.term_data(values, len(rows))
+        chosen = assign(read_approximation(approximation), data, spec.approximations)
+        spec = spec.drawn(chosen, values, len(rows))
         return type(self).of(spec, Fitted.of(regression.replace(family=spec)))
 
     @plain()

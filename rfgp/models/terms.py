@@ -3,14 +3,15 @@
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from rfgp.approximations import Approximation, Cost
 from rfgp.kernels import Kernel, Sum
 from rfgp.regression import Regression
-from rfgp.regression.spec import ModelSpec
+from rfgp.regression.spec import ModelSpec, degrees_of_freedom
 
-MOST_POINTS = 1000
-"""The most rows at which the share of variance of a term is computed."""
+MOST_POINTS = 500
+"""The most rows at which shares and degrees of freedom of terms are computed."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,11 @@ class TermReport:
         kernel: The term, with the hyperparameters as starting values.
         approximation: How it is computed.
         cost: What that costs.
-        share: The variance over rows of the term's posterior mean, as a share of the sum over all terms.
+        share: The variance over rows of the term's posterior mean, as a share of the sum over all terms. None without
+            rows.
+        degrees_of_freedom: The effective degrees of freedom tr K_t (K + D)^-1 of the term, K_t and K its prior
+            covariance and that of the sum, D that of the errors. None without rows, and for likelihoods that are not
+            Gaussian.
 
     Examples:
         >>> import numpy as np
@@ -36,30 +41,34 @@ class TermReport:
     kernel: Kernel
     approximation: Approximation
     cost: Cost
-    share: float
+    share: float | None
+    degrees_of_freedom: float | None
 
 
 def term_reports(regression: Regression) -> dict[str, TermReport]:
     """Return the terms of a regression by name."""
     spec = regression.family
     assert isinstance(spec, ModelSpec)
-    values, count = regression.hyperparameters, regression.num_observations
-    costs, shares = spec.costs(values, count), _shares(regression)
-    return {
-        str(term.name): TermReport(
-            Sum((term,)), spec.approximations[str(term.name)], costs[str(term.name)], shares[str(term.name)]
-        )
-        for term in spec.fitted_kernel(values).terms()
-    }
-
-
-def _shares(regression: Regression) -> dict[str, float]:
-    """Return the variance of each term's mean over rows, as a share of their sum."""
-    spec = regression.family
-    assert isinstance(spec, ModelSpec)
     assert spec.columns is not None
-    inputs, process = spec.columns.sample[:MOST_POINTS], regression.process
+    values, count = regression.hyperparameters, regression.num_observations
+    points, chosen = spec.columns.sample[:MOST_POINTS], spec.approximations
+    data, kernel = spec.term_data(values, count), spec.fitted_kernel(values)
+    names = [one.term.name for one in data]
+    shares: dict[str, float | None] = dict.fromkeys(names)
+    freedom: dict[str, float | None] = dict.fromkeys(names)
+    if len(points):
+        shares |= _shares(regression, points)
+        freedom |= degrees_of_freedom(regression, points) if spec.is_normal else {}
+    found = {}
+    for name, one, term in zip(names, data, kernel.terms(), strict=True):
+        found[name] = TermReport(Sum((term,)), chosen[name], chosen[name].cost(one), shares[name], freedom[name])
+    return found
+
+
+def _shares(regression: Regression, points: Tensor) -> dict[str, float]:
+    """Return the variance of each term's mean over some rows (n, D), as a share of their sum."""
+    process = regression.process
     with torch.no_grad():
-        sizes = {name: float(process.of(name).at(inputs).mean().var(0).mean()) for name in process.terms}
+        sizes = {name: float(process.of(name).at(points).mean().var(0).mean()) for name in process.terms}
     total = sum(sizes.values()) or 1.0
     return {name: size / total for name, size in sizes.items()}

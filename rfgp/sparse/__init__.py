@@ -1,11 +1,14 @@
 """Sparse matrices: CSR patterns, values that carry gradients, and their products."""
 
 from rfgp.sparse.grams import gram_on as gram_on
+from rfgp.sparse.grams import quadratic_forms as quadratic_forms
 from rfgp.sparse.grams import times_sparse as times_sparse
 from rfgp.sparse.grams import times_symmetric as times_symmetric
 from rfgp.sparse.patterns import Pattern as Pattern
 from rfgp.sparse.patterns import SparseValues as SparseValues
 from rfgp.sparse.patterns import SparsityPattern as SparsityPattern
+from rfgp.sparse.products import add_outer as add_outer
+from rfgp.sparse.products import gather as gather
 from rfgp.sparse.products import gram as gram
 from rfgp.sparse.products import multiply as multiply
 from rfgp.sparse.products import product as product

@@ -5,30 +5,56 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.autograd import Array
 from rfgp.errors import InvalidArgumentError
 from rfgp.sparse.patterns import SparseValues, SparsityPattern
 
-_UNCOVERED = "Two columns that a row has entries in have no entry on the pattern."
+_UNCOVERED = "A row reads two latent values that have no entry in the precision. Give them an entry, which may be 0."
 
 
 def gram_on(
     matrix: sp.csr_array,  # (n, N)
     pattern: Any,
+    weights: Array | None = None,  # (n,)
 ) -> Array:  # (nnz,)
-    """Return the entries of A^T A on the pattern of a symmetric matrix (N, N).
+    """Return the entries of A^T diag(weights) A on the pattern of a symmetric matrix (N, N).
+
+    Args:
+        matrix: A.
+        pattern: The pattern.
+        weights: A weight for each row. If None, all are 1.
 
     Raises:
-        InvalidArgumentError: A^T A has other entries.
+        InvalidArgumentError: the product has other entries.
     """
     from rfgp.sparse import loops
 
     out = np.zeros(len(pattern.indices))
-    if not loops.add_gram(*_arrays(matrix), pattern.indptr, pattern.indices, out):
+    weights = np.ones(matrix.shape[0]) if weights is None else np.ascontiguousarray(weights)
+    if not loops.add_gram(*_arrays(matrix), weights, pattern.indptr, pattern.indices, out):
         raise InvalidArgumentError(_UNCOVERED)
     return out
+
+
+def quadratic_forms(
+    matrix: sp.csr_array,  # (n, N)
+    pattern: Any,
+    entries: Array,  # (nnz,)
+) -> tuple[Array, NDArray[np.bool_]]:  # (n,), (n,)
+    """Return the diagonal of A M A^T, for a symmetric M (N, N) with some entries on a pattern.
+
+    Returns:
+        The diagonal, and for each row of A whether all pairs of its columns have an entry on the pattern. An entry that
+        the pattern lacks counts as 0.
+    """
+    from rfgp.sparse import loops
+
+    out, covered = np.empty(matrix.shape[0]), np.empty(matrix.shape[0], dtype=np.bool_)
+    loops.quadratic_forms(*_arrays(matrix), pattern.indptr, pattern.indices, entries, out, covered)
+    return out, covered
 
 
 def times_symmetric(

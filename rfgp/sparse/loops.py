@@ -32,15 +32,18 @@ def place_of(row, column, indptr, indices):
 
 
 @jit()
-def add_gram(starts, columns, values, indptr, indices, out):
-    """Add the entries of A^T A, A (n, N) in CSR form, to those on a pattern (N, N); return whether it has all."""
+def add_gram(starts, columns, values, weights, indptr, indices, out):
+    """Add the entries of A^T diag(weights) A, A (n, N) in CSR form, to those on a pattern (N, N).
+
+    Returns whether the pattern has all of them.
+    """
     for i in range(starts.size - 1):
         for p in range(starts[i], starts[i + 1]):
             for q in range(starts[i], starts[i + 1]):
                 place = place_of(columns[p], columns[q], indptr, indices)
                 if place < 0:
                     return False
-                out[place] += values[p] * values[q]
+                out[place] += values[p] * weights[i] * values[q]
     return True
 
 
@@ -56,3 +59,52 @@ def times_symmetric(starts, columns, values, indptr, indices, entries, out):
                     return False
                 out[p] += values[q] * entries[place]
     return True
+
+
+@jit()
+def quadratic_forms(starts, columns, values, indptr, indices, entries, out, covered):
+    """Write the diagonal of A M A^T, M symmetric on a pattern (N, N), and whether the pattern has all that a row reads.
+
+    An entry that the pattern lacks counts as 0.
+    """
+    for i in range(starts.size - 1):
+        total, covered[i] = 0.0, True
+        for p in range(starts[i], starts[i + 1]):
+            for q in range(starts[i], p + 1):
+                place = place_of(columns[p], columns[q], indptr, indices)
+                if place < 0:
+                    covered[i] = False
+                else:
+                    total += (1 + (q < p)) * values[p] * values[q] * entries[place]
+        out[i] = total
+
+
+@jit()
+def gather(starts, columns, values, dense, out):
+    """Overwrite out (N, p) with A^T dense, for A (n, N) in CSR form and dense (n, p)."""
+    out[:] = 0.0
+    for i in range(starts.size - 1):
+        for q in range(starts[i], starts[i + 1]):
+            for c in range(dense.shape[1]):
+                out[columns[q], c] += values[q] * dense[i, c]
+
+
+@jit()
+def add_outer(left, right, rows, columns, out):
+    """Add the inner products of rows of left (a, p) and of right (b, p), one pair for each entry of out (e,).
+
+    Four sums at once: one would wait for itself.
+    """
+    width = left.shape[1]
+    whole = width - width % 4
+    for e in range(out.size):
+        i, j = rows[e], columns[e]
+        first = second = third = fourth = 0.0
+        for c in range(0, whole, 4):
+            first += left[i, c] * right[j, c]
+            second += left[i, c + 1] * right[j, c + 1]
+            third += left[i, c + 2] * right[j, c + 2]
+            fourth += left[i, c + 3] * right[j, c + 3]
+        for c in range(whole, width):
+            first += left[i, c] * right[j, c]
+        out[e] += (first + second) + (third + fourth)

@@ -104,6 +104,32 @@ def sampled_outer(left: Tensor, right: Tensor, pattern: Pattern) -> Tensor:
     return out
 
 
+def add_outer(
+    left: Array,  # (a, p)
+    right: Array,  # (b, p)
+    rows: NDArray[np.integer[Any]],  # (e,)
+    columns: NDArray[np.integer[Any]],  # (e,)
+    out: Array,  # (e,)
+) -> None:
+    """Add the entries of left @ right^T at some rows and columns to `out`."""
+    from rfgp.sparse import loops
+
+    places = rows.astype(np.int32, copy=False), columns.astype(np.int32, copy=False)
+    loops.add_outer(np.ascontiguousarray(left), np.ascontiguousarray(right), *places, out)
+
+
+def gather(
+    matrix: sp.csr_array,  # (n, N)
+    dense: Array,  # (n, p)
+    out: Array,  # (N, p)
+) -> None:
+    """Overwrite `out` with A^T dense."""
+    from rfgp.sparse import loops
+
+    arrays = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data
+    loops.gather(*arrays, np.ascontiguousarray(dense), out)
+
+
 def product(
     values: Tensor,  # (..., nnz)
     dense: Tensor,  # (..., N, c), or (N,)

@@ -56,6 +56,7 @@ def kernels():
         "rough and smooth roads": roads + k.Roads(net, 2, lengthscale=900.0).named("smooth"),
         "a field of each sensor": roads + (k.Roads(net, lengthscale=300.0) * k.Group("sensor")).named("own"),
         "a coefficient on roads": roads + (k.Roads(net, lengthscale=700.0) * k.Linear("hour")).named("own"),
+        "slopes of each sensor": roads + (k.Roads(net) * k.Linear("hour") * k.Group("sensor")).named("own"),
         "mesh": mesh + k.Linear("pressure", name="slope"),
         "a coefficient on a mesh": (mesh * k.Linear("pressure")).named("field") + k.Group("sensor", name="group"),
         "nodes": nodes + k.Linear("pressure", name="slope") + k.Matern("hour", name="trend"),

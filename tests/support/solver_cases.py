@@ -55,6 +55,8 @@ PRIORS = {
         ("smooth",),
         ("field", "groups"),
         ("refined field", "smooth"),
+        ("road field",),
+        ("road field", "groups", "smooth"),
         ("fitc", "smooth", "groups"),
         ("vfe", "fitc", "exact", "field"),
         ("smooth", "linear", "exact", "field", "groups"),

@@ -169,6 +169,44 @@ def grid_kernel(order):
     return kernel
 
 
+@cache
+def road():
+    """Return the field with the correlation exp(-d / lengthscale) on a road of length 5, with values at its ends."""
+    return graphs.RoadField(graphs.RoadNetwork.from_lines([[(0, 0), (5, 0)]], metric="euclidean"), 1, "stationary")
+
+
+def along_road(x):
+    """Return the fraction (n,) of the road at which rows of a table are."""
+    return torch.sigmoid(x[:, 0])
+
+
+def on_road(field, values, x):
+    """Return A (n, N) of rows of a table, and variances (n,) given the field's values: 0 for rows among its cuts."""
+    fraction = along_road(x).detach().numpy()
+    return field.between(values, np.column_stack([np.zeros(len(x)), fraction]))
+
+
+def read_road(field, x):
+    """Return A (n, N) of rows of a table that are among a field's cuts."""
+    return on_road(field, (1.0,), x)[0]
+
+
+def with_cuts(inputs):
+    """Return the field on the road with values at rows of a table, and what reads these."""
+    fraction = along_road(inputs).detach().numpy()
+    field, _ = road().refined(np.column_stack([np.zeros(len(inputs)), fraction]))
+    return field, partial(read_road, field)
+
+
+def road_block(lengthscale, variance):
+    read = partial(read_road, road())
+    return PrecisionBlock(road(), lengthscale.reshape(1), variance, read, with_cuts, between=on_road)
+
+
+def road_kernel(a, b, lengthscale, variance):
+    return variance * torch.exp(-5 * (along_road(a)[:, None] - along_road(b)[None]).abs() / lengthscale)
+
+
 def same_group(a, b, variance):
     return variance * (a[:, None, 4] == b[None, :, 4]).to(F64)
 
@@ -297,6 +335,7 @@ TERMS = {
     "smooth field": field_term(2),
     "stiff field": field_term(2, STIFF),
     "refined field": field_term(2, refined=True),
+    "road field": Term({"lengthscale": 1.2, "variance": 0.7}, road_block, PlainTerm(road_kernel)),
     "groups": Term({"variance": 0.4}, groups_block, PlainTerm(same_group)),
     "exact": Term(
         {"lengthscale": [0.7, 1.1], "variance": 0.6},

@@ -1,6 +1,16 @@
 """Figures of our own that README, docs and docstrings quote: no paper has them, so nothing is printed beside them."""
 
-from benchmarks.papers.own import attention, cora, couplings, inducing, language_model, roads, rounding, starvation
+from benchmarks.papers.own import (
+    attention,
+    cora,
+    couplings,
+    inducing,
+    language_model,
+    roads,
+    rounding,
+    starvation,
+    terms,
+)
 
 FIGURES = {
     **couplings.FIGURES,
@@ -11,4 +21,5 @@ FIGURES = {
     **roads.FIGURES,
     **starvation.FIGURES,
     **rounding.FIGURES,
+    **terms.FIGURES,
 }

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from graphs.checks import as_numbers, check_count, is_number, shown
 from graphs.errors import InvalidArgumentError
 from graphs.precisions.chains.knots import hermite_reads
-from graphs.precisions.chains.transition import STATIONARY, Step, steps
+from graphs.precisions.chains.transition import STATIONARY, Step, beyond, bridge, steps
 from graphs.precisions.role import Floats, MarkovField, Pattern
 
 
@@ -145,6 +145,48 @@ class ChainField(MarkovField):
             InvalidArgumentError: a point is outside of the knots.
         """
         return hermite_reads(np.asarray(self.knots), as_numbers(points), self.alpha, self.unit)
+
+    def between(
+        self,
+        values: Floats,  # (1,)
+        points: ArrayLike,  # (n,)
+    ) -> tuple[sp.csr_array, Floats]:  # (n, N), (n,)
+        """Return f at n points, anywhere, given the latent values: the mean is A (n, N) times these, the variance (n,).
+
+        Errors of points between the same knots, or beyond the ends, are correlated.
+
+        Args:
+            values: The lengthscale, (1,).
+            points: Numbers, in the units of the knots.
+
+        Raises:
+            InvalidArgumentError: no one positive number.
+        """
+        kappa, knots, given = self._kappa(values), np.asarray(self.knots), as_numbers(points)
+        after = np.searchsorted(knots, given)  # knots[after - 1] < point <= knots[after]
+        before = after - 1
+        weights, variances = np.zeros((len(given), 2, self.alpha)), np.zeros(len(given))
+        flipped = (-1.0) ** np.arange(self.alpha)  # derivatives, seen from after
+        exact = np.flatnonzero(knots[np.minimum(after, len(knots) - 1)] == given)
+        weights[exact, 1, 0] = 1.0
+        first = np.flatnonzero((after == 0) & (given < knots[0]))
+        found, variances[first] = beyond(self.alpha, kappa * (knots[0] - given[first]))
+        weights[first, 1] = found * flipped
+        last = np.flatnonzero(after == len(knots))
+        weights[last, 0], variances[last] = beyond(self.alpha, kappa * (given[last] - knots[-1]))
+        inside = np.setdiff1d(np.flatnonzero((after > 0) & (after < len(knots))), exact)
+        x, y = given[inside] - knots[before[inside]], knots[after[inside]] - given[inside]
+        weights[inside, 0], weights[inside, 1], variances[inside] = bridge(self.alpha, kappa * x, kappa * y)
+        return self._matrix(before, after, weights * self._scales(kappa)[0, 0]), variances
+
+    def _matrix(self, before: NDArray[np.int64], after: NDArray[np.int64], weights: Floats) -> sp.csr_array:
+        """Return the matrix (n, N) of the weights (n, 2, alpha) of the states at two knots."""
+        knots = np.stack([before, after], axis=1)
+        columns = self.alpha * knots[:, :, None] + np.arange(self.alpha)
+        kept = np.broadcast_to(((knots >= 0) & (knots < len(self._there)))[:, :, None], weights.shape) & (weights != 0)
+        starts = np.concatenate([[0], np.cumsum(kept.sum((1, 2)))])
+        size = self.alpha * len(self._there)
+        return sp.csr_array((weights[kept], columns[kept], starts), shape=(len(before), size))
 
     def _laid_out(self, step: Step, kappa: float) -> Floats:
         """Return the entries (nnz,) of the steps' energies, and of the precision of the first state."""

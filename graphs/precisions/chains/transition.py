@@ -16,6 +16,9 @@ exp(-2 x s), by Gauss-Legendre quadrature: a matrix of condition below 1,000 tha
 
 The derivatives are dA / dx = F A and dR / dx = q g(x) g(x)^T. With v = R^-1 g(x), d R^-1 / dx = -q v v^T and
 d log|R^-1| / dx = -q g(x)^T v.
+
+Given the states z_0 and z_1 at distances x before and y after a point, its state has the mean A(x) z_0 + G (z_1 - A(x +
+y) z_0) and the covariance R(x) - G A(y) R(x), with G = R(x) A(y)^T R(x + y)^-1.
 """
 
 import math
@@ -98,6 +101,53 @@ def steps(
         return Step(_symmetric(left), back, right, log_determinant), slopes
 
 
+def bridge(
+    alpha: int,
+    x: Floats,  # (n,)
+    y: Floats,  # (n,)
+) -> tuple[Floats, Floats, Floats]:  # (n, alpha), (n, alpha), (n,)
+    """Return f at points between two states: the weights of both states, and the variance that they leave.
+
+    Args:
+        alpha: 1, 2 or 3.
+        x: Distances of the states before the points times kappa, at least 0.
+        y: Distances of the states after the points times kappa. At least one of x and y is positive.
+    """
+    x, y = np.minimum(x, LONGEST), np.minimum(y, LONGEST)
+    with np.errstate(under="ignore"):
+        spread, forward = innovations(alpha, x), propagator(alpha, y)
+        gain = (spread[:, :1] @ np.swapaxes(forward, 1, 2) @ _innovation_precision(alpha, x + y)[0])[:, 0]
+        start = propagator(alpha, x)[:, 0] - np.einsum("ni,nij->nj", gain, propagator(alpha, x + y))
+        variance = spread[:, 0, 0] - np.einsum("ni,nij,nj->n", gain, forward, spread[:, :, 0])
+    return start, gain, np.maximum(variance, 0.0)
+
+
+def beyond(
+    alpha: int,
+    x: Floats,  # (n,)
+) -> tuple[Floats, Floats]:  # (n, alpha), (n,)
+    """Return f at points after the last state: its weights, and the variance that it leaves.
+
+    Args:
+        alpha: 1, 2 or 3.
+        x: Distances times kappa, at least 0.
+    """
+    x = np.minimum(x, LONGEST)
+    with np.errstate(under="ignore"):
+        return propagator(alpha, x)[:, 0], innovations(alpha, x)[:, 0, 0]
+
+
+def innovations(
+    alpha: int,
+    x: Floats,  # (n,)
+) -> Floats:  # (n, alpha, alpha)
+    """Return R, the covariance of a state given that at a distance x before."""
+    if alpha == 1:
+        return -np.expm1(-2 * x)[:, None, None]
+    covariance, scales = _scaled_innovations(alpha, x)
+    return np.asarray(covariance * (scales[:, :, None] * scales[:, None, :]))
+
+
 def _terms(alpha: int) -> Floats:
     """Return (F + I)^k / k!, (alpha, alpha, alpha)."""
     shifted = companion(alpha) + np.eye(alpha)
@@ -109,6 +159,15 @@ def _innovation_precision(alpha: int, x: Floats) -> tuple[Floats, Floats]:
     if alpha == 1:
         variance = -np.expm1(-2 * x)
         return (1 / variance)[:, None, None], -np.log(variance)
+    covariance, scales = _scaled_innovations(alpha, x)
+    inverse = _symmetric(np.asarray(np.linalg.inv(covariance), dtype=np.float64)) / (
+        scales[:, :, None] * scales[:, None, :]
+    )
+    return inverse, -np.linalg.slogdet(covariance)[1] - 2 * np.log(scales).sum(1)
+
+
+def _scaled_innovations(alpha: int, x: Floats) -> tuple[Floats, Floats]:
+    """Return R_ij / (x_i x_j), (n, alpha, alpha), and x_i, (n, alpha)."""
     scales = x[:, None] ** (alpha - 0.5 - np.arange(alpha))
     covariance = np.empty((len(x), alpha, alpha))
     short = x < _SHORT
@@ -116,10 +175,7 @@ def _innovation_precision(alpha: int, x: Floats) -> tuple[Floats, Floats]:
     some, stationary = propagator(alpha, x[~short]), STATIONARY[alpha]
     whole = stationary - some @ stationary @ np.swapaxes(some, 1, 2)
     covariance[~short] = whole / (scales[~short, :, None] * scales[~short, None, :])
-    inverse = _symmetric(np.asarray(np.linalg.inv(covariance), dtype=np.float64)) / (
-        scales[:, :, None] * scales[:, None, :]
-    )
-    return inverse, -np.linalg.slogdet(covariance)[1] - 2 * np.log(scales).sum(1)
+    return covariance, scales
 
 
 def _integrated(alpha: int, x: Floats) -> Floats:

@@ -158,8 +158,8 @@ class RoadField(MarkovField):
         Raises:
             InvalidArgumentError: no one positive number, or positions that there are not on these roads.
         """
-        spots = locate(self.roads, self.pieces, *self.roads.read_positions(positions))
-        x = self._scaled(values)[0][spots.piece]
+        spots = locate(self.roads, self.pieces, self._begins, *self.roads.read_positions(positions))
+        x = np.maximum(self._free(values, self.pieces.length[spots.piece]), SHORTEST[self.alpha])
         found = bridge(self.alpha, x * spots.share, x * (1 - spots.share))
         inside = spots.vertex < 0
         kinds, signs = np.array(KINDS[self.alpha]), np.array(SIGNS[self.alpha])[:, None]
@@ -179,14 +179,23 @@ class RoadField(MarkovField):
             f"{self.roads})"
         )
 
+    @cached_property
+    def _begins(self) -> NDArray[np.complex128]:
+        """Where the pieces begin, (P,)."""
+        return self.pieces.begins
+
     def _scaled(self, values: Floats) -> tuple[Floats, Floats]:
-        """Return kappa times the lengths of pieces (P,), within what can be told, and its slope in the lengthscale."""
+        """Return kappa times the lengths of pieces (P,), clipped to a safe range, and its slope in the lengthscale."""
+        free = self._free(values, self.pieces.length)
+        with np.errstate(over="ignore", under="ignore"):
+            slope = -free / float(as_numbers(values)[0])
+        x = np.clip(free, SHORTEST[self.alpha], LONGEST)
+        return x, np.where(x == free, slope, 0.0)
+
+    def _free(self, values: Floats, lengths: Floats) -> Floats:
+        """Return kappa times lengths, (p,)."""
         given = as_numbers(values)
         if given.shape != (1,) or not 0 < given[0] < np.inf:
             raise InvalidArgumentError(f"The lengthscale must be one positive number, (1,), got {shown(values)}.")
-        kappa = KAPPA[self.alpha]
         with np.errstate(over="ignore", under="ignore"):
-            free = self.pieces.length / given[0] * kappa
-            slope = -free / given[0]
-        x = np.clip(free, SHORTEST[self.alpha], LONGEST)
-        return x, np.where(x == free, slope, 0.0)
+            return np.asarray(lengths / given[0] * KAPPA[self.alpha])

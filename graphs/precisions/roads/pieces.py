@@ -24,6 +24,11 @@ class Pieces(NamedTuple):
     coordinates: Floats  # (V, 2) of the vertices: those of the network, then the places where roads are cut
     vertex: Integers  # (c,) of each position at which roads were to be cut
 
+    @property
+    def begins(self) -> NDArray[np.complex128]:
+        """Road + i low of each piece, (P,), ascending: complex numbers are sorted by real, then by imaginary parts."""
+        return np.asarray(self.road + 1j * self.low)
+
 
 class Spots(NamedTuple):
     """Where positions are among pieces."""
@@ -80,18 +85,14 @@ def _between_cuts(roads: RoadNetwork, at: Integers, where: Floats, places: Float
 def locate(
     roads: RoadNetwork,
     pieces: Pieces,
+    begins: NDArray[np.complex128],  # (P,)
     road: Integers,  # (n,)
     fraction: Floats,  # (n,)
 ) -> Spots:
-    """Return the vertex, or the piece, of each of n positions."""
+    """Return the vertex, or the piece, of each of n positions; `begins` are those of the pieces, which callers keep."""
     stretch, fraction, vertex = roads.stretches.locate(road, fraction, roads.lengths)
-    road = roads.stretches.road[stretch]
-    is_position = np.repeat([False, True], [len(pieces.road), len(road)])
-    keys = np.concatenate([pieces.road, road]), np.concatenate([pieces.low, fraction])
-    order = np.lexsort((is_position, keys[1], keys[0]))
-    piece = np.empty(len(order), dtype=np.int64)
-    piece[order] = np.cumsum(~is_position[order]) - 1
-    piece = np.where(vertex < 0, piece[len(pieces.road) :], 0)
+    piece = np.searchsorted(begins, roads.stretches.road[stretch] + 1j * fraction, side="right") - 1
+    piece = np.where(vertex < 0, piece, 0)
     low, high = pieces.low[piece], pieces.high[piece]
     vertex = np.where((vertex < 0) & (fraction - low <= POSITION_TOLERANCE), pieces.source[piece], vertex)
     vertex = np.where((vertex < 0) & (high - fraction <= POSITION_TOLERANCE), pieces.target[piece], vertex)

@@ -152,8 +152,10 @@ class FieldFamily(Family):
         """Return the prior of the field."""
         lengthscale, variance = values.value("lengthscale").double(), values.standardized("outputscale").double()
         reader = self._reader
-        refine = reader.refine if self.domain.is_refined else None
-        return Prior(precisions=(PrecisionBlock(self.domain.field, lengthscale.reshape(1), variance, reader, refine),))
+        block = PrecisionBlock(self.domain.field, lengthscale.reshape(1), variance, reader)
+        if self.domain.is_refined:
+            block = replace(block, refine=reader.refine, between=reader.between)
+        return Prior(precisions=(block,))
 
     def diagnosed(
         self, values: Values, rows: Rows | None, scaling: Scaling, report: FitReport | None
@@ -198,6 +200,10 @@ class _FieldReader:
         """Return the field with inputs (n, d) among its values, and its projector."""
         field, read = self.domain.refine(self._points(inputs))
         return field, replace(self, read=read)
+
+    def between(self, field: MarkovField, values: Array, inputs: Tensor) -> tuple[sp.csr_array, Array]:
+        """Return how inputs (n, d) read a refined field, each by itself: A (n, N) and variances (n,)."""
+        return self.domain.between(field, values, self._points(inputs))
 
     def _points(self, inputs: Tensor) -> Array:
         return as_points(inputs if self.scale is None else self.scale.inverse(inputs))

@@ -1,4 +1,5 @@
 """The specification of a model: a kernel, approximations of its terms and a likelihood, resolved on data."""
 
+from rfgp.regression.spec.freedom import degrees_of_freedom as degrees_of_freedom
 from rfgp.regression.spec.options import ModelOptions as ModelOptions
 from rfgp.regression.spec.spec import ModelSpec as ModelSpec

@@ -8,6 +8,7 @@ import torch
 
 from rfgp import random
 from rfgp.approximations.planning import read_approximation
+from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel
 from rfgp.parameters import Hyperprior
@@ -32,6 +33,7 @@ class ModelOptions:
         priors: Log densities by path or unique suffix.
         seed: The seed of everything random.
         dtype: The type of the rows. If None, that of the data.
+        budget: The number of features that the terms with random features share. If None, each has its own.
         starts: Starting values by path; known once there are data.
         hyperpriors: Log densities by path; known once there are data.
 
@@ -49,6 +51,7 @@ class ModelOptions:
     priors: Mapping[str, Hyperprior | None] = field(default_factory=dict)
     seed: Any = None
     dtype: torch.dtype | None = None
+    budget: int | None = None
     starts: Mapping[str, Any] = field(default_factory=dict)
     hyperpriors: Mapping[str, Hyperprior | None] = field(default_factory=dict)
 
@@ -64,6 +67,8 @@ class ModelOptions:
             value = getattr(self, name)
             if not isinstance(value, Mapping):
                 raise InvalidArgumentError(f"{name} must be a dict by the paths of hyperparameters, got {value!r}.")
+        if self.budget is not None:
+            object.__setattr__(self, "budget", check_count("budget", self.budget))
         object.__setattr__(self, "seed", random.resolve_seed(self.seed))
 
     @property

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.approximations.planning import assign, read_approximation
-from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior
+from rfgp.approximations import RandomFeatures
+from rfgp.approximations.planning import assign, divided
+from rfgp.approximations.role import Approximation, TermData, TermPrior
 from rfgp.blocks import Prior
 from rfgp.columns import Kind, Schema, Table
 from rfgp.errors import InvalidArgumentError
@@ -106,7 +107,7 @@ class ModelSpec(Family):
         inputs, schema = summary.scaling.inputs, self.schema
         assert inputs is not None
         assert schema is not None
-        keep = torch.tensor(schema.is_standardizable, device=inputs.scale.device)
+        keep = torch.tensor(schema.is_standardizable, dtype=torch.bool, device=inputs.scale.device)
         maps = Affine(torch.where(keep, inputs.location, 0.0), torch.where(keep, inputs.scale, 1.0))
         return self, replace(summary, scaling=replace(summary.scaling, inputs=maps))
 
@@ -194,19 +195,31 @@ class ModelSpec(Family):
                     changed[path] = (scale / size).clamp(low, high).log()
         return values.replaced(changed)
 
-    def drawn(self, approximations: Any, values: Values, num_rows: int) -> Self:
+    def sharing(self, chosen: Mapping[str, Approximation]) -> list[str]:
+        """Return the names of the terms that share the budget of features, given the approximations of all."""
+        own = self.options.approximations if isinstance(self.options.approximations, Mapping) else {}
+        return [name for name, one in chosen.items() if isinstance(one, RandomFeatures) and name not in own]
+
+    def drawn(
+        self, approximations: Any, values: Values, num_rows: int, shares: Mapping[str, float] | None = None
+    ) -> Self:
         """Return the specification with approximations of all terms and their random draws.
 
         Args:
             approximations: "auto", an approximation, or a dict by the names of terms.
             values: The hyperparameters.
             num_rows: The number of rows.
+            shares: The effective degrees of freedom of terms that share the budget of features. If None, they are
+                equal.
 
         Raises:
             InvalidArgumentError: an approximation cannot serve a term.
         """
-        data = self._term_data(values, num_rows)
+        data = self.term_data(values, num_rows)
         chosen = assign(approximations, data)
+        if self.options.budget is not None and not shares:
+            shares = dict.fromkeys(self.sharing(chosen), 1.0)
+        chosen = divided(self.options.budget, chosen, data, shares) if self.options.budget and shares else chosen
         priors = [chosen[one.term.name].draw(one, self._seed(place)) for place, one in enumerate(data)]
         return replace(self, approximations=chosen, priors=tuple(priors))
 
@@ -218,7 +231,7 @@ class ModelSpec(Family):
             num_rows: The number of rows.
         """
         priors = list(self.priors)
-        for place, one in enumerate(self._term_data(values, num_rows)):
+        for place, one in enumerate(self.term_data(values, num_rows)):
             approximation = self.approximations[one.term.name]
             if approximation.is_tuned(one):
                 priors[place] = approximation.draw(one, self._seed(place))
@@ -240,27 +253,6 @@ class ModelSpec(Family):
         """Return the seed of the term at a place."""
         return random.child_seed(self.options.seed, random.Role.TERMS, place)
 
-    def with_approximations(self, approximations: Any, values: Values, num_rows: int) -> Self:
-        """Return the specification with other approximations. Terms that they do not serve keep theirs.
-
-        Args:
-            approximations: An approximation, or a dict by the names of terms.
-            values: The hyperparameters.
-            num_rows: The number of rows.
-
-        Raises:
-            InvalidArgumentError: an approximation cannot serve a term that it is for, or any term.
-        """
-        given = read_approximation(approximations)
-        served = assign(given, self._term_data(values, num_rows), self.approximations)
-        return self.drawn(served, values, num_rows)
-
-    def costs(self, values: Values, num_rows: int) -> dict[str, Cost]:
-        """Return the cost of each term by name."""
-        return {
-            one.term.name: self.approximations[one.term.name].cost(one) for one in self._term_data(values, num_rows)
-        }
-
     def fitted_kernel(self, values: Values) -> Kernel:
         """Return the kernel whose starting values are these hyperparameters."""
         assert self.columns is not None
@@ -276,7 +268,8 @@ class ModelSpec(Family):
         yield repr(self.options.kernel)
         yield from (f"{name}={value!r}" for name, value in sorted(vars(self.options).items()) if name != "priors")
 
-    def _term_data(self, values: Values, num_rows: int) -> list[TermData]:
+    def term_data(self, values: Values, num_rows: int) -> list[TermData]:
+        """Return what approximations may know of each term, at some hyperparameters and for a number of rows."""
         assert self.columns is not None
         known = {name: values.standardized(name).detach() for name in values.space.quantities}
         return [TermData(term, self.columns, num_rows, known, self.is_normal) for term in self.terms]

@@ -3,17 +3,60 @@
 See `rfgp.solvers.bordered.system` for the formulas.
 """
 
+from collections.abc import Iterator
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from rfgp.blocks.precision import Array, Factor, quadratic_forms, solved_forms
+from rfgp.blocks.precision import COLUMNS, Array, Factor, solved_forms
 from rfgp.linalg import cholesky
 from rfgp.solvers.bordered.latent import SparseReads
 from rfgp.solvers.bordered.pattern import JointPattern
+from rfgp.sparse import add_outer, gather, quadratic_forms
+
+
+class BorderProducts(NamedTuple):
+    """Products of the border's half of the posterior covariance."""
+
+    on_triangle: Array  # Y C^-1 Y^T on the factored triangle of S, (e,)
+    on_reads: Array  # Psi C^-1 Y^T on the pattern of A, (nnz,)
+
+
+class RowSolves:
+    """Solves with S whose right-hand sides are A^T D^-1 B, for columns B (n, F) at the rows.
+
+    Args:
+        factor: The factor of S.
+        reads: A (n, N).
+        noise: D (n,).
+    """
+
+    def __init__(self, factor: Factor, reads: sp.csr_array, noise: Array) -> None:
+        self._factor, columns = factor, factor.analysis.rank[reads.indices]
+        over_noise = reads.data / np.repeat(noise, np.diff(reads.indptr))
+        self.reads = sp.csr_array((reads.data, columns, reads.indptr), shape=reads.shape)
+        """A with its columns in the order of elimination, (n, N)."""
+        self._over_noise = sp.csr_array((over_noise, columns, reads.indptr), shape=reads.shape)
+
+    def blocks(self, columns: Tensor) -> Iterator[tuple[slice, Array]]:
+        """Yield S^-1 A^T D^-1 B for blocks of columns of B (n, F), so that no array is as large as the whole.
+
+        Yields:
+            The columns, and their solutions (N, at most COLUMNS) with rows in the order of elimination. The next ones
+            overwrite them.
+        """
+        size, width = self.reads.shape[1], columns.shape[1]
+        room = np.empty(size * min(COLUMNS, width))
+        for begin in range(0, width, COLUMNS):
+            part = slice(begin, min(begin + COLUMNS, width))
+            x = room[: size * (part.stop - begin)].reshape(size, -1)
+            gather(self._over_noise, columns[:, part].numpy(), x)
+            self._factor.solve_in_place(x)
+            yield part, x
 
 
 class Elimination:
@@ -38,15 +81,10 @@ class Elimination:
         return bool(self.prior.latents)
 
     @cached_property
-    def entries(self) -> Array:
-        """The entries of S on its pattern, (nnz,)."""
-        pattern = self.prior.pattern
-        return pattern.add_gram(pattern.total(self.prior.entries), self.prior.matrix, (1 / self.noise).numpy())
-
-    @cached_property
     def factor(self) -> Factor:
         """The factor of S."""
-        return self.prior.pattern.factor(self.entries)
+        pattern, precision = self.prior.pattern, (1 / self.noise).numpy()
+        return pattern.factor(pattern.add_gram(pattern.total(self.prior.entries), self.prior.matrix, precision))
 
     def further(self, reads: sp.csr_array, noise: Array) -> Factor:
         """Return the factor of S + B^T E^-1 B, for further observations through B (m, N) with variances E (m,)."""
@@ -70,14 +108,27 @@ class Elimination:
         return bool((self.noise == 1).all())
 
     @cached_property
+    def _solves(self) -> RowSolves:
+        return RowSolves(self.factor, self.prior.matrix, self.noise.numpy())
+
+    @cached_property
     def coupling(self) -> Tensor:
-        """Y = S^-1 A^T D^-1 Phi, (N, F)."""
-        return self.solve(self.prior.gather(self.over_noise(self.border)))
+        """Y = S^-1 A^T D^-1 Phi, (N, F). Predictions read it; the likelihood and its gradient never form it."""
+        out = self.border.new_zeros(self.prior.matrix.shape[1], self.border.shape[1])
+        if self.is_sparse:
+            for part, solved in self._solves.blocks(self.border):
+                out.numpy()[self.factor.analysis.order, part] = solved
+        return out
 
     @cached_property
     def reduced(self) -> Tensor:
         """Psi = Phi - A Y, (n, F)."""
-        return self.border - self.prior.read(self.coupling) if self.is_sparse else self.border
+        if not self.is_sparse:
+            return self.border
+        out = self.border.clone()
+        for part, solved in self._solves.blocks(self.border):
+            out.numpy()[:, part] -= self._solves.reads @ solved
+        return out
 
     @cached_property
     def border_factor(self) -> Tensor:
@@ -94,20 +145,30 @@ class Elimination:
         return total + self.factor.log_determinant - self.prior.log_determinant if self.is_sparse else total
 
     @cached_property
-    def half_coupling(self) -> Tensor:
-        """Y L_C^-T, (N, F), whose products with itself are Y C^-1 Y^T."""
-        out: Tensor = torch.linalg.solve_triangular(self.border_factor, self.coupling.mT, upper=False).mT
-        return out.contiguous()
-
-    def half_border(self, reduced: Tensor) -> Tensor:
-        """Return Psi L_C^-T, (n, F)."""
-        out: Tensor = torch.linalg.solve_triangular(self.border_factor, reduced.mT, upper=False).mT
+    def border_products(self) -> BorderProducts:
+        """Products of Y L_C^-T, block of columns by block of columns."""
+        (rows, columns), reads = self.factor.analysis.pairs, self._solves.reads
+        reduced, points = self.half_reduced.numpy(), np.repeat(np.arange(reads.shape[0]), np.diff(reads.indptr))
+        out = BorderProducts(np.zeros(len(rows)), np.zeros(reads.nnz))
+        for part, half in self._solves.blocks(self.half_border(self.border)):
+            add_outer(half, half, rows, columns, out.on_triangle)
+            add_outer(reduced[:, part], half, points, reads.indices, out.on_reads)
         return out
+
+    def half_border(self, border: Tensor) -> Tensor:
+        """Return B L_C^-T, for B (n, F)."""
+        out: Tensor = torch.linalg.solve_triangular(self.border_factor, border.mT, upper=False).mT
+        return out
+
+    @cached_property
+    def half_reduced(self) -> Tensor:
+        """Psi L_C^-T of the rows, (n, F), whose products with itself are Psi C^-1 Psi^T."""
+        return self.half_border(self.reduced)
 
     @cached_property
     def row_variances(self) -> Tensor:
         """The posterior variances of f at the rows, (n,)."""
-        return self.variances(self.prior.matrix, self.reduced)
+        return self._variances(self.prior.matrix, self.half_reduced)
 
     def variances(self, reads: sp.csr_array, reduced: Tensor) -> Tensor:
         """Return the posterior variances at points.
@@ -119,15 +180,27 @@ class Elimination:
         Returns:
             (n,).
         """
-        border = self.half_border(reduced).square().sum(1)
-        return border + torch.from_numpy(self._sparse_variances(reads)) if self.is_sparse else border
+        return self._variances(reads, self.half_border(reduced))
 
-    def _sparse_variances(self, reads: sp.csr_array) -> Array:
-        """Return the diagonal of A S^-1 A^T, by the selected inverse where that has all entries and by solves else."""
-        pattern, covered = self.prior.pattern, self.prior.pattern.covers(reads)
-        if covered.all():
-            return quadratic_forms(pattern.csr, self.factor.inverse, reads)
-        out = np.empty(reads.shape[0])
-        out[covered] = quadratic_forms(pattern.csr, self.factor.inverse, reads[covered])
-        out[~covered] = solved_forms(self.factor, reads[~covered])
-        return out
+    def _variances(self, reads: sp.csr_array, half: Tensor) -> Tensor:
+        border = half.square().sum(1)
+        if not self.is_sparse:
+            return border
+        return border + torch.from_numpy(sparse_variances(self.factor, self.prior.pattern, reads))
+
+
+def sparse_variances(factor: Factor, pattern: JointPattern, reads: sp.csr_array) -> Array:
+    """Return the diagonal of A S^-1 A^T, by the selected inverse where that has all entries and by solves else.
+
+    Args:
+        factor: The factor of S.
+        pattern: The pattern of S.
+        reads: A (n, N).
+
+    Returns:
+        (n,).
+    """
+    out, covered = quadratic_forms(reads, pattern.csr, factor.inverse)
+    if not covered.all():
+        out[~covered] = solved_forms(factor, reads[~covered])
+    return out

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from graphs import cholesky
 from rfgp.blocks.precision import Array, Factor, Field, factorized
-from rfgp.errors import InvalidArgumentError
+from rfgp.sparse import gram_on
 
 _RECENT = 4
 """The number of joint patterns that are kept, for the rows of a fit and for points of predictions."""
@@ -39,14 +39,12 @@ class JointPattern:
         factorize: Returns the factor of a matrix with entries (nnz,) on the pattern.
         places: Of each field, the places of its entries among those of the pattern. None stands for all in order.
         analyse: Returns the analysis of the pattern, which has the memory and the operations of a factor.
-        is_whole: Whether points read only pairs of values that have an entry.
     """
 
     csr: Csr
     factorize: Callable[[Array], Factor]
     places: Sequence[NDArray[np.int64] | None]
     analyse: Callable[[], Any]
-    is_whole: bool = False
 
     @classmethod
     def of(cls, fields: Sequence[Field], reads: sp.csr_array, *, mixes: bool = False) -> "JointPattern":
@@ -63,7 +61,7 @@ class JointPattern:
         """
         if len(fields) == 1 and not (mixes and np.diff(reads.indptr).max(initial=0) > 1):
             field, pattern = fields[0], fields[0].pattern
-            return cls(Csr(pattern.indptr, pattern.indices), field.factor, [None], lambda: field.analysis, not mixes)
+            return cls(Csr(pattern.indptr, pattern.indices), field.factor, [None], lambda: field.analysis)
         key = (*map(id, fields), reads.indices.tobytes(), reads.indptr.tobytes())
         kept = _kept.get(key)
         if kept is None:
@@ -91,11 +89,6 @@ class JointPattern:
         """The number N of latent values."""
         return len(self.csr.indptr) - 1
 
-    @cached_property
-    def rows(self) -> NDArray[np.int64]:
-        """The row of each entry, (nnz,)."""
-        return np.repeat(np.arange(self.size), np.diff(self.csr.indptr))
-
     def factor(self, entries: Array) -> Factor:
         """Return the factor of a matrix with these entries (nnz,)."""
         return factorized(self.factorize, entries)
@@ -116,19 +109,7 @@ class JointPattern:
 
     def add_gram(self, entries: Array, reads: sp.csr_array, precision: Array) -> Array:
         """Return entries (nnz,) and those of A^T diag(precision) A added, for reads A (n, N)."""
-        weighted = sp.csr_array(reads.T @ sp.diags_array(precision) @ reads)
-        out = entries.copy()
-        out[positions(self.csr, weighted)] += weighted.data
-        return out
-
-    def covers(self, reads: sp.csr_array) -> NDArray[np.bool_]:
-        """Return for each row of reads A (n, N) whether all pairs of values that it reads have an entry."""
-        counts = np.diff(reads.indptr)
-        if self.is_whole or counts.max(initial=0) <= 1:
-            return np.ones(reads.shape[0], dtype=bool)
-        ones = sp.csr_array((np.ones(reads.nnz), reads.indices, reads.indptr), shape=reads.shape)
-        there = (ones @ _as_matrix(self.csr)).multiply(ones).sum(axis=1)
-        return np.asarray(there == counts**2)
+        return entries + gram_on(reads, self.csr, precision)
 
 
 _kept: "OrderedDict[tuple[Any, ...], tuple[Sequence[Field], JointPattern]]" = OrderedDict()
@@ -141,18 +122,10 @@ def positions(csr: Csr, part: sp.csr_array, offset: int = 0) -> NDArray[np.int64
         csr: The pattern.
         part: A matrix (M, M), whose first row and column are those of this offset in the pattern.
         offset: A number of rows.
-
-    Raises:
-        InvalidArgumentError: the pattern lacks one of them.
     """
     numbers = _as_matrix(csr, np.arange(1, len(csr.indices) + 1))
     rows = offset + np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
-    found = np.asarray(numbers[rows, offset + part.indices]).ravel() - 1
-    if (found < 0).any():
-        raise InvalidArgumentError(
-            "A row reads two latent values that have no entry in the precision. Give them one, if only of 0."
-        )
-    return found
+    return np.asarray(numbers[rows, offset + part.indices]).ravel() - 1
 
 
 def _as_matrix(pattern: Any, data: Any = None) -> sp.csr_array:

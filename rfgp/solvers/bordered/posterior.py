@@ -1,24 +1,23 @@
-"""The posterior of sparse latent values and dense weights, and what points read of it."""
+"""The posterior of sparse latent values and dense weights, and its distributions at points."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from rfgp.blocks import PrecisionBlock, Prior, Weights
+from rfgp.blocks import Prior, Weights
 from rfgp.blocks.precision import COLUMNS
 from rfgp.errors import InvalidArgumentError
 from rfgp.solvers.bordered.operator import SparseOperator
-from rfgp.solvers.bordered.points import LEAST_JOINT, MOST_NUMBERS, Reads, between, left_alone, read_jointly
+from rfgp.solvers.bordered.points import PointReader, Reads, between, check_jointly, read_singly
 from rfgp.solvers.bordered.reads import all_weights, bordered_system, joined_reads, mixes, sparse_blocks
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.operators import LatentOperator
 from rfgp.solvers.role import Functions, Posterior, Shape
-from rfgp.solvers.terms import MOST_JOINT, check_joint, known_terms, make_contiguous
+from rfgp.solvers.terms import known_terms, make_contiguous
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +29,7 @@ class BorderedPosterior(Posterior):
         inputs: The inputs of the rows, positions (n,) or (n, d).
         noise_diag: D (n,).
         targets: y - mean, (n, k).
-        known: The numbers that were computed for the rows. If None, they are computed when they are needed.
+        known: The terms given the rows, if they were computed. If None, they are when they are needed.
         terms: The names of the terms whose sum is predicted. If None, all.
     """
 
@@ -38,41 +37,31 @@ class BorderedPosterior(Posterior):
     inputs: Tensor
     noise_diag: Tensor
     targets: Tensor
-    known: BorderedSystem | None = None
+    known: PointReader | None = None
     terms: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         make_contiguous(self, "inputs", "noise_diag", "targets")
 
-    @cached_property
+    @property
     def system(self) -> BorderedSystem:
         """The latent values and weights given the rows."""
-        return self.known or self._given([block.refined(self.inputs) for block in self._precisions])
+        return self._reader.system
 
     @cached_property
     def weights(self) -> Weights:
         """The dense weights, those of kernels at the rows included."""
-        return all_weights(self.prior, self.inputs)
+        return all_weights(self.prior, self.inputs) if self.known is None else self.known.weights
 
     @property
     def width(self) -> int:
         """The number of entries that a point takes: its features, and what it reads of the latent values."""
-        return self.weights.num_features + (1 if self.prior.moves else COLUMNS)
+        return self.weights.num_features + (COLUMNS if read_singly(self.prior.precisions) else 1)
 
     def project(self, inputs: Tensor) -> Reads:
-        """Return what n inputs, positions (n,) or rows (n, d), read."""
-        blocks, system = self._precisions, self.system if not self.prior.moves else None
-        if system is None:
-            blocks = tuple(block.refined(self.inputs, inputs) for block in blocks)
-            system = self._given(blocks)
-        dense = self.weights.scaled(inputs).double()
-        sparse = joined_reads(blocks, inputs)
-        if self.terms is not None:
-            dense = dense * self.weights.of(self.terms)
-            sizes = [block.size for block in blocks]
-            kept = np.repeat([float(block.name in self.terms) for block in blocks], sizes)
-            sparse = sp.csr_array(sparse @ sp.diags_array(kept))
-        return Reads(system, sparse, dense)
+        """Return the reads of n inputs, positions (n,) or rows (n, d), each by itself."""
+        reader = self._reader if read_singly(self.prior.precisions) else self._reader_at(inputs)
+        return reader.singly(inputs)
 
     def mean(self, projected: Reads) -> Tensor:
         """Return the mean (n, k)."""
@@ -86,10 +75,7 @@ class BorderedPosterior(Posterior):
 
     def variance(self, inputs: Tensor, projected: Reads) -> Tensor:
         """Return the marginal variances (n,)."""
-        known = projected.system.elimination.variances(projected.sparse, projected.reduced)
-        known = known + self._residual.residual_variance(inputs, projected.dense)
-        known = known + left_alone(self._precisions, self.terms, inputs)
-        return known.clamp_min(0)
+        return projected.variances
 
     def covariance(self, inputs: Tensor, projected: Reads) -> Tensor:
         """Return the covariance (n, n), of at most 2,000 points.
@@ -97,16 +83,16 @@ class BorderedPosterior(Posterior):
         If points read neighbours, each may be another's neighbour. Their correlations are those of that joint
         distribution, and their variances those of one point each.
         """
-        reads, left, scales = self._joint(inputs, projected)
+        check_jointly(self._reader.blocks, len(inputs), len(self.inputs))
+        reads, scales = self._reader_at(inputs).jointly(inputs)
         found = between(reads, reads)
-        residual = self._residual.residual_covariance(inputs, projected.dense) + left
-        return ((found + found.mT) / 2 + residual) * scales[:, None] * scales
+        return ((found + found.mT) / 2 + reads.left) * scales[:, None] * scales
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
         """Return the covariance (n, n) as products and solves, for sparse blocks alone."""
-        if self.weights.blocks or mixes(self._precisions):
+        if self.weights.blocks or mixes(self._reader.blocks):
             return None
-        reads = self.project(inputs)
+        reads = self._reader_at(inputs).singly(inputs)
         return SparseOperator(reads.system, reads.sparse)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
@@ -117,7 +103,7 @@ class BorderedPosterior(Posterior):
         Raises:
             InvalidArgumentError: a block has values at some places only, or a residual.
         """
-        if self.prior.moves or self.weights.has_residual or mixes(self._precisions):
+        if self.prior.moves or self.weights.has_residual or mixes(self._reader.blocks):
             raise InvalidArgumentError(
                 "This process has no functions to draw: it is known at the positions that are asked for. Draw from "
                 "predict(X).sample(...)."
@@ -153,11 +139,7 @@ class BorderedPosterior(Posterior):
         Raises:
             InvalidArgumentError: there is no such term, or none is named.
         """
-        return self._of(known_terms(self.prior, names))
-
-    def _of(self, names: Sequence[str]) -> "BorderedPosterior":
-        """Return the posterior of the sum of some terms, which may be none."""
-        return replace(self, known=self.system, terms=tuple(names))
+        return replace(self, known=self._reader, terms=known_terms(self.prior, names))
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
@@ -165,41 +147,25 @@ class BorderedPosterior(Posterior):
         Raises:
             InvalidArgumentError: there is no such term, or none is named.
         """
-        shared = self._of([name for name in first if name in second])
-        parts = (one._joint(inputs, one.project(inputs)) for one in (shared, self.of(first), self.of(second)))
-        (both, own, _), (left, _, rows), (right, _, columns) = parts
-        own = own + shared._residual.residual_covariance(inputs, both.dense)
-        return (between(left, right) + own) * rows[:, None] * columns
-
-    @property
-    def _residual(self) -> Weights:
-        """The weights with the residuals that are part of what is predicted."""
-        return self.weights.with_residuals_of(self.terms)
+        check_jointly(self._reader.blocks, len(inputs), len(self.inputs))
+        one, other = known_terms(self.prior, first), known_terms(self.prior, second)
+        shared, reader = [name for name in one if name in other], self._reader_at(inputs)
+        parts = (replace(reader, terms=terms).jointly(inputs) for terms in (one, other, shared))
+        (left, rows), (right, columns), (both, _) = parts
+        return (between(left, right) + both.left) * rows[:, None] * columns
 
     @cached_property
-    def _precisions(self) -> tuple[PrecisionBlock, ...]:
-        """The sparse blocks, neighbours as latent values among them."""
-        return sparse_blocks(self.prior, self.inputs)
+    def _reader(self) -> PointReader:
+        """The predicted terms, with the rows among the values of refined fields."""
+        return self._given(self.inputs) if self.known is None else replace(self.known, terms=self.terms)
 
-    def _joint(self, inputs: Tensor, projected: Reads) -> tuple[Reads, Tensor, Tensor]:
-        """Return what points read if they may be each other's neighbours.
+    def _reader_at(self, inputs: Tensor) -> PointReader:
+        """Return the predicted terms, with n inputs, (n,) or (n, d), among the values of refined fields as well."""
+        return self._given(self.inputs, inputs) if self.prior.moves else self._reader
 
-        Returns:
-            The reads, the covariance (n, n) that those of the sparse terms leave, and the ratios (n,) of the deviations
-            of points each by itself and in this joint distribution.
-        """
-        blocks = self._precisions
-        if not mixes(blocks):
-            return projected, left_alone(blocks, self.terms, inputs).diag(), projected.dense.new_ones(len(inputs))
-        check_joint(len(inputs), "points", most=min(MOST_JOINT, max(LEAST_JOINT, MOST_NUMBERS // len(self.inputs))))
-        reads, left = read_jointly(blocks, self.terms, inputs, projected)
-        variance = reads.system.elimination.variances(reads.sparse, reads.reduced) + left.diagonal()
-        variance = variance + self._residual.residual_variance(inputs, projected.dense)
-        single = self.variance(inputs, projected)
-        return reads, left, (single / variance.clamp_min(torch.finfo(single.dtype).tiny)).sqrt()
-
-    def _given(self, blocks: Sequence[PrecisionBlock]) -> BorderedSystem:
-        """Return the numbers of the rows, for precisions that have them among their values."""
-        border = self.weights.scaled(self.inputs).double()
-        reads = joined_reads(blocks, self.inputs)
-        return bordered_system(blocks, reads, border, self.noise_diag.double(), self.targets, mixes=mixes(blocks))
+    def _given(self, *inputs: Tensor) -> PointReader:
+        """Return the predicted terms given the rows, with some inputs among the values of refined fields."""
+        blocks = [block.refined(*inputs) for block in sparse_blocks(self.prior, self.inputs)]
+        border, reads = self.weights.scaled(self.inputs).double(), joined_reads(blocks, self.inputs)
+        system = bordered_system(blocks, reads, border, self.noise_diag.double(), self.targets, mixes=mixes(blocks))
+        return PointReader(system, self.weights, blocks, self.terms)

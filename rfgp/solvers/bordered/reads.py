@@ -1,4 +1,4 @@
-"""What rows and points read of sparse latent values and dense weights."""
+"""How rows read sparse latent values and dense weights."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,10 +29,14 @@ def sparse_blocks(prior: Prior, rows: Tensor) -> tuple[PrecisionBlock, ...]:
 
 def joined_reads(blocks: Sequence[PrecisionBlock], inputs: Tensor) -> sp.csr_array:
     """Return A = [A_1, A_2, ...] (n, N) of inputs of n points; no columns without blocks."""
-    parts = [block.projector(inputs) for block in blocks]
+    return side_by_side([block.projector(inputs) for block in blocks], len(inputs))
+
+
+def side_by_side(parts: Sequence[sp.csr_array], count: int) -> sp.csr_array:
+    """Return [A_1, A_2, ...] (n, N) for the count n; no columns without parts."""
     if len(parts) == 1:
         return parts[0]
-    return sp.csr_array(sp.hstack(parts, format="csr")) if parts else sp.csr_array((len(inputs), 0))
+    return sp.csr_array(sp.hstack(parts, format="csr")) if parts else sp.csr_array((count, 0))
 
 
 def mixes(blocks: Sequence[PrecisionBlock]) -> bool:

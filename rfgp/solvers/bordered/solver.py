@@ -9,6 +9,7 @@ from torch import Tensor
 from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import PrecisionBlock, Prior
 from rfgp.rows import Block
+from rfgp.solvers.bordered.points import PointReader
 from rfgp.solvers.bordered.posterior import BorderedPosterior
 from rfgp.solvers.bordered.reads import all_weights, bordered_system, completed, joined_reads, mixes, sparse_blocks
 from rfgp.solvers.bordered.system import BorderedSystem
@@ -106,8 +107,9 @@ class BorderedSolver(Inference):
         if self._prior.has_weights_only:
             covariance = FactorCovariance(self.system.elimination.border_factor)
             return LowRankPosterior(self._prior.detached(), self.system.weights, covariance)
-        noise, residual = self.system.noise, self.system.residual
-        return BorderedPosterior(self._prior.detached(), self._rows.inputs, noise, residual, self.system)
+        prior, rows, system = self._prior.detached(), self._rows.inputs, self.system
+        known = PointReader(system, all_weights(prior, rows), [block.detached() for block in self._blocks])
+        return BorderedPosterior(prior, rows, system.noise, system.residual, known)
 
 
 def _gradients(system: BorderedSystem) -> list[Tensor]:

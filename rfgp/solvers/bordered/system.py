@@ -30,7 +30,7 @@ from torch import Tensor
 
 from rfgp.blocks.precision import Array
 from rfgp.solvers.bordered.elimination import Elimination
-from rfgp.sparse import sampled_outer, times_symmetric
+from rfgp.sparse import add_outer, times_symmetric
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -108,7 +108,7 @@ class BorderedSystem:
     def in_border(self) -> Tensor:
         """Return the derivatives of the log density in Phi, (n, F)."""
         known = self.elimination
-        found: Tensor = torch.cholesky_solve(known.reduced.mT, known.border_factor).mT
+        found: Tensor = torch.linalg.solve_triangular(known.border_factor, known.half_reduced, upper=False, left=False)
         found.mul_(-self.each.sum()).addmm_(self._counted, self.weights.mT)
         return known.over_noise(found)
 
@@ -123,13 +123,12 @@ class BorderedSystem:
 
     def in_reads(self) -> Tensor:
         """Return the derivatives of the log density in the entries of A, (nnz,)."""
-        k, known, reads = self.each.sum(), self.elimination, self.elimination.prior.matrix
-        covered = torch.from_numpy(times_symmetric(reads, known.prior.pattern.csr, known.factor.inverse))  # of A S^-1
-        left = torch.cat([self._counted, k * known.half_border(known.reduced)], dim=1)
-        right = torch.cat([self.values, known.half_coupling], dim=1)
-        rows = torch.from_numpy(np.repeat(np.arange(reads.shape[0]), np.diff(reads.indptr)))
-        found: Tensor = (sampled_outer(left, right, reads) - k * covered) / self.noise[rows]
-        return found
+        k, known, reads = float(self.each.sum()), self.elimination, self.elimination.prior.matrix
+        rows = np.repeat(np.arange(reads.shape[0]), np.diff(reads.indptr))
+        found = times_symmetric(reads, known.prior.pattern.csr, known.factor.inverse)  # A S^-1
+        found = k * (known.border_products.on_reads - found)
+        add_outer(self._counted.numpy(), self.values.numpy(), rows, reads.indices, found)
+        return torch.from_numpy(found) / self.noise[torch.from_numpy(rows)]
 
     @property
     def _counted(self) -> Tensor:
@@ -145,13 +144,8 @@ class BorderedSystem:
 
     def _second_moments(self, k: float) -> Array:
         """Return the entries of k (S^-1 + Y C^-1 Y^T) + sum_j c_j u_j u_j^T on the pattern, (nnz,)."""
-        known, pattern = self.elimination, self.elimination.prior.pattern
-        out = k * known.factor.inverse
-        left, right = self.values * self.each, self.values
-        if known.border.shape[1]:
-            left, right = torch.cat([left, k * known.half_coupling], 1), torch.cat([right, known.half_coupling], 1)
-        if left.shape[1] == 1:
-            out += left.numpy()[pattern.rows, 0] * right.numpy()[pattern.csr.indices, 0]
-        else:
-            out += sampled_outer(left, right, pattern.csr).numpy()
-        return out
+        factor = self.elimination.factor
+        values, (rows, columns) = self.values.numpy()[factor.analysis.order], factor.analysis.pairs
+        out = k * self.elimination.border_products.on_triangle
+        add_outer(values * self.each.numpy(), values, rows, columns, out)
+        return np.asarray(k * factor.inverse + factor.analysis.mirrored(out))

@@ -41,6 +41,15 @@ def test_panels_hold_the_factor():
             assert s.above[k] == -1
 
 
+def test_pairs_are_those_of_the_triangle():
+    matrix = definite(GRAPHS["mesh"](), hops=2)
+    analysis = analyse(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+    rows, columns = analysis.pairs
+    assert (rows >= columns).all()
+    triangle = matrix.toarray()[np.ix_(analysis.order, analysis.order)][rows, columns]
+    np.testing.assert_array_equal(analysis.mirrored(triangle), matrix.data)
+
+
 def test_a_chain_is_its_own_tree():
     path = sp.csr_array(sp.diags_array([np.ones(4), np.ones(5), np.ones(4)], offsets=[-1, 0, 1]))
     pattern = path.indptr.astype(np.int64), path.indices.astype(np.int32)

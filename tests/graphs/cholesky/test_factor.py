@@ -28,6 +28,10 @@ def check(matrix, factor, tolerance=1e-11):
     assert factor.log_determinant == pytest.approx(np.linalg.slogdet(dense)[1], abs=1e-9)
     for rhs in (b, b[:, :1], b[:, 0]):
         np.testing.assert_allclose(factor.solve(rhs), inverse @ rhs, atol=tolerance * scale * size)
+    order = factor.analysis.order
+    moved = np.ascontiguousarray(b[order])
+    factor.solve_in_place(moved)
+    np.testing.assert_allclose(moved, (inverse @ b)[order], atol=tolerance * scale * size)
     half, root = factor.half_solve(np.eye(size)), factor.sample(np.eye(size))
     np.testing.assert_allclose(half.T @ half, inverse, atol=tolerance * scale)
     np.testing.assert_allclose(root @ root.T, inverse, atol=tolerance * scale)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from field_cases import CASES, NEW, ROWS, Y, kernels
 
+import graphs
 import rfgp
 from rfgp import kernels as k
 
@@ -40,6 +41,29 @@ def test_fields_agree_with_exact_covariances(case):
     draws = one.sample(2000, seed=0)
     np.testing.assert_allclose(draws.var(0), two.variance, rtol=0.25)
     np.testing.assert_allclose(gp.leave_one_out().mean, exact.leave_one_out().mean, atol=10 * digits)
+
+
+@pytest.mark.parametrize(
+    "case",
+    ["roads", "rough and smooth roads", "a field of each sensor", "a coefficient on roads", "slopes of each sensor"],
+)
+def test_marginal_predictions_on_roads_refine_no_field(case, monkeypatch):
+    gp, _ = models(case)
+    digits = 1e-6 if case == "rough and smooth roads" else 1e-9  # refined by other points, alpha of 2 changes by 1e-7
+    new = {key: np.concatenate([value, ROWS[key][:3]]) for key, value in NEW.items()}
+    joint = gp.predict(new)
+    pairs = [(one.mean, one.covariance.diagonal()) for one in (joint, *joint.terms.values())]
+
+    def refuse(*arguments):
+        raise AssertionError("the field was refined")
+
+    monkeypatch.setattr(graphs.RoadField, "refined", refuse)
+    single = gp.predict(new)
+    for one, (mean, variance) in zip((single, *single.terms.values()), pairs, strict=True):
+        np.testing.assert_allclose(one.mean, mean, atol=digits)
+        np.testing.assert_allclose(one.variance, variance, rtol=0, atol=digits)
+    with pytest.raises(AssertionError, match="refined"):
+        gp.predict({key: value[:2] for key, value in new.items()}).sample(1)
 
 
 @pytest.mark.parametrize("case", ["a field of each sensor", "mesh", "nodes"])

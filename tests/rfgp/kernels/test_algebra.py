@@ -99,7 +99,7 @@ def test_kernels_are_values():
     with pytest.raises(AttributeError):
         A.lengthscale = 2.0
     assert repr(A + 2.0 * B * C) == (
-        "RBF('t', lengthscale=1.3) + 2.0 * Matern('p', lengthscale=0.7, nu=0.5) * Group('store')"
+        "RBF('t', lengthscale=1.3) + 2 * Matern('p', lengthscale=0.7, nu=0.5) * Group('store')"
     )
     assert repr(k.RBF()) == "RBF()"
 

@@ -308,3 +308,32 @@ def test_predictions_at_bad_points_are_named():
         gp.predict(NEW).of("trendy")
     with pytest.raises(rfgp.InvalidArgumentError):
         gp.predict(NEW).of()
+
+
+@pytest.mark.parametrize("case", ["season and groups", "every kind"])
+def test_terms_report_their_effective_degrees_of_freedom(case):
+    gp, exact = model(case, rfgp.Exact()).condition(ROWS, Y), twin(case)
+    for name, term in gp.terms.items():
+        expected = np.trace(np.linalg.solve(exact.total, exact.covariance(name, "rows", "rows")))
+        assert term.degrees_of_freedom == pytest.approx(expected, rel=1e-6)
+    total = sum(term.degrees_of_freedom for term in gp.terms.values())
+    assert total == pytest.approx(60 - 0.07 * np.trace(np.linalg.inv(exact.total)), rel=1e-6)
+
+
+def test_a_budget_of_features_is_divided_by_degrees_of_freedom():
+    rng = np.random.default_rng(3)
+    rows = {"a": rng.uniform(0, 1, 500), "b": rng.uniform(0, 1, 500)}
+    y = np.sin(40 * rows["a"]) + 0.5 * rows["b"] + 0.05 * rng.normal(size=500)
+    kernel = k.RBF("a", name="rough") + k.RBF("b", name="smooth")
+    gp = rfgp.GP(kernel, approximation=rfgp.RandomFeatures(), budget=200, seed=0).fit(rows, y)
+    rough, smooth = (gp.terms[name] for name in ("rough", "smooth"))
+    counts = [term.approximation.num_frequencies for term in (rough, smooth)]
+    assert sum(counts) == pytest.approx(100, abs=2)
+    ratio = rough.degrees_of_freedom / smooth.degrees_of_freedom
+    assert ratio > 3
+    assert counts[0] / counts[1] == pytest.approx(ratio, rel=0.35)
+    own = {"smooth": rfgp.RandomFeatures(7), "rough": rfgp.RandomFeatures(9)}
+    kept = rfgp.GP(kernel, approximation=own, budget=200, seed=0).condition(rows, y)
+    assert kept.terms["smooth"].approximation == rfgp.RandomFeatures(7)
+    with pytest.raises(rfgp.InvalidArgumentError, match="budget"):
+        rfgp.GP(kernel, budget=0)

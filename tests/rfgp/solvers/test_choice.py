@@ -51,7 +51,13 @@ def test_conjugate_gradients_are_for_many_walks():
     assert not uses_cg(Problem(["smooth"]).prior, range(4001))
 
 
-REFUSED = [("refined field", "walks"), ("exact", "field", "walks"), ("vfe", "neighbors"), ("walks", "neighbors")]
+REFUSED = [
+    ("refined field", "walks"),
+    ("road field", "walks"),
+    ("exact", "field", "walks"),
+    ("vfe", "neighbors"),
+    ("walks", "neighbors"),
+]
 """Sums of terms that no solver has."""
 
 

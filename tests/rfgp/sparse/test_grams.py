@@ -6,7 +6,16 @@ import scipy.sparse as sp
 import torch
 
 import rfgp
-from rfgp.sparse import SparseValues, SparsityPattern, gram_on, times_sparse, times_symmetric
+from rfgp.sparse import (
+    SparseValues,
+    SparsityPattern,
+    add_outer,
+    gather,
+    gram_on,
+    quadratic_forms,
+    times_sparse,
+    times_symmetric,
+)
 
 F64 = torch.float64
 
@@ -29,6 +38,38 @@ def test_products_on_patterns_match_dense():
     for call in (lambda: gram_on(A, narrow), lambda: times_symmetric(A, narrow, narrow.data)):
         with pytest.raises(rfgp.InvalidArgumentError, match="no entry"):
             call()
+
+
+def test_weighted_gram_matches_dense():
+    A, weights = sparse(20, 8, 0), np.linspace(-1, 2, 20)
+    M = sp.csr_array(abs(A.T @ A) + sp.eye_array(8))
+    M.sort_indices()
+    rows = np.repeat(np.arange(8), np.diff(M.indptr))
+    np.testing.assert_allclose(gram_on(A, M, weights), ((A.T * weights) @ A).toarray()[rows, M.indices], atol=1e-12)
+
+
+def test_quadratic_forms_match_dense():
+    A = sparse(20, 8, 0)
+    whole = sp.csr_array(abs(A.T @ A) + sp.eye_array(8))
+    narrow = sp.csr_array(sp.diags_array([np.ones(7), 2 * np.ones(8), np.ones(7)], offsets=[-1, 0, 1]))
+    for M in (whole, narrow):
+        M.sort_indices()
+        forms, covered = quadratic_forms(A, M, M.data)
+        np.testing.assert_allclose(forms, np.einsum("ij,jk,ik->i", A.toarray(), M.toarray(), A.toarray()), atol=1e-12)
+        there = M.toarray() != 0
+        assert covered.tolist() == [there[np.ix_(row, row)].all() for row in A.toarray() != 0]
+    assert 0 < covered.sum() < 20
+
+
+@pytest.mark.parametrize("width", [1, 4, 7])
+def test_gathered_and_outer_products_match_dense(width):
+    rng, A = np.random.default_rng(0), sparse(20, 8, 0)
+    dense, out = rng.standard_normal((20, width)), np.ones((8, width))
+    gather(A, dense, out)
+    np.testing.assert_allclose(out, A.T @ dense, atol=1e-12)
+    rows, columns, total = rng.integers(20, size=30), rng.integers(8, size=30), np.ones(30)
+    add_outer(dense, out, rows, columns, total)
+    np.testing.assert_allclose(total, 1 + (dense @ out.T)[rows, columns], atol=1e-12)
 
 
 @pytest.mark.parametrize("density", [0.0, 0.3])

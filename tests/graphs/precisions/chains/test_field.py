@@ -87,3 +87,16 @@ def test_values_out_of_range_are_named():
         field.interpolate([1.5])
     with pytest.raises(graphs.InvalidArgumentError, match="lengthscale"):
         field.entries(np.array([-1.0]))
+
+
+@ALPHAS
+@pytest.mark.parametrize("lengthscale", [0.3, 2.0])
+def test_points_given_knots_have_conditional_distributions(alpha, lengthscale):
+    knots, points = np.array([0.0, 0.3, 1.0, 1.4]), np.array([-3.0, -0.1, 0.0, 0.01, 0.3, 0.9999, 1.2, 1.4, 1.5, 9.0])
+    field, values = ChainField(knots, alpha, 0.2), np.array([lengthscale])
+    reads, left = field.between(values, points)
+    found = reads @ field.factor_at(values).solve(reads.T.toarray())
+    np.testing.assert_allclose(found.diagonal() + left, 1.0, atol=1e-8)
+    at_knots = reads @ field.factor_at(values).solve(field.interpolate(knots).T.toarray())
+    np.testing.assert_allclose(at_knots, matern(alpha, points[:, None] - knots, lengthscale), atol=1e-8)
+    assert (left[[2, 4, 7]] == 0).all()

@@ -191,6 +191,21 @@ def test_between_latent_values_is_the_conditional_law(alpha, boundary):
 
 
 @ALPHAS
+def test_between_the_ends_of_a_very_long_piece(alpha):
+    """Positions a few lengthscales from the end of a road of 1e5, of which kappa times the length is clipped."""
+    field = RoadField(fields.network([(0, 1, 1e5)]), alpha, "stationary")
+    positions = on_line([1e-5, 3e-5, 0.5, 1 - 2e-5])
+    A, variance = field.between([1.0], positions)
+    finer, index = field.refined(positions)
+    full = fields.covariance(finer, 1.0)
+    own = A @ fields.covariance(field, 1.0)[:, :2]
+    np.testing.assert_allclose(own, full[index][:, :2], atol=1e-10)
+    np.testing.assert_allclose(own[:, 0], fields.correlation(alpha, 1e5 * positions[:, 1], 1.0), atol=1e-10)
+    np.testing.assert_allclose(own[:, 1], fields.correlation(alpha, 1e5 * (1 - positions[:, 1]), 1.0), atol=1e-10)
+    np.testing.assert_allclose(((A @ fields.covariance(field, 1.0)) @ A.T).diagonal() + variance, 1.0, atol=1e-10)
+
+
+@ALPHAS
 def test_a_lengthscale_has_the_units_of_lengths(alpha):
     one, other = (fields.network([(a, b, scale * c) for a, b, c in NETWORKS["Y"]]) for scale in (1.0, 1000.0))
     np.testing.assert_allclose(

@@ -80,7 +80,7 @@ def test_pieces_are_of_one_road_each_and_add_up():
     assert found.road.tolist() == [0, 1, 1, 1, 2, 2, 3, 3, 3]
     np.testing.assert_allclose(found.length, [1, 0.5, 0.5, 1, 0.5, 0.5, 0.3, 2.4, 0.3])
     assert (found.source != found.target).all()
-    spots = pieces.locate(roads, found, np.array([1, 1, 2, 3, 3]), np.array([0.4, 0.5, 0.75, 0.0, 1.0]))
+    spots = pieces.locate(roads, found, found.begins, np.array([1, 1, 2, 3, 3]), np.array([0.4, 0.5, 0.75, 0.0, 1.0]))
     assert spots.piece.tolist() == [2, 0, 5, 0, 0]
     assert spots.vertex.tolist() == [-1, found.vertex[0], -1, 0, 2]
     np.testing.assert_allclose(spots.share[[0, 2]], [0.6, 0.5])

@@ -16,8 +16,7 @@ from graphs.errors import MemoryBudgetError
 from rfgp.blocks import Prior, VecchiaBlock
 from rfgp.rows import Block
 from rfgp.solvers import restore, solver_for
-from rfgp.solvers.bordered import BorderedSolver, planning
-from rfgp.solvers.bordered import posterior as bordered_posterior
+from rfgp.solvers.bordered import BorderedSolver, planning, points
 from rfgp.solvers.bordered.latent_neighbors import NeighborsField, latent_precision
 from rfgp.solvers.iterative import LatentSolver
 from rfgp.solvers.whitened import WhitenedSolver
@@ -122,7 +121,7 @@ def test_few_neighbors_match_conjugate_gradients():
 
 def test_joint_distribution_is_of_as_many_points_as_memory_takes(monkeypatch):
     found = solved(Latent(neighbors=5, count=40)).posterior()
-    monkeypatch.setattr(bordered_posterior, "MOST_NUMBERS", 40 * 300)
+    monkeypatch.setattr(points, "MOST_NUMBERS", 40 * 300)
     for count, most in ((301, 300), (2001, 300)):
         new = table(count)
         with pytest.raises(rfgp.InvalidArgumentError, match=f"at most {most}"):

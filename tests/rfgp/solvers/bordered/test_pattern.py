@@ -16,6 +16,7 @@ from rfgp.blocks import Prior
 from rfgp.rows import Block
 from rfgp.solvers.bordered import BorderedSolver, JointPattern
 from rfgp.solvers.bordered.reads import joined_reads
+from rfgp.sparse import quadratic_forms
 
 
 def solver(terms, kind="plain"):
@@ -34,7 +35,7 @@ def test_pattern_of_several_fields_is_kept():
     assert JointPattern.of(fields, A) is pattern
     assert JointPattern.of([fields[0], IndependentField(3)], A) is not pattern
     assert JointPattern.of(fields, A[:-1]) is not pattern
-    assert pattern.covers(A).all()
+    assert quadratic_forms(A, pattern.csr, np.ones(len(pattern.csr.indices)))[1].all()
 
 
 @pytest.mark.parametrize("terms", [["field"], ["field", "groups"], ["smooth field", "groups", "stiff field"]])
@@ -80,7 +81,25 @@ def test_variances_at_pairs_that_no_row_reads():
     """Points read a node and a group together that no row does: these entries are solved for."""
     found, problem = solver(["field", "groups"], "uneven"), Problem(["field", "groups"], "uneven")
     new = table(40, seed=9)
-    covered = found.system.elimination.prior.pattern.covers(joined_reads(problem.prior.precisions, new))
+    csr = found.system.elimination.prior.pattern.csr
+    _, covered = quadratic_forms(joined_reads(problem.prior.precisions, new), csr, np.ones(len(csr.indices)))
     assert 0 < covered.sum() < 40
     posterior = found.posterior()
     same(posterior.variance(new, posterior.project(new)), problem.twin.predicted_covariance(new).diagonal())
+
+
+def test_blocks_of_columns_change_nothing(monkeypatch):
+    """The border's columns are solved for in blocks; here the last one is narrower."""
+
+    def found():
+        problem = Problem(["smooth", "field", "groups"])
+        one = BorderedSolver(problem.prior, problem.rows, problem.mean, problem.noise)
+        value = one.log_marginal_likelihood()
+        slopes = torch.autograd.grad(value, list(problem.theta.values()))
+        return [value, *slopes, one.system.in_reads(), one.system.elimination.coupling]
+
+    whole = found()
+    assert whole[-1].shape[1] > 5
+    monkeypatch.setattr("rfgp.solvers.bordered.elimination.COLUMNS", 5)
+    for one, other in zip(found(), whole, strict=True):
+        same(one, other, 1e-10)
