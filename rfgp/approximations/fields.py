@@ -107,6 +107,22 @@ def _explained(field: Any, values: Array, reads: sp.csr_array) -> Array:
     return quadratic_forms(reads, field.pattern, field.factor_at(values).inverse)[0]
 
 
+def condition_of(field: Any, values: Array) -> float:
+    """Return the largest product of a diagonal entry of Q and of Q^-1, in whose proportion rounding errors grow.
+
+    Args:
+        field: The field.
+        values: Its parameters, (p,).
+    """
+    indptr, indices = field.pattern
+    diagonal = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)) == indices
+    try:
+        inverse = field.factor_at(values).inverse[diagonal]
+    except np.linalg.LinAlgError:
+        return math.inf
+    return float((field.entries(values)[diagonal] * inverse).max())
+
+
 def product_of(fields: tuple[Any, ...], copies: int) -> Any:
     """Return independent copies of the Kronecker product of fields.
 

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from graphs.checks import machine_memory
-from rfgp.approximations.fields import BYTES, FieldReader
+from rfgp.approximations.fields import BYTES, FieldReader, condition_of
 from rfgp.approximations.parts import FinitePart, NewLevels, TermFeatures
 from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, scale_name
+from rfgp.autograd import Array, as_array
 from rfgp.blocks import PrecisionBlock, Prior
 from rfgp.columns import Kind
 from rfgp.kernels.role import Factor, LatentField, Values
@@ -18,6 +19,10 @@ from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, constants_of, label_of, of_prefix
 
 Part = tuple[Factor, list[int], str]
+
+EPS = torch.finfo(torch.float64).eps
+MOST_LOST = 1e-3
+"""The largest relative rounding error of the covariance of a product of fields, by its condition at the start."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,17 +62,27 @@ class SparsePrecision(Approximation):
                     f"{label_of(factor)}, which multiplies the field, has the hyperparameter {free[0]}. Use one term "
                     "for each of its columns, or Exact()."
                 )
-        if len(chosen) > 1 and self.cost(data).num_features * BYTES > machine_memory():
+        return self._refusal_of_product(data, chosen) if len(chosen) > 1 else None
+
+    def _refusal_of_product(self, data: TermData, chosen: tuple[Part, ...]) -> str | None:
+        """Return why a product of fields exceeds the memory, or loses its digits."""
+        if self.cost(data).num_features * BYTES > machine_memory():
             return (
                 f"it would have {self.cost(data).note}, which exceed the memory. Round the columns to fewer distinct "
                 "values, or use InducingPoints()."
+            )
+        lost = EPS * math.prod(condition_of(*_field_at(part, data)) for part in chosen)
+        if not lost <= MOST_LOST:
+            return (
+                f"positions or values are so close, in lengthscales, that {lost:.0e} of its covariance would be lost to "
+                "rounding. Round the columns, give a shorter lengthscale=, or use InducingPoints() or Exact()."
             )
         return None
 
     def cost(self, data: TermData) -> Cost:
         """Return the cost of the latent values, at the starting hyperparameters and a sample of the rows."""
         chosen = fields_of(data.term, data.columns)
-        sizes = [_size(part, data) for part in chosen]
+        sizes = [len(_field_at(part, data)[0].pattern.indptr) - 1 for part in chosen]
         copies = TermFeatures(_functions(data.term, chosen, data.columns), (), {}).size
         size = math.prod(sizes) * copies
         at_least = "at least " if len(data.columns.sample) < data.num_rows and len(sizes) > 1 else ""
@@ -102,11 +117,12 @@ def _latent(part: Part, columns: ColumnSummary, values: Values) -> LatentField:
     return found.at(of_prefix(values, prefix))
 
 
-def _size(part: Part, data: TermData) -> int:
-    """Return the number of latent values of a field for the sample of rows."""
-    latent, (_, places, _) = _latent(part, data.columns, {**data.constants, **data.values}), part
+def _field_at(part: Part, data: TermData) -> tuple[Any, Array]:
+    """Return the field of a factor with the sample of rows among its values, and its parameters (p,) at the start."""
+    known, (_, places, prefix) = {**data.constants, **data.values}, part
+    latent = _latent(part, data.columns, known)
     field = latent.refine(data.columns.sample[:, places])[0] if latent.is_refined else latent.field
-    return len(field.pattern.indptr) - 1
+    return field, as_array(latent.parameters(of_prefix(known, prefix))[0])
 
 
 def _functions(term: BoundTerm, chosen: tuple[Part, ...], columns: ColumnSummary) -> tuple[Any, ...]:

@@ -27,7 +27,7 @@ _RECENT = 4
 class ColumnField:
     """A Matern process of one column, at the distinct values of rows.
 
-    Where values are closer than about 0.01 lengthscales (nu = 3/2), or 0.06 (nu = 5/2), the process is interpolated
+    Where values are closer than about 0.007 lengthscales (nu = 3/2), or 0.05 (nu = 5/2), the process is interpolated
     between knots, see `graphs.precisions.chains.knots`. Knots follow the lengthscale by powers of 2.
 
     Attributes:

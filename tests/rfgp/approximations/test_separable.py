@@ -115,6 +115,12 @@ def test_products_beyond_the_memory_are_refused_with_their_number(monkeypatch):
     assert not isinstance(gp.terms["field"].approximation, rfgp.SparsePrecision)
 
 
+def test_products_that_lose_their_digits_are_refused():
+    kernel = k.Roads(field_cases.network(), 2, lengthscale=500.0) * k.Matern("day", nu=2.5, lengthscale=4.0)
+    with pytest.raises(rfgp.InvalidArgumentError, match="lost to rounding"):
+        rfgp.GP(kernel, approximation=rfgp.SparsePrecision()).condition(ROWS, Y)
+
+
 def test_products_of_fields_are_planned():
     gp = rfgp.GP(kernels(0.5)["roads"], seed=0).condition(ROWS, Y)
     assert isinstance(gp.terms["field"].approximation, rfgp.SparsePrecision)
