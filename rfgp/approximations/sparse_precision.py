@@ -74,8 +74,8 @@ class SparsePrecision(Approximation):
         lost = EPS * math.prod(condition_of(*_field_at(part, data)) for part in chosen)
         if not lost <= MOST_LOST:
             return (
-                f"positions or values are so close, in lengthscales, that {lost:.0e} of its covariance would be lost to "
-                "rounding. Round the columns, give a shorter lengthscale=, or use InducingPoints() or Exact()."
+                f"positions or values are so close, in lengthscales, that {lost:.0e} of its covariance would be lost "
+                "to rounding. Round the columns, give a shorter lengthscale=, or use InducingPoints() or Exact()."
             )
         return None
 
