@@ -26,6 +26,8 @@ MOST_EXACT = 2000
 MOST_LATENT, MOST_LATENT_PER_ROW = 300_000, 20
 """The most latent values of a product of a field and a process of a column that is planned, and the most for each of up
 to 2,000 rows, whose exact covariance costs less than more latent values."""
+MOST_IN_MEMORY = 2_000_000
+"""The most rows of a process of one column that are planned to be in memory. Features of more are read in blocks."""
 
 
 def read_approximation(value: Any) -> Any:
@@ -149,12 +151,15 @@ def _is_sparse(data: TermData) -> bool:
     sparse = SparsePrecision()
     if sparse.refusal(data) is not None:
         return False
-    kinds, size = {factor.kind for factor in data.term.term.factors}, sparse.cost(data).num_features
-    if Kind.NUMBER in {factor.kind for factor, _, _ in fields_of(data.term, data.columns)}:
-        has_places = bool(kinds & {Kind.COORDINATE, Kind.NODE})
-        is_small = data.num_rows <= MOST_EXACT
-        return size <= (MOST_LATENT_PER_ROW * data.num_rows if is_small else MOST_LATENT) and (
-            has_places or not is_small
-        )
+    fields, factors = fields_of(data.term, data.columns), data.term.term.factors
+    is_chain, is_small = any(factor.kind is Kind.NUMBER for factor, _, _ in fields), data.num_rows <= MOST_EXACT
+    if len(fields) > 1 or (is_chain and len(factors) > 1):
+        most = MOST_LATENT_PER_ROW * data.num_rows if is_small else MOST_LATENT
+        if sparse.cost(data).num_features > most:
+            return False
+    if {factor.kind for factor in factors} & {Kind.COORDINATE, Kind.NODE}:
+        return True
+    if is_chain:
+        return MOST_EXACT < data.num_rows <= MOST_IN_MEMORY
     cost = Exact().cost(data)
-    return bool(kinds & {Kind.COORDINATE, Kind.NODE}) or not cost.has_weights or cost.num_features > MOST_LEVELS
+    return not cost.has_weights or cost.num_features > MOST_LEVELS

@@ -85,7 +85,8 @@ class SparsePrecision(Approximation):
         sizes = [len(_field_at(part, data)[0].pattern.indptr) - 1 for part in chosen]
         copies = TermFeatures(_functions(data.term, chosen, data.columns), (), {}).size
         size = math.prod(sizes) * copies
-        at_least = "at least " if len(data.columns.sample) < data.num_rows and len(sizes) > 1 else ""
+        grows = any(_latent(part, data.columns, {**data.constants, **data.values}).is_refined for part in chosen)
+        at_least = "at least " if grows and len(data.columns.sample) < data.num_rows else ""
         product = f" ({' x '.join(f'{one:,}' for one in (*sizes, *[copies] * (copies > 1)))})" if len(sizes) > 1 else ""
         each = BYTES if len(sizes) > 1 else 8.0 * 20
         return Cost(size, each * size, f"{at_least}{size:,} latent values{product} with a sparse precision")

@@ -125,6 +125,8 @@ def test_products_of_fields_are_planned():
     assert isinstance(gp.terms["field"].approximation, rfgp.SparsePrecision)
     small = rfgp.GP(kernels(0.5)["a column"], seed=0).condition(ROWS, Y)
     assert isinstance(small.terms["field"].approximation, rfgp.Exact)
+    large = rfgp.GP((k.Roads(field_cases.network()) * k.Matern("hour")).named("field"), seed=0).condition(ROWS, Y)
+    assert isinstance(large.terms["field"].approximation, rfgp.Exact)  # 74 x 140 latent values of 70 rows
 
 
 def test_a_column_of_many_rows_is_planned_and_exact():
