@@ -88,11 +88,13 @@ def assign(
             f"approximation={{{near[-1]!r}: {chosen[near[-1]]!r}}}."
         )
     known = {**(others or {}), **chosen}
+    has_neighbors = any(isinstance(one, Vecchia) for one in known.values())
     for data in terms:
-        if data.term.name not in known and _is_sparse(data):
+        if data.term.name not in known and _is_sparse(data, has_neighbors=has_neighbors):
             known[data.term.name] = SparsePrecision()
     needs_weights = any(isinstance(one, Vecchia | SparsePrecision) for one in known.values())
-    return {data.term.name: known.get(data.term.name) or plan(data, needs_weights=needs_weights) for data in terms}
+    options = {"needs_weights": needs_weights, "has_neighbors": has_neighbors}
+    return {data.term.name: known.get(data.term.name) or plan(data, **options) for data in terms}
 
 
 def divided(
@@ -119,15 +121,16 @@ def divided(
     return found
 
 
-def plan(data: TermData, *, needs_weights: bool = False) -> Approximation:
+def plan(data: TermData, *, needs_weights: bool = False, has_neighbors: bool = False) -> Approximation:
     """Return the approximation that serves a term best if nothing is measured.
 
     Args:
         data: The term and the rows.
         needs_weights: Whether another term has neighbours or a sparse precision, beside which covariance matrices of
             all rows are avoided.
+        has_neighbors: Whether another term has neighbours, which are latent beside weights where that is better.
     """
-    if _is_sparse(data):
+    if _is_sparse(data, has_neighbors=has_neighbors):
         return SparsePrecision()
     exact, features, walks = Exact(), RandomFeatures(), RandomWalks()
     graph = next((factor.nodes for factor in data.term.term.factors if factor.nodes is not None), None)
@@ -143,7 +146,7 @@ def plan(data: TermData, *, needs_weights: bool = False) -> Approximation:
     return InducingPoints()
 
 
-def _is_sparse(data: TermData) -> bool:
+def _is_sparse(data: TermData, *, has_neighbors: bool = False) -> bool:
     """Return whether a term has a sparse precision that serves it best.
 
     That is a field on roads, a surface or a graph, a group of many levels, or a process of one column of many rows.
@@ -160,6 +163,6 @@ def _is_sparse(data: TermData) -> bool:
     if {factor.kind for factor in factors} & {Kind.COORDINATE, Kind.NODE}:
         return True
     if is_chain:
-        return MOST_EXACT < data.num_rows <= MOST_IN_MEMORY
+        return not has_neighbors and MOST_EXACT < data.num_rows <= MOST_IN_MEMORY
     cost = Exact().cost(data)
     return not cost.has_weights or cost.num_features > MOST_LEVELS
