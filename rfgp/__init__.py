@@ -17,6 +17,7 @@ from rfgp.errors import CheckpointWarning as CheckpointWarning
 from rfgp.errors import ConstantTargetWarning as ConstantTargetWarning
 from rfgp.errors import ConvergenceWarning as ConvergenceWarning
 from rfgp.errors import DataError as DataError
+from rfgp.errors import DataSavedWarning as DataSavedWarning
 from rfgp.errors import FileWriteError as FileWriteError
 from rfgp.errors import IndexColumnWarning as IndexColumnWarning
 from rfgp.errors import InvalidArgumentError as InvalidArgumentError
@@ -34,6 +35,7 @@ from rfgp.errors import PoorFeaturesWarning as PoorFeaturesWarning
 from rfgp.errors import RfgpError as RfgpError
 from rfgp.errors import RfgpWarning as RfgpWarning
 from rfgp.errors import SolverError as SolverError
+from rfgp.errors import TermWarning as TermWarning
 from rfgp.errors import UnderfittingWarning as UnderfittingWarning
 from rfgp.errors import VarianceStarvationWarning as VarianceStarvationWarning
 
@@ -93,6 +95,7 @@ __all__ = [
     "ConstantTargetWarning",
     "ConvergenceWarning",
     "DataError",
+    "DataSavedWarning",
     "Exact",
     "ExactGP",
     "FileWriteError",
@@ -122,6 +125,7 @@ __all__ = [
     "SparseSpectrumGP",
     "TableGP",
     "Taylor",
+    "TermWarning",
     "TruncatedSpectrum",
     "UnderfittingWarning",
     "VarianceStarvationWarning",

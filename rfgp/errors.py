@@ -120,6 +120,10 @@ class UnderfittingWarning(RfgpWarning):
     """What a fit took for noise has structure: its optimum is poor, or its features are too few."""
 
 
+class TermWarning(RfgpWarning):
+    """The data do not determine a term of a kernel."""
+
+
 class OverfittingWarning(RfgpWarning):
     """A fit predicts rows that it has not seen worse than it expects; or learned frequencies did not pay."""
 
@@ -134,6 +138,10 @@ class BooleanTargetWarning(RfgpWarning):
 
 class IndexColumnWarning(RfgpWarning):
     """A column has no name and is, or may be, the index of a dataframe that was written to a file."""
+
+
+class DataSavedWarning(RfgpWarning):
+    """A file of a model holds its training rows, because predictions need them."""
 
 
 class ConstantTargetWarning(RfgpWarning):

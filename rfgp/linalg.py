@@ -62,6 +62,8 @@ def in_bytes(tensor: Tensor) -> memoryview:
 def cholesky(
     matrix: Tensor,  # (n, n)
     name: str,
+    *,
+    expected: float = 0.0,
 ) -> Tensor:  # (n, n)
     """Return the lower Cholesky factor of a symmetric matrix.
 
@@ -69,6 +71,7 @@ def cholesky(
         matrix: (n, n), used as it is. Only if that fails, jitter from 1e-10 to 1e-4 of the mean
             diagonal entry is added, in tenfold steps.
         name: What the matrix is called in messages.
+        expected: The largest jitter without a warning, in mean diagonal entries.
 
     Warns:
         JitterWarning: with the jitter that was needed.
@@ -87,7 +90,8 @@ def cholesky(
         factor, info = torch.linalg.cholesky_ex(matrix + shift)
         if not info.any():
             message = f"{name} is numerically singular; {jitter:.0e} of its mean diagonal entry was added."
-            warnings.warn(JitterWarning(message), stacklevel=3)
+            if jitter > expected:
+                warnings.warn(JitterWarning(message), stacklevel=3)
             return factor
         jitter *= 10
     raise NotPositiveDefiniteError(

@@ -15,8 +15,8 @@ def load(path: str | Path) -> Any:
     """Load a model that `save` wrote: the same draw and numbers, bit for bit, on the CPU.
 
     Returns:
-        A `TableGP`, `SparseSpectrumGP`, `ExactGP`, `GraphGP`, `RoadGP` or `MeshGP`. Without data it predicts;
-        `exact`, `redraw` and `update` ask to `condition` first.
+        A `GP`, `TableGP`, `SparseSpectrumGP`, `ExactGP`, `GraphGP`, `RoadGP` or `MeshGP`. Without data it predicts;
+        `exact`, `redraw`, `with_approximation` and `update` ask to `condition` first.
 
     Raises:
         ModelFileError: the file is missing, truncated, damaged, not ours, or of a newer version.
@@ -34,6 +34,10 @@ def load(path: str | Path) -> Any:
 
 
 def _class_of(kind: str) -> type[Process[Any]]:
+    if kind == "GP":
+        from rfgp.models.gp import GP
+
+        return GP
     if kind == "GraphGP":
         from rfgp.models.graph import GraphGP  # graphs are loaded where they are needed
 

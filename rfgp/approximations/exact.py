@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from rfgp.approximations.parts import FinitePart, TermCovariance
-from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, parameter_names
+from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, parameter_names, weights_memory
 from rfgp.approximations.weights import WeightTerm
 from rfgp.blocks import KernelBlock, Prior
 from rfgp.kernels.role import Values
@@ -38,7 +38,7 @@ class Exact(Approximation):
         """Return the cost of a covariance matrix, or of weights."""
         size = _num_functions(data)
         if size is not None:
-            return Cost(size, 8.0 * size * data.num_rows, f"{size} functions, exactly")
+            return Cost(size, weights_memory(size, data.num_rows), f"{size} functions, exactly")
         return Cost(data.num_rows, 16.0 * data.num_rows**2, f"a covariance matrix of {data.num_rows} rows", False)
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
@@ -60,7 +60,7 @@ def _num_functions(data: TermData) -> int | None:
 
 
 @dataclass(frozen=True, eq=False)
-class KernelTerm:
+class KernelTerm(TermPrior):
     """A term with its covariance.
 
     Attributes:

@@ -1,6 +1,6 @@
 """Inducing points of terms: their values at points, with or without what is left of them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -8,7 +8,15 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.approximations.parts import NewLevels, TermCovariance
-from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, parameter_names, scale_name
+from rfgp.approximations.role import (
+    Approximation,
+    Cost,
+    TermData,
+    TermPrior,
+    parameter_names,
+    scale_name,
+    weights_memory,
+)
 from rfgp.blocks import Prior, Residual, WeightBlock
 from rfgp.columns import Kind
 from rfgp.counts import check_count
@@ -41,6 +49,7 @@ class InducingPoints(Approximation):
         init: "kmeans" or "pivots".
         method: "sor" leaves out what the points miss, "fitc" treats it as noise of each row, "vfe" bounds the marginal
             likelihood of the exact kernel from below. If None, "fitc" under a Gaussian likelihood, otherwise "sor".
+        learn_locations: Whether a fit changes the points.
         seed: The seed of the choice of points. If None, that of the model.
 
     Raises:
@@ -55,6 +64,7 @@ class InducingPoints(Approximation):
     num_points: int = 512
     init: str = field(default="kmeans", kw_only=True)
     method: str | None = field(default=None, kw_only=True)
+    learn_locations: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -68,6 +78,8 @@ class InducingPoints(Approximation):
         """Return why the approximation cannot serve a term."""
         if self.method in ("fitc", "vfe") and not data.is_gaussian:
             return f"method={self.method!r} requires a Gaussian likelihood. Use method='sor'."
+        if self.learn_locations and any(factor.kind is not Kind.NUMBER for factor in data.term.term.factors):
+            return "learn_locations=True requires columns of numbers. Use learn_locations=False."
         return None
 
     def is_tuned(self, data: TermData) -> bool:
@@ -77,7 +89,7 @@ class InducingPoints(Approximation):
     def cost(self, data: TermData) -> Cost:
         """Return the cost of the features."""
         size = min(self.num_points, data.num_rows)
-        return Cost(size, 8.0 * size * data.num_rows, f"{size} inducing points")
+        return Cost(size, weights_memory(size, data.num_rows), f"{size} inducing points")
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with points chosen among rows, at the starting hyperparameters."""
@@ -99,7 +111,8 @@ class InducingPoints(Approximation):
             points = by_pivots(own, self.num_points, unit, generator, unit.variances)
         method = self.method or ("fitc" if data.is_gaussian else "sor")
         names = parameter_names(data, with_scale=False)
-        return PointTerm(data.term, points, names, scale_name(data.term, data.values), method)
+        path = f"{data.term.name}.points" if self.learn_locations else None
+        return PointTerm(data.term, points, names, scale_name(data.term, data.values), method, path)
 
 
 def _lengthscales(data: TermData, rows: Tensor) -> Tensor:
@@ -122,7 +135,7 @@ def _unit_constants(term: BoundTerm, scale: str | None, columns: ColumnSummary) 
 
 
 @dataclass(frozen=True, eq=False)
-class PointTerm:
+class PointTerm(TermPrior):
     """A term through its values at inducing points.
 
     Attributes:
@@ -131,6 +144,7 @@ class PointTerm:
         names: The paths of the hyperparameters that the covariance depends on.
         scale: The path of the variance. If None, it is 1.
         method: "sor", "fitc" or "vfe".
+        path: The path of the points, if a fit may change them, or None.
     """
 
     term: BoundTerm
@@ -138,6 +152,16 @@ class PointTerm:
     names: tuple[str, ...]
     scale: str | None
     method: str
+    path: str | None = None
+
+    @property
+    def learnable(self) -> Values:
+        """The points (M, D), if a fit may change them."""
+        return {} if self.path is None else {self.path: self.points}
+
+    def with_learned(self, values: Values) -> "PointTerm":
+        """Return the term with other points (M, D), if they are among the values."""
+        return self if self.path not in values else replace(self, points=values[str(self.path)])
 
     def at(self, values: Values, columns: ColumnSummary) -> Prior:
         """Return the prior of the weights at hyperparameters by path, given all columns."""
@@ -151,7 +175,7 @@ class PointTerm:
         block = WeightBlock(
             features,
             len(self.points),
-            tuple(values[name] for name in self.names),
+            (*(values[name] for name in self.names), *([values[str(self.path)]] if self.path in values else [])),
             None if self.scale is None else values[self.scale].reshape(()),
             None if self.method == "sor" else Residual(self.method == "fitc", residual.covariance, residual.variances),
             features.rounding,
@@ -163,6 +187,8 @@ class PointTerm:
 
 class PointFeatures:
     """Features phi(x) = L^-1 k(Z, x) with L L^T = k(Z, Z) + jitter I. The last factor is kept.
+
+    They are functions of rows, of the parameters of k, and of points in place of Z if there is one parameter more.
 
     Args:
         covariance: The covariance k of rows and hyperparameters, for a variance of 1.
@@ -176,7 +202,8 @@ class PointFeatures:
 
     def __call__(self, x: Tensor, *parameters: Tensor) -> Tensor:
         """Return the features (n, M) of rows (n, D)."""
-        cross = self.covariance(x, self.points.to(x.device, x.dtype), *parameters)
+        points, own = self._divided(parameters)
+        cross = self.covariance(x, points.to(x.device, x.dtype), *own)
         out: Tensor = cross @ self._whitening(parameters).mT.to(cross)
         return out.to(x.dtype)
 
@@ -189,14 +216,20 @@ class PointFeatures:
         """Return L^-1, (M, M), float64."""
         if self._last is not None and all(a is b for a, b in zip(self._last[0], parameters, strict=True)):
             return self._last[1]
-        z = self.points.double()
-        kernel = self.covariance(z, z, *(parameter.double() for parameter in parameters)).double()
+        points, own = self._divided(parameters)
+        z = points.double()
+        kernel = self.covariance(z, z, *(parameter.double() for parameter in own)).double()
         one = torch.eye(len(z), dtype=z.dtype, device=z.device)
         jitter = self.jitter * kernel.diagonal().mean().detach()
         factor = cholesky(kernel + jitter * one, "The kernel at the inducing points")
         found: Tensor = torch.linalg.solve_triangular(factor, one, upper=False)
         self._last = None if found.requires_grad else (parameters, found)
         return found
+
+    def _divided(self, parameters: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return the points (M, D) and the parameters of the covariance."""
+        count = len(self.covariance.names)
+        return (parameters[count] if len(parameters) > count else self.points), parameters[:count]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PointFeatures, (self.covariance, self.points, self.jitter)
@@ -218,10 +251,10 @@ class _Remainder:
 
     def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
         """Return the covariance (n, m) of rows a (n, D) and b (m, D)."""
-        found = self.covariance_of(a.double(), b.double(), *parameters)
+        found = self.covariance_of(a.double(), b.double(), *parameters[: len(self.covariance_of.names)])
         return found if self.new_levels is None else found - self.new_levels.covariance(a, b, *parameters)
 
     def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
         """Return the variances (n,) of rows a (n, D)."""
-        found = self.covariance_of.variances(a.double(), *parameters)
+        found = self.covariance_of.variances(a.double(), *parameters[: len(self.covariance_of.names)])
         return found if self.new_levels is None else found - self.new_levels.variances(a, *parameters)

@@ -85,7 +85,7 @@ def _kind_of(term: BoundTerm) -> str | None:
 
 
 @dataclass(frozen=True, eq=False)
-class NeighborTerm:
+class NeighborTerm(TermPrior):
     """A term with nearest neighbours.
 
     Attributes:

@@ -63,7 +63,7 @@ class NodeApproximation(Approximation):
 
 
 @dataclass(frozen=True, eq=False)
-class NodeTerm:
+class NodeTerm(TermPrior):
     """A kernel on nodes through features.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from rfgp.columns import Kind
+from rfgp.couplings import Frequencies
+from rfgp.features import Fourier, Laplace
 from rfgp.kernels.role import Factor, Functions, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, of_prefix
@@ -18,11 +20,21 @@ CHUNK = 1000
 """The number of rows with new levels whose covariances are computed at once for their variances."""
 
 
+FeatureMap = Fourier | Laplace
+
+
 class Part(Protocol):
     """The role: functions of one or several factors of a term."""
 
     def functions(self, columns: ColumnSummary) -> Functions:
         """Return the functions of rows (n, D) and of values by path, given all columns."""
+
+    @property
+    def learnable(self) -> Values:
+        """The draws (...) that a fit may change, by path."""
+
+    def with_learned(self, values: Values) -> "Part":
+        """Return the part with other draws (...) by path."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +50,15 @@ class FinitePart:
     factor: Factor
     places: list[int]
     prefix: str
+
+    @property
+    def learnable(self) -> Values:
+        """Nothing: there are no draws (...)."""
+        return {}
+
+    def with_learned(self, values: Values) -> "FinitePart":
+        """Return the part itself, whatever the draws (...)."""
+        return self
 
     def functions(self, columns: ColumnSummary) -> Functions:
         """Return the functions of rows (n, D) and of values by path, given all columns."""
@@ -61,23 +82,40 @@ class SpectralPart:
         places: The places of the columns of each factor.
         prefixes: The prefixes of their hyperparameters.
         feature_map: Maps rows in lengthscales, (n, d), to features.
-        num_features: The number of features.
+        path: The path of the frequencies (m, d), if a fit may change them, or None.
     """
 
     places: tuple[list[int], ...]
     prefixes: tuple[str, ...]
-    feature_map: Callable[[Tensor], Tensor]
-    num_features: int
+    feature_map: FeatureMap
+    path: str | None = None
+
+    @property
+    def learnable(self) -> Values:
+        """The frequencies (m, d), if a fit may change them."""
+        return {} if self.path is None else {self.path: self.feature_map.frequencies.dense()}
+
+    def with_learned(self, values: Values) -> "SpectralPart":
+        """Return the part with other frequencies (m, d), if they are among the values."""
+        return replace(self, feature_map=self._map_at(values))
+
+    def _map_at(self, values: Values) -> FeatureMap:
+        """Return the feature map at frequencies among the values."""
+        if self.path is None or self.path not in values:
+            return self.feature_map
+        weights = self.feature_map.frequencies.weights
+        return type(self.feature_map)(Frequencies(values[self.path], weights))
 
     def functions(self, columns: ColumnSummary) -> Functions:
         """Return the features as functions of rows (n, D) and of values by path, whatever the columns."""
-        return Functions(self.num_features, self._features)
+        return Functions(self.feature_map.num_features, self._features)
 
     def _features(self, x: Tensor, values: Values) -> Tensor:
         """Return the features (n, F) of rows (n, D)."""
         pairs = zip(self.places, self.prefixes, strict=True)
         scaled = [x[:, places] / values[f"{prefix}lengthscale"].to(x.dtype) for places, prefix in pairs]
-        return self.feature_map(scaled[0] if len(scaled) == 1 else torch.cat(scaled, dim=1))
+        found: Tensor = self._map_at(values)(scaled[0] if len(scaled) == 1 else torch.cat(scaled, dim=1))
+        return found
 
 
 @dataclass(frozen=True, eq=False)

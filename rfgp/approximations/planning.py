@@ -92,9 +92,20 @@ def assign(
     for data in terms:
         if data.term.name not in known and _is_sparse(data, has_neighbors=has_neighbors):
             known[data.term.name] = SparsePrecision()
-    needs_weights = any(isinstance(one, Vecchia | SparsePrecision) for one in known.values())
+    needs_weights = any(isinstance(one, Vecchia | SparsePrecision | InducingPoints) for one in known.values())
     options = {"needs_weights": needs_weights, "has_neighbors": has_neighbors}
     return {data.term.name: known.get(data.term.name) or plan(data, **options) for data in terms}
+
+
+def sharing(given: Any, chosen: Mapping[str, Approximation]) -> list[str]:
+    """Return the names of the terms that share a budget of features.
+
+    Args:
+        given: "auto", an approximation, or a dict by the names of terms, which do not share.
+        chosen: The approximations of all terms by name.
+    """
+    own = given if isinstance(given, Mapping) else {}
+    return [name for name, one in chosen.items() if isinstance(one, RandomFeatures) and name not in own]
 
 
 def divided(
@@ -126,8 +137,8 @@ def plan(data: TermData, *, needs_weights: bool = False, has_neighbors: bool = F
 
     Args:
         data: The term and the rows.
-        needs_weights: Whether another term has neighbours or a sparse precision, beside which covariance matrices of
-            all rows are avoided.
+        needs_weights: Whether another term has neighbours, a sparse precision or inducing points, beside which
+            covariance matrices of all rows are avoided.
         has_neighbors: Whether another term has neighbours, which are latent beside weights where that is better.
     """
     if _is_sparse(data, has_neighbors=has_neighbors):
@@ -155,7 +166,8 @@ def _is_sparse(data: TermData, *, has_neighbors: bool = False) -> bool:
     if sparse.refusal(data) is not None:
         return False
     fields, factors = fields_of(data.term, data.columns), data.term.term.factors
-    is_chain, is_small = any(factor.kind is Kind.NUMBER for factor, _, _ in fields), data.num_rows <= MOST_EXACT
+    is_small = data.num_rows <= MOST_EXACT
+    is_chain = any(factor.kind is Kind.NUMBER and factor.measure is not None for factor, _, _ in fields)
     if len(fields) > 1 or (is_chain and len(factors) > 1):
         most = MOST_LATENT_PER_ROW * data.num_rows if is_small else MOST_LATENT
         if sparse.cost(data).num_features > most:

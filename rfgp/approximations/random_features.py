@@ -9,7 +9,7 @@ import torch
 from rfgp import couplings, random, spectra
 from rfgp import features as feature_maps
 from rfgp.approximations.parts import FinitePart, Part, SpectralPart
-from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior
+from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, weights_memory
 from rfgp.approximations.weights import WeightTerm
 from rfgp.counts import check_count
 from rfgp.couplings import Frequencies
@@ -89,7 +89,7 @@ class RandomFeatures(Approximation):
         others, has_frequencies = self._others(data), any(factor.measure for factor in data.term.term.factors)
         size = (2 if self.kind == "fourier" else 1) * self.num_frequencies if has_frequencies else 1
         size *= math.prod(part.functions(data.columns).size for part in others)
-        return Cost(size, 8.0 * size * data.num_rows, f"{size} features of random frequencies and series")
+        return Cost(size, weights_memory(size, data.num_rows), f"{size} features of random frequencies and series")
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with frequencies drawn for its columns."""
@@ -100,7 +100,8 @@ class RandomFeatures(Approximation):
             frequencies = self._frequencies([(f, len(places)) for f, places, _ in spectral], generator)
             feature_map = feature_maps.by_name(self.kind)(frequencies)
             places, prefixes = tuple(p for _, p, _ in spectral), tuple(p for *_, p in spectral)
-            parts.insert(0, SpectralPart(places, prefixes, feature_map, feature_map.num_features))
+            path = f"{data.term.name}.frequencies" if self.learn_frequencies else None
+            parts.insert(0, SpectralPart(places, prefixes, feature_map, path))
         return WeightTerm.of(data, parts)
 
     def _others(self, data: TermData) -> list[FinitePart]:

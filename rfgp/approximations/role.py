@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Self
 
 from torch import Tensor
 
@@ -13,6 +13,9 @@ from rfgp.kernels.role import Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import OUTPUTSCALE, BoundTerm, constants_of
 from rfgp.values import changed_arguments
+
+BLOCK_ROWS = 2**16
+"""About the largest number of rows whose features are in memory at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,16 +59,32 @@ class Cost:
     has_weights: bool = True
 
 
-class TermPrior(Protocol):
+def weights_memory(size: int, num_rows: int) -> float:
+    """Return the bytes of the features of a block of rows and of the products of so many features."""
+    return 8.0 * size * (min(num_rows, BLOCK_ROWS) + size)
+
+
+class TermPrior(ABC):
     """The role: a term whose random draws are made, as a function of the hyperparameters."""
 
+    @abstractmethod
     def at(self, values: Values, columns: ColumnSummary) -> Prior:
         """Return the prior of the term.
 
         Args:
-            values: The hyperparameters by path, in standardised units.
+            values: The hyperparameters by path, in standardised units, and learnable draws by theirs if they are not
+                those of the term.
             columns: The summary of all columns, with the levels that there are now.
         """
+
+    @property
+    def learnable(self) -> Values:
+        """The draws (...) that a fit may change, by path."""
+        return {}
+
+    def with_learned(self, values: Values) -> Self:
+        """Return the term with other draws (...) by path."""
+        return self
 
 
 @dataclass(frozen=True, repr=False)

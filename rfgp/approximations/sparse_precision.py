@@ -132,7 +132,7 @@ def _functions(term: BoundTerm, chosen: tuple[Part, ...], columns: ColumnSummary
 
 
 @dataclass(frozen=True, eq=False)
-class PrecisionTerm:
+class PrecisionTerm(TermPrior):
     """A term with the latent values of a field, or of a product of fields.
 
     Attributes:

@@ -1,12 +1,12 @@
 """Terms by weights: f = s phi(x) w with features that are products of those of the factors."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from rfgp.approximations.parts import NewLevels, Part, TermFeatures
-from rfgp.approximations.role import TermData, parameter_names, scale_name
+from rfgp.approximations.role import TermData, TermPrior, parameter_names, scale_name
 from rfgp.blocks import Prior, WeightBlock
 from rfgp.kernels.role import Values
 from rfgp.kernels.summary import ColumnSummary
@@ -14,7 +14,7 @@ from rfgp.kernels.terms import BoundTerm, constants_of
 
 
 @dataclass(frozen=True, eq=False)
-class WeightTerm:
+class WeightTerm(TermPrior):
     """A term with the features of its factors.
 
     Attributes:
@@ -40,13 +40,23 @@ class WeightTerm:
         constants = constants_of([self.term], columns)
         if self.scale is not None and self.scale != self.term.outputscale:
             constants[self.scale] = torch.ones(1, dtype=torch.float64)  # a factor whose variance scales the whole term
-        features = TermFeatures(tuple(part.functions(columns) for part in self.parts), self.names, constants)
+        names = (*self.names, *(path for path in self.learnable if path in values))
+        features = TermFeatures(tuple(part.functions(columns) for part in self.parts), names, constants)
         block = WeightBlock(
             features,
             features.size,
-            tuple(values[name] for name in self.names),
+            tuple(values[name] for name in names),
             None if self.scale is None else values[self.scale].reshape(()),
             name=self.term.name,
-            new_levels=NewLevels.through(self.term, self.names, constants, columns),
+            new_levels=NewLevels.through(self.term, names, constants, columns),
         )
         return Prior(weights=(block,))
+
+    @property
+    def learnable(self) -> Values:
+        """The frequencies (m, d) of its parts that a fit may change, by path."""
+        return {path: value for part in self.parts for path, value in part.learnable.items()}
+
+    def with_learned(self, values: Values) -> "WeightTerm":
+        """Return the term with other frequencies (m, d) by path."""
+        return replace(self, parts=tuple(part.with_learned(values) for part in self.parts))

@@ -11,6 +11,9 @@ from rfgp.blocks.role import Functions, LatentBlock
 from rfgp.blocks.weights import Residual, WeightBlock
 from rfgp.linalg import cholesky, half_solve
 
+JITTER = 1e-8
+"""The largest jitter of a kernel matrix of rows whose weights are taken without a warning, in variances."""
+
 
 class PriorFunctions(Protocol):
     """The role: functions drawn from a prior, for pathwise conditioning."""
@@ -68,7 +71,8 @@ class _RootFeatures:
 
     def __call__(self, x: Tensor, *parameters: Tensor) -> Tensor:
         """Return the features (n, N)."""
-        factor = cholesky(self.covariance(self.rows, self.rows, *parameters).double(), "The kernel matrix of the rows")
+        kernel = self.covariance(self.rows, self.rows, *parameters).double()
+        factor = cholesky(kernel, "The kernel matrix of the rows", expected=JITTER)  # the residual has what it adds
         if x is self.rows:
             return factor
         cross = self.covariance(self.rows, x, *parameters).double()

@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 
 from rfgp import random
+from rfgp.approximations.planning import sharing as terms_that_share
 from rfgp.fitting.maximize import SMALL, Objective, Plan, maximize
 from rfgp.fitting.nodes import fit_by_scoring
 from rfgp.parameters import Values
@@ -19,6 +20,8 @@ FIRST_ROWS = 2000
 """The number of rows of the first search. Hyperparameters of a few thousand rows are close to those of all."""
 LAST_ITERATIONS = 30
 """The most iterations of the search on all rows, after that on a subset."""
+LEARNED_ROWS = 2**14
+"""The most rows from which frequencies and inducing points are learned."""
 SCREENED_ROWS = 500
 """The number of rows by whose likelihood starting lengthscales are compared."""
 FACTORS = (1.0, 0.3, 0.1)
@@ -36,8 +39,10 @@ def fit_terms(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
         if uses_cg(regression.prior(), rows):
             return fit_by_scoring(regression, plan)
         if len(rows) <= 2 * FIRST_ROWS:
-            return _with_new_draws(regression, plan, gathered(rows), None)
-        regression, first = _with_new_draws(regression, plan, pool.take(order[:FIRST_ROWS]), "a subset")
+            return _learned(*_with_new_draws(regression, plan, gathered(rows), None), plan, gathered(rows))
+        subset = pool.take(order[:FIRST_ROWS])
+        regression, first = _with_new_draws(regression, plan, subset, "a subset")
+        regression, first = _learned(regression, first, plan, pool.take(order[:LEARNED_ROWS]))
     last = plan if plan.given_iterations is not None else replace(plan, given_iterations=LAST_ITERATIONS)
     values, report = maximize(Objective.of(regression, rows), regression.hyperparameters, last)
     return regression.replace(hyperparameters=values), report.with_all([first, report])
@@ -58,13 +63,39 @@ def screened(regression: Regression, plan: Plan, rows: Block) -> Values:
     """
     values, spec = regression.hyperparameters, _spec_of(regression)
     free = values.space.free(plan.fixed)
-    for name in (path for path in spec.open_lengthscales if path in free):
+    for name in (path for path in _open_lengthscales(spec) if path in free):
         ends = [values.shifted(**{name: math.log(factor)}) for factor in FACTORS]
         found = [
             Objective.of(_drawn_again(regression.replace(hyperparameters=end)), rows).likelihood(end) for end in ends
         ]
         values = ends[found.index(max(found))]
     return values
+
+
+def _open_lengthscales(spec: ModelSpec) -> list[str]:
+    """Return the paths of the lengthscales of numbers and places to which nobody gave a start."""
+    names = [
+        f"{prefix}lengthscale"
+        for term in spec.terms
+        for factor, _, prefix in term.parts()
+        if factor.measure is not None or factor.domain is not None
+    ]
+    return [name for name in dict.fromkeys(names) if name not in spec.options.starts]
+
+
+def _learned(regression: Regression, report: FitReport, plan: Plan, rows: Block) -> tuple[Regression, FitReport]:
+    """Search for the draws that a fit may change, together with the hyperparameters, if there are some."""
+    spec = _spec_of(regression)
+    draws = {path: draw for term in spec.priors for path, draw in term.learnable.items()}
+    if not draws or not plan.max_iterations:
+        return regression, report
+    begun = regression.hyperparameters.beside({path: draw.clone() for path, draw in draws.items()}, {})
+    values, last = maximize(Objective.of(regression, rows), begun, plan, stage="draws too")
+    learned = {path: values.raw[path].detach() for path in draws}
+    family = replace(spec, priors=tuple(term.with_learned(learned) for term in spec.priors))
+    found = regression.replace(family=family)
+    kept = regression.hyperparameters.replaced({name: values.raw[name] for name in regression.hyperparameters.raw})
+    return found.replace(hyperparameters=kept), last.with_all([report, last])
 
 
 def _drawn_again(regression: Regression) -> Regression:
@@ -76,7 +107,7 @@ def _drawn_again(regression: Regression) -> Regression:
 def _divided(regression: Regression, rows: Block) -> Regression:
     """Return a regression whose terms share the budget of features by their effective degrees of freedom."""
     spec, values = _spec_of(regression), regression.hyperparameters
-    sharing = spec.sharing(spec.approximations)
+    sharing = terms_that_share(spec.options.approximations, spec.approximations)
     if spec.options.budget is None or len(sharing) < 2 or not spec.is_normal:
         return regression
     pilot = regression.replace(rows=rows, num_observations=len(rows))

@@ -26,8 +26,8 @@ OFFSET_BOUNDS = (1e-3, 1e3)
 class Linear(Kernel):
     """The linear kernel sum_c v_c (x_c - o_c)(z_c - o_c): slopes with prior variances v, around an origin o.
 
-    Its hyperparameter is `variance`, (c,), in units of the target squared over those of the columns squared. It takes
-    the place of the output scale.
+    Its hyperparameter is `variance`, (c,), in units of the target squared over those of the columns squared; of several
+    outputs in their variances over those units. It takes the place of the output scale.
 
     Attributes:
         columns: The keys of its columns. If None, all columns but the target.

@@ -277,8 +277,9 @@ class Coregionalization(Kernel):
         signs = torch.stack([(-1.0) ** ((torch.arange(size) // 2**j) * (j > 0)) for j in range(self.rank)], 1)
         bounds = (DIAGONAL_BOUNDS[0] * ones, DIAGONAL_BOUNDS[1] * ones)
         loadings = (LOADING_START * signs).to(ones)
+        one = torch.ones_like(loadings)
         return {
-            "loadings": Quantity(loadings, torch.ones_like(loadings), (-1e3 * ones, 1e3 * ones), is_positive=False),
+            "loadings": Quantity(loadings, one, (-1e3 * one, 1e3 * one), is_positive=False),
             "diagonal": Quantity(ones, ones, bounds),
         }
 

@@ -1,6 +1,8 @@
 """The model: a kernel, approximations of its terms and a likelihood."""
 
+import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -8,13 +10,15 @@ import torch
 from rfgp.ambient import plain
 from rfgp.approximations import Exact
 from rfgp.approximations.planning import assign, read_approximation
+from rfgp.errors import DataSavedWarning
 from rfgp.fitting.terms import fit_terms
 from rfgp.kernels import Kernel
 from rfgp.likelihoods import Likelihood
 from rfgp.models.process import Fitted, Process
 from rfgp.models.terms import TermReport, term_reports
 from rfgp.parameters import Hyperprior
-from rfgp.regression.spec import ModelOptions, ModelSpec
+from rfgp.regression.spec import ModelOptions, ModelSpec, with_rows
+from rfgp.saving.gp import MODELS, row_terms
 
 
 class GP(Process[ModelSpec]):
@@ -37,6 +41,8 @@ class GP(Process[ModelSpec]):
         budget: The number of features that the terms with random features share. A fit divides it by the effective
             degrees of freedom of the terms, but for terms that a dict of approximations names. If None, each term has
             the number of its approximation.
+        memory: The most memory of the largest arrays, in bytes. If None, most of the machine's. A model that would take
+            more is refused before anything is allocated.
 
     Raises:
         InvalidArgumentError: an option has a wrong type or value.
@@ -51,6 +57,7 @@ class GP(Process[ModelSpec]):
         ['trend', 'group(store)']
     """
 
+    codec = MODELS
     strategy = staticmethod(fit_terms)
 
     @plain()
@@ -68,10 +75,21 @@ class GP(Process[ModelSpec]):
         seed: int | None = None,
         dtype: torch.dtype | None = None,
         budget: int | None = None,
+        memory: float | None = None,
     ) -> None:
-        starts, priors = start or {}, priors or {}
         options = ModelOptions(
-            kernel, likelihood, approximation, inference, mean, standardize, starts, priors, seed, dtype, budget
+            kernel,
+            likelihood,
+            approximation,
+            inference,
+            mean,
+            standardize,
+            start or {},
+            priors or {},
+            seed,
+            dtype,
+            budget,
+            memory,
         )
         super().__init__(ModelSpec(options))
 
@@ -107,7 +125,7 @@ class GP(Process[ModelSpec]):
         """
         regression = self.regression
         rows = regression.needed_rows("with_approximation")
-        spec, values = self.family, regression.hyperparameters
+        spec, values = with_rows(self.family, rows), regression.hyperparameters
         data = spec.term_data(values, len(rows))
         chosen = assign(read_approximation(approximation), data, spec.approximations)
         spec = spec.drawn(chosen, values, len(rows))
@@ -121,3 +139,43 @@ class GP(Process[ModelSpec]):
             NotFittedError: there are no data, or the model was loaded without them.
         """
         return self.with_approximation(Exact())
+
+    def save(self, path: str | Path, data: bool | None = None) -> None:
+        """Write the model to a file that `rfgp.load` reads.
+
+        Args:
+            path: The file. By custom its name ends in .safetensors. It is written whole or not at all.
+            data: Whether the training rows are written. If None, they are if predictions need them: of terms that are
+                covariance matrices of rows, or have nearest neighbours. Without rows a loaded model predicts, but
+                `update`, `exact` and `with_approximation` ask to `condition` first. The posterior still tells about
+                the rows, and with fewer rows than features it determines them.
+
+        Raises:
+            NotFittedError: there is nothing to save yet.
+            InvalidArgumentError: a part cannot be written as numbers and JSON, such as a kernel of a class of your own;
+                the message names it.
+
+        Warns:
+            DataSavedWarning: data is None, and the file holds the rows.
+
+        Examples:
+            >>> import os, tempfile
+            >>> import numpy as np
+            >>> import rfgp
+            >>> from rfgp import kernels as k
+            >>> X = np.linspace(0, 10, 200)[:, None]
+            >>> gp = rfgp.GP(k.RBF(), approximation=rfgp.RandomFeatures(16), seed=0).fit(X, np.sin(X[:, 0]))
+            >>> file = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+            >>> gp.save(file)
+            >>> np.array_equal(rfgp.load(file).predict(X).mean, gp.predict(X).mean)
+            True
+        """
+        needed = data is None and self._fitted is not None and self.codec.needs_data(self.family)
+        super().save(path, needed if data is None else data)
+        if needed:
+            names = ", ".join(repr(name) for name in row_terms(self.family))
+            message = (
+                f"The file holds the training rows, from which the terms {names} predict. Use data=True to save them "
+                "without this warning, or RandomFeatures() or InducingPoints() to predict without rows."
+            )
+            warnings.warn(DataSavedWarning(message), stacklevel=2)

@@ -8,7 +8,7 @@ from torch import Tensor
 from rfgp.approximations import Approximation, Cost
 from rfgp.kernels import Kernel, Sum
 from rfgp.regression import Regression
-from rfgp.regression.spec import ModelSpec, degrees_of_freedom
+from rfgp.regression.spec import ModelSpec, degrees_of_freedom, with_rows
 
 MOST_POINTS = 500
 """The most rows at which shares and degrees of freedom of terms are computed."""
@@ -49,6 +49,7 @@ def term_reports(regression: Regression) -> dict[str, TermReport]:
     """Return the terms of a regression by name."""
     spec = regression.family
     assert isinstance(spec, ModelSpec)
+    spec = spec if regression.rows is None else with_rows(spec, regression.rows)
     assert spec.columns is not None
     values, count = regression.hyperparameters, regression.num_observations
     points, chosen = spec.columns.sample[:MOST_POINTS], spec.approximations

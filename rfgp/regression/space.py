@@ -28,9 +28,8 @@ def space_of(family: Family, summary: DataSummary, approximation: str | None) ->
     for name, quantity in quantities.items():
         if quantity.is_variance:
             low, high = (bound * variance for bound in quantity.bounds)
-            quantities[name] = replace(
-                quantity, start=quantity.start * variance, unit=quantity.unit * unit, bounds=(low, high)
-            )
+            own = quantity.unit * unit if unit.ndim == 0 else quantity.unit  # outputs have units of their own
+            quantities[name] = replace(quantity, start=quantity.start * variance, unit=own, bounds=(low, high))
     for name, start, bounds in family.variances:
         quantities[name] = Quantity(start * variance, unit, (bounds[0] * variance, min(bounds[1], widest) * variance))
     quantities |= likelihood_quantities(family, summary)

@@ -19,7 +19,7 @@ from rfgp.linalg import in_bytes, packed
 
 FORMAT = 4
 """Raised when older readers could not read what newer ones write. 2: graph models of all kinds of features; 3:
-roads that meet inside each other; 4: latent neighbours that are solved by a sparse factor."""
+roads that meet inside each other; 4: latent neighbours that are solved by a sparse factor, and models of terms."""
 
 
 def write_file(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:

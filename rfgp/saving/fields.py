@@ -9,26 +9,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import graphs
-from graphs.builders.junctions import Stretches
-from graphs.builders.lines import Lines
-from rfgp.errors import InvalidArgumentError
 from rfgp.regression.fields import Domain, FieldFamily, FieldOptions, MeshDomain, RoadDomain
 from rfgp.saving import plain
 from rfgp.saving.models import Codec, Tensors, part
+from rfgp.saving.objects import decode_mesh, decode_roads, encode_mesh, encode_roads
 from rfgp.scaling import Scaling
-
-_LINES = {"coordinates": "f", "lengths": "f", "points": "f", "first": "i", "reached": "f"}
-_STRETCHES = {
-    "road": "i",
-    "begin": "f",
-    "end": "f",
-    "source": "i",
-    "target": "i",
-    "representative": "i",
-    "is_reversed": "b",
-}
-_ENDS = {"starts": "i", "ends": "i"}
-"""The kinds of the arrays of roads in files; formats 1 and 2 have the ends of roads in place of stretches."""
 
 
 def _encode_options(family: FieldFamily) -> dict[str, Any]:
@@ -53,17 +38,20 @@ def _tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
     return {f"field.{name}": torch.from_numpy(np.array(array)) for name, array in arrays.items()}
 
 
+def _arrays(tensors: Tensors) -> dict[str, NDArray[Any]]:
+    return {name: tensor.numpy() for name, tensor in part(tensors, "field.").items()}
+
+
 def _encode_mesh(family: FieldFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
     assert isinstance(family.domain, MeshDomain)
     mesh, within = family.domain.mesh, family.domain.within
     limit = {} if within is None else {"within": float(within) if np.isfinite(within) else "inf"}
-    described = {**_encode_options(family), "alpha": mesh.alpha, **limit}
-    return described, _tensors({"vertices": mesh.vertices, "faces": mesh.faces})
+    of_mesh, arrays = encode_mesh(mesh)
+    return {**_encode_options(family), **of_mesh, **limit}, _tensors(arrays)
 
 
 def _decode_mesh(described: Mapping[str, Any], tensors: Tensors, scaling: Scaling) -> FieldFamily:
-    arrays = part(tensors, "field.")
-    mesh = graphs.MeshField((arrays["vertices"].numpy(), arrays["faces"].numpy()), described["alpha"])
+    mesh = decode_mesh(described, _arrays(tensors))
     within = described.get("within")
     return _family(described, MeshDomain(mesh, float(within) if within == "inf" else within), scaling)
 
@@ -71,35 +59,12 @@ def _decode_mesh(described: Mapping[str, Any], tensors: Tensors, scaling: Scalin
 def _encode_roads(family: FieldFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
     assert isinstance(family.domain, RoadDomain)
     field = family.domain.roads
-    network, lines = field.roads, field.roads.lines
-    held = {**vars(network), **lines._asdict(), **network.stretches._asdict()}
-    named = {"alpha": field.alpha, "boundary": field.boundary, "metric": lines.metric}
-    return {**_encode_options(family), **named}, _tensors({name: held[name] for name in (*_LINES, *_STRETCHES)})
+    of_roads, arrays = encode_roads(field.roads)
+    return {**_encode_options(family), "alpha": field.alpha, "boundary": field.boundary, **of_roads}, _tensors(arrays)
 
 
 def _decode_roads(described: Mapping[str, Any], tensors: Tensors, scaling: Scaling) -> FieldFamily:
-    arrays = {name: tensor.numpy() for name, tensor in part(tensors, "field.").items()}
-    ends = _ENDS if "starts" in arrays else _STRETCHES
-    for name, kind in (_LINES | ends).items():
-        if arrays[name].dtype.kind != kind or arrays[name].ndim != (2 if name in ("coordinates", "points") else 1):
-            raise InvalidArgumentError(f"{name} of the roads is {arrays[name].dtype} of shape {arrays[name].shape}")
-    vertices, first = len(arrays["coordinates"]), arrays["first"]
-    is_chain = len(first) > 1 and first[0] == 0 and (np.diff(first) >= 2).all()
-    if not is_chain or first[-1] != len(arrays["points"]) or len(arrays["reached"]) != len(arrays["points"]):
-        raise InvalidArgumentError("the lines of the roads do not follow each other")
-    reached = np.diff(arrays["reached"])
-    reached[first[1:-1] - 1] = 0.0  # from one line to the next
-    if (arrays["reached"][first[:-1]] != 0).any() or not (reached >= 0).all() or not np.isfinite(reached).all():
-        raise InvalidArgumentError("the lines of the roads do not get longer from point to point")
-    if described["metric"] not in ("haversine", "euclidean"):
-        raise InvalidArgumentError(f"the metric of the roads is {str(described['metric'])[:20]!r}")
-    if arrays["points"].shape[1:] != (2,) or arrays["coordinates"].shape[1:] != (2,):
-        raise InvalidArgumentError("the roads have coordinates that are not pairs")
-    given = [arrays[name] for name in ends]
-    stretches = Stretches.of_ends(*given) if ends is _ENDS else Stretches(*given)
-    stretches.check(len(first) - 1, vertices)
-    lines = Lines(arrays["points"], first, arrays["reached"], described["metric"])
-    network = graphs.RoadNetwork(arrays["coordinates"], stretches, arrays["lengths"], lines)
+    network = decode_roads(described, _arrays(tensors))
     domain = RoadDomain(graphs.RoadField(network, described["alpha"], described["boundary"]))
     return _family(described, domain, scaling)
 

@@ -1,12 +1,13 @@
 """Models in files: the family by a codec of its own, and everything else in one way.
 
 Tensors are named `draw.*`, `hyperparameters.*`, `scaling.*`, `predictor.*` (of the posterior), for graph models
-`graph.*`, and with data=True `data.*`.
+`graph.*`, for models of terms `columns.*` and `object.*`, and with data=True `data.*`.
 
 A file without data still holds the posterior. With fewer features than rows these are the F x F statistics of a linear
 regression. With fewer rows than features, and for graph models (which predict from their observed nodes), the targets,
 and on tables the inputs, can be computed from it: treat such a file as you treat the data. `ExactGP` and processes with
-neighbours predict from the training data and are not saved without.
+neighbours predict from the training data and are not saved without. So do terms of `rfgp.GP` that are exact covariance
+matrices or have neighbours.
 """
 
 import json
@@ -42,12 +43,17 @@ class Codec(NamedTuple):
         encode: Returns its options as JSON, and tensors.
         decode: Returns the family, given its options, the tensors of a file and a scaling.
         needs_data: Returns whether a family predicts only from its training data.
+        quantities: Returns the hyperparameters that a family has, given a scaling and the map of the mean, for their
+            names, shapes and signs. If None, they are those of tables, fields or nodes.
+        check: Refuses hyperparameters at which a family has no covariance.
     """
 
     kind: str
     encode: Callable[[Any], tuple[Json, dict[str, Tensor]]]
     decode: Callable[[Mapping[str, Any], Tensors, Scaling], Family]
     needs_data: Callable[[Any], bool] = lambda family: False
+    quantities: Callable[[Any, Scaling, Affine], Mapping[str, Quantity]] | None = None
+    check: Callable[[Any, Values], None] = lambda family, values: None
 
 
 class Saved(NamedTuple):
@@ -153,7 +159,7 @@ def tensors_of(values: Values) -> dict[str, Tensor]:
     """Return the tensors (...) of hyperparameters by name."""
     out = {"center": values.space.mean.location, "spread": values.space.mean.scale, "mean.raw": values.raw["mean"]}
     for name, quantity in values.space.quantities.items():
-        parts = (values.raw[name], quantity.start, quantity.unit, *quantity.bounds)
+        parts = (values.raw[name], *_parts(quantity))
         out |= {f"{name}.{part}": tensor for part, tensor in zip(_PARTS, parts, strict=True)}
     return out
 
@@ -166,10 +172,11 @@ _PARTS = ("raw", "start", "unit", "low", "high")
 
 def _regression(header: Json, tensors: Tensors, codec: Codec) -> Regression:
     scaling = _scaling(header["columns"], tensors)
-    for affine in (scaling.targets, scaling.inputs):
-        _check_affine(affine)
+    _check_affine(scaling.targets)
+    _check_affine(scaling.inputs, least=1 if codec.quantities is None else 0)
     family = codec.decode(header["options"], tensors, scaling)
-    values = values_of(header["hyperparameters"], part(tensors, "hyperparameters."), scaling, family)
+    values = values_of(header["hyperparameters"], part(tensors, "hyperparameters."), scaling, family, codec.quantities)
+    codec.check(family, values)
     rows = None if header["data"] is None else _rows(part(tensors, "data."), scaling, family, header["data"])
     count = header["num_observations"]
     if check_count("num_observations", count) != count or (rows is not None and len(rows) != count):
@@ -197,8 +204,21 @@ def _scaling(columns: Any, tensors: Tensors) -> Scaling:
     return scaling
 
 
-def values_of(names: list[str], tensors: Tensors, scaling: Scaling, family: Family) -> Values:
+def values_of(
+    names: list[str],
+    tensors: Tensors,
+    scaling: Scaling,
+    family: Family,
+    known: Callable[[Any, Scaling, Affine], Mapping[str, Quantity]] | None = None,
+) -> Values:
     """Return the hyperparameters of these names with these tensors (...).
+
+    Args:
+        names: The names.
+        tensors: The tensors by name.
+        scaling: The maps to standardised units.
+        family: The family.
+        known: As `Codec.quantities`.
 
     Raises:
         ValueError: they do not fit the family or the columns.
@@ -211,29 +231,59 @@ def values_of(names: list[str], tensors: Tensors, scaling: Scaling, family: Fami
     }
     mean = Affine(tensors["center"], tensors["spread"])
     _check_affine(mean, scaling.targets if family.options.likelihood.num_latents == 1 else None)
-    for name, quantity in quantities.items():
+    if known is not None:
+        quantities = _as_known(quantities, known(family, scaling, mean))
+    for name, quantity in quantities.items() if known is None else ():
         _check_quantity(name, quantity, scaling, {variance.name for variance in family.variances})
+    for name, quantity in quantities.items():
+        _check_sign(name, quantity)
     values = Space.of(quantities, mean, scaling.targets, family.options.hyperpriors).start
     raw = {name: tensors[f"{name}.raw"] for name in values.space.names}
     for name, value in raw.items():
         if value.shape != values.raw[name].shape or value.dtype != values.raw[name].dtype:
             raise ValueError(f"{name} has shape {tuple(value.shape)} and is {value.dtype}")
-        if name != "mean" and not bool((value.double().abs() < _LARGEST_LOG).all()):
+        is_log = name in quantities and quantities[name].is_positive
+        if name != "mean" and not bool((value.double().abs() < (_LARGEST_LOG if is_log else _LARGEST)).all()):
             raise ValueError(f"{name} is out of the range of double precision")
     return values.replaced(raw)
 
 
-def _check_affine(affine: Affine | None, other: Affine | None = None) -> None:
-    """Refuse a map whose parts differ in shape or dtype, from each other or from those of another map."""
+def _check_affine(affine: Affine | None, other: Affine | None = None, *, least: int = 1) -> None:
+    """Refuse a map whose parts differ in shape or dtype, from each other or from another map, or have fewer columns."""
     if affine is None:
         return
     maps = [affine] if other is None else [affine, other]
     kinds = {(tensor.shape, tensor.dtype) for each in maps for tensor in (each.location, each.scale)}
     (shape, dtype), *others = kinds
-    if others or len(shape) > 1 or 0 in shape or not dtype.is_floating_point:
+    if others or len(shape) > 1 or min(shape, default=1) < least or not dtype.is_floating_point:
         raise ValueError("the scaling has parts of other shapes or kinds")
     if not bool(torch.isfinite(affine.scale.double().square()).all()):
         raise ValueError("the scaling is out of the range of double precision")
+
+
+def _as_known(quantities: Mapping[str, Quantity], known: Mapping[str, Quantity]) -> dict[str, Quantity]:
+    """Return quantities of a file with the flags of those that a family has, if their parts are alike."""
+    if list(quantities) != list(known):
+        raise ValueError(f"the hyperparameters are {', '.join(known)}, the file has {', '.join(quantities)}")
+    for name, quantity in quantities.items():
+        own, bounds = known[name], [bound.expand(quantity.start.shape) for bound in quantity.bounds]
+        fits = quantity.start.shape == own.start.shape and quantity.unit.shape == own.unit.shape
+        if not fits or any(part.dtype != own.start.dtype for part in (quantity.start, quantity.unit, *bounds)):
+            raise ValueError(f"{name} does not fit the kernel or the columns")
+    return {
+        name: replace(known[name], start=found.start, unit=found.unit, bounds=found.bounds)
+        for name, found in quantities.items()
+    }
+
+
+def _parts(quantity: Quantity) -> tuple[Tensor, ...]:
+    return (quantity.start, quantity.unit, *quantity.bounds)
+
+
+def _check_sign(name: str, quantity: Quantity) -> None:
+    """Refuse positive quantities whose starts or bounds are not positive."""
+    if quantity.is_positive and not all(bool((one > 0).all()) for one in (quantity.start, *quantity.bounds)):
+        raise ValueError(f"{name} holds a value that is not positive")
 
 
 def _check_quantity(name: str, quantity: Quantity, scaling: Scaling, variances: set[str]) -> None:
@@ -291,7 +341,7 @@ def _check_values(tensors: Tensors) -> None:
             raise ValueError(f"{name} holds complex numbers")
         if value.is_floating_point() and not bool(torch.isfinite(value).all()):
             raise ValueError(f"{name} holds a value that is not finite")
-        if name.endswith((".scale", ".start", ".unit", ".low", ".high", ".spread")) and not bool((value > 0).all()):
+        if name.endswith((".scale", ".unit", ".spread")) and not bool((value > 0).all()):
             raise ValueError(f"{name} holds a value that is not positive")
         if (
             name.startswith("predictor.")
@@ -304,5 +354,6 @@ def _check_values(tensors: Tensors) -> None:
             raise ValueError(f"{name} takes more variance away than there is")
 
 
-_LARGEST_LOG, _LEAST_PIVOT, _ROUNDING = 300.0, 1e-100, 1e-6
-"""The largest logarithm of a hyperparameter, the least pivot of a factor, and the rounding error of a variance."""
+_LARGEST_LOG, _LARGEST, _LEAST_PIVOT, _ROUNDING = 300.0, 1e100, 1e-100, 1e-6
+"""The largest logarithm of a hyperparameter, the largest one of any sign, the least pivot of a factor, and the rounding
+error of a variance."""

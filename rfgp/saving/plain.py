@@ -104,7 +104,7 @@ def _encode_prior(name: str, prior: Any) -> dict[str, Any] | None:
             "torch.distributions can."
         )
     values = {key: torch.as_tensor(getattr(prior, key)) for key in prior.arg_constraints}
-    arguments = {key: {"value": plain(value), "dtype": _encode_dtype(value.dtype)} for key, value in values.items()}
+    arguments = {key: {"value": plain(value), "dtype": encode_dtype(value.dtype)} for key, value in values.items()}
     return {"distribution": kind, "arguments": arguments}
 
 
@@ -115,7 +115,7 @@ def _decode_prior(entry: Mapping[str, Any] | None) -> Hyperprior | None:
     if kind not in _PRIORS:
         raise InvalidArgumentError(f"There is no prior {kind!r}; known are {', '.join(_PRIORS)}.")
     values = {
-        key: torch.as_tensor(argument["value"], dtype=_decode_dtype(argument["dtype"]))
+        key: torch.as_tensor(argument["value"], dtype=decode_dtype(argument["dtype"]))
         for key, argument in entry["arguments"].items()
     }
     prior: Hyperprior = getattr(torch.distributions, kind)(**values)
@@ -139,11 +139,17 @@ def decode_likelihood(entry: Mapping[str, Any] | None) -> Likelihood:
     return likelihoods.Normal() if entry is None else likelihoods.REGISTRY.make(**entry)
 
 
-def _encode_dtype(dtype: torch.dtype | None) -> str | None:
+def encode_dtype(dtype: torch.dtype | None) -> str | None:
+    """Return the name of a type of numbers; None stays None."""
     return None if dtype is None else str(dtype).removeprefix("torch.")
 
 
-def _decode_dtype(name: str) -> torch.dtype:
+def decode_dtype(name: str) -> torch.dtype:
+    """Return the type of numbers of a name.
+
+    Raises:
+        InvalidArgumentError: there is none of that name.
+    """
     if name not in _DTYPES:
         raise InvalidArgumentError(f"There is no dtype {name!r}; known are {', '.join(_DTYPES)}.")
     return _DTYPES[name]
@@ -153,14 +159,14 @@ _ENCODE: dict[str, Any] = {
     "spectrum": lambda spectrum: {"name": spectra.name_of(spectrum), **plain_values(vars(spectrum))},
     "coupling": lambda coupling: {"name": couplings.name_of(coupling), **plain_values(couplings.options_of(coupling))},
     "priors": encode_priors,
-    "dtype": _encode_dtype,
+    "dtype": encode_dtype,
     "likelihood": encode_likelihood,
 }
 _DECODE: dict[str, Any] = {
     "spectrum": lambda entry: spectra.by_name(**entry),
     "coupling": lambda entry: couplings.by_name(**entry),
     "priors": decode_priors,
-    "dtype": _decode_dtype,
+    "dtype": decode_dtype,
     "likelihood": decode_likelihood,
 }
 

@@ -1,6 +1,5 @@
 """Families of tables in files."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -8,8 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rfgp.couplings import FastSimplex, Frequencies, StructuredFrequencies
-from rfgp.couplings.hadamard import next_power_of_two
 from rfgp.features.inducing import JITTER
 from rfgp.regression import (
     FeatureFamily,
@@ -24,6 +21,7 @@ from rfgp.regression import (
     kind_of,
 )
 from rfgp.saving import plain
+from rfgp.saving.frequencies import decode_frequencies, encode_frequencies
 from rfgp.saving.models import Codec, Tensors, part, tensors_of, values_of
 from rfgp.scaling import Scaling
 
@@ -45,7 +43,8 @@ def _encode(family: TableFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
         return _with_members(options, family)
     if not isinstance(family.options, FeatureOptions):
         return options, {}
-    return options, _encode_draw(family.drawn_map.frequencies)
+    drawn = encode_frequencies(family.drawn_map.frequencies)
+    return options, {f"draw.{name}": tensor for name, tensor in drawn.items()}
 
 
 def _with_members(options: dict[str, Any], family: KernelFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -78,12 +77,6 @@ def _average(content: Mapping[str, Any], family: KernelFamily, tensors: Tensors,
     if abs(sum(weights) - 1) > _ROUNDING or scaling.targets.scale.numel() > 1:
         raise ValueError("the weights of an average do not sum to one, or there are several outputs")
     return replace(family, weight=weights[0], others=tuple(others))
-
-
-def _encode_draw(frequencies: Frequencies) -> dict[str, Tensor]:
-    if isinstance(frequencies, StructuredFrequencies):
-        return {"draw.signs": frequencies.signs, "draw.lengths": frequencies.lengths}
-    return {"draw.frequencies": frequencies.dense(), "draw.weights": frequencies.weights}
 
 
 def _decode(options: Mapping[str, Any], tensors: Tensors, scaling: Scaling) -> TableFamily:
@@ -133,30 +126,8 @@ def _with_draw(family: FeatureFamily | LocalFamily, tensors: Tensors, scaling: S
         return family
     assert scaling.inputs is not None
     shape = (options.num_frequencies, len(scaling.inputs.scale))
-    frequencies = _frequencies(options, tensors, shape[1])
-    if frequencies.shape != shape:
-        raise ValueError(f"frequencies of shape {frequencies.shape} do not fit the options or the columns")
-    _check_lengths(options, frequencies)
+    frequencies = decode_frequencies(part(tensors, "draw."), shape, options.coupling, options.features)
     return family.with_frequencies(frequencies)
-
-
-def _check_lengths(options: FeatureOptions, frequencies: Frequencies) -> None:
-    """Refuse frequencies of positive features by which exp(omega . x) overflows near the data, as no draw's are."""
-    d = frequencies.shape[1]
-    if options.features == "laplace" and not bool(frequencies.dense().norm(dim=1).max() < 3 * math.sqrt(d) + 40):
-        raise ValueError("the frequencies are longer than those of any draw")
-
-
-def _frequencies(options: FeatureOptions, tensors: Tensors, d: int) -> Frequencies:
-    if "draw.signs" not in tensors:
-        return Frequencies(tensors["draw.frequencies"], tensors["draw.weights"], options.coupling.is_antithetic)
-    signs, lengths = tensors["draw.signs"], tensors["draw.lengths"]
-    size = next_power_of_two(d)
-    blocks = -(-len(lengths) // size)
-    whole = signs.dtype == torch.int8 and signs.ndim == 3 and signs.shape[::2] == (blocks, size) and lengths.ndim == 1
-    if not whole or not bool((signs.abs() == 1).all()):
-        raise ValueError("the signs of structured frequencies do not fit the options or the columns")
-    return StructuredFrequencies(signs, lengths, d, isinstance(options.coupling, FastSimplex))
 
 
 def _needs_data(family: TableFamily) -> bool:

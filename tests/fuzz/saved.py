@@ -77,12 +77,24 @@ _KINDS = ("fourier", "laplace", "rows", "exact", "exact-noise-weights", "fourier
 _KINDS += ("fast-simplex", "priors", "learned", "columns", "float32", "graph-exact", "graph-walks", "graph-sigma")
 _KINDS += ("graph-chebyshev", "graph-taylor", "graph-spectrum", "graph-spectrum-rows", "graph-free")
 _KINDS += ("graph-exact-two-outputs", "graph-walks-positions", "exact-two-outputs")
+_TERMS = ("terms", "terms-data", "terms-outputs", "terms-bernoulli", "terms-domains", "terms-walks")
+_KINDS += _TERMS
+
+
+_FOLDER = ROOT / "tests" / "rfgp" / "saving" / "models"
 
 
 @lru_cache
 def model_file(kind):
     """A saved model of the package's own tests."""
-    return (ROOT / "tests" / "rfgp" / "saving" / "models" / f"{kind}.safetensors").read_bytes()
+    return (_FOLDER / f"{kind}.safetensors").read_bytes()
+
+
+@lru_cache
+def columns():
+    """Four rows of all columns that the models of terms read."""
+    expected = json.loads((_FOLDER / "expected.json").read_text())
+    return {key: np.array(values) for kind in _TERMS for key, values in expected[kind]["inputs"].items()}
 
 
 def opened(content):
@@ -120,6 +132,8 @@ def use(model):
     if model.__class__.__name__ == "GraphGP":
         new = model.graph.labels or range(model.graph.num_nodes)
         new = list(new)[:5]
+    elif model.__class__.__name__ == "GP":
+        new = columns()
     else:
         d = len(model.regression.scaling.inputs.scale)
         new = np.random.default_rng(0).standard_normal((4, d))
@@ -139,7 +153,11 @@ def use(model):
     calls += [model.log_marginal_likelihood, model.leave_one_out]
     if hasattr(model, "redraw"):
         calls += [lambda: model.redraw(seed=1).predict(new).mean, lambda: model.sample_functions(1, seed=0)(new)]
-    calls += [lambda: model.update(new, np.arange(float(len(new)))).predict(new).mean]
+    if hasattr(model, "with_approximation"):
+        calls += [lambda: model.terms, lambda: model.kernel, lambda: model.exact().predict(new).mean]
+        calls += [lambda: model.sample_functions(1, seed=0)(new), lambda: [term.std for term in p.terms.values()]]
+    count = 4 if isinstance(new, dict) else len(new)
+    calls += [lambda: model.update(new, np.arange(float(count))).predict(new).mean]
     for call in calls:
         outcome(call)
 

@@ -3,3 +3,5 @@
 from rfgp.regression.spec.freedom import degrees_of_freedom as degrees_of_freedom
 from rfgp.regression.spec.options import ModelOptions as ModelOptions
 from rfgp.regression.spec.spec import ModelSpec as ModelSpec
+from rfgp.regression.spec.spec import restored as restored
+from rfgp.regression.spec.spec import with_rows as with_rows

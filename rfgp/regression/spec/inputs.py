@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rfgp.columns import Schema, Table
+from rfgp.columns import Kind, Schema, Table
 from rfgp.errors import DataError
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, check_points, hyperparameters_of
@@ -60,11 +60,29 @@ class ModelInputs:
         return {path: replace(one, start=share * one.start) if one.is_variance else one for path, one in found.items()}
 
     def check(self, inputs: Tensor) -> None:
-        """Refuse rows that are not (n, D).
+        """Refuse rows that are not (n, D), and cells that `read` never returns for training rows.
 
         Raises:
-            DataError: they have another shape.
+            DataError: they have another shape, or there is no such level, node or point.
         """
         assert self.schema is not None
+        assert self.columns is not None
         if inputs.ndim != 2 or inputs.shape[1] != len(self.schema.columns):
             raise DataError(f"The rows must have shape (n, {len(self.schema.columns)}), got {tuple(inputs.shape)}.")
+        check_columns(self.terms, self.columns, inputs)
+
+
+def check_columns(terms: Sequence[BoundTerm], columns: ColumnSummary, inputs: Tensor) -> None:
+    """Refuse rows (n, D) with levels, nodes or points that terms do not have.
+
+    Raises:
+        DataError: with the name of the term.
+    """
+    for term in terms:
+        for factor, places, _ in term.parts():
+            for place in places if factor.kind in (Kind.LEVEL, Kind.NODE) else []:
+                size = columns.num_levels[place] if factor.nodes is None else int(factor.nodes.num_nodes)
+                cells = inputs[:, place]
+                if not bool(((cells >= 0) & (cells < size) & (cells == cells.floor())).all()):
+                    raise DataError(f"The term {term.name!r} has {size} {factor.kind.value}s, and a row has another.")
+    check_points(terms, inputs)

@@ -11,6 +11,7 @@ from rfgp.approximations.planning import read_approximation
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel
+from rfgp.kernels.arguments import read_positive
 from rfgp.parameters import Hyperprior
 from rfgp.regression.family import check_approximation, read_likelihood
 
@@ -34,6 +35,7 @@ class ModelOptions:
         seed: The seed of everything random.
         dtype: The type of the rows. If None, that of the data.
         budget: The number of features that the terms with random features share. If None, each has its own.
+        memory: The most memory, in bytes. If None, most of the machine's.
         starts: Starting values by path; known once there are data.
         hyperpriors: Log densities by path; known once there are data.
 
@@ -52,6 +54,7 @@ class ModelOptions:
     seed: Any = None
     dtype: torch.dtype | None = None
     budget: int | None = None
+    memory: float | None = None
     starts: Mapping[str, Any] = field(default_factory=dict)
     hyperpriors: Mapping[str, Hyperprior | None] = field(default_factory=dict)
 
@@ -69,6 +72,8 @@ class ModelOptions:
                 raise InvalidArgumentError(f"{name} must be a dict by the paths of hyperparameters, got {value!r}.")
         if self.budget is not None:
             object.__setattr__(self, "budget", check_count("budget", self.budget))
+        if self.memory is not None:
+            object.__setattr__(self, "memory", read_positive("memory", self.memory))
         object.__setattr__(self, "seed", random.resolve_seed(self.seed))
 
     @property

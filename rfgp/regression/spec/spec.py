@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.approximations import RandomFeatures
-from rfgp.approximations.planning import assign, divided
+from rfgp.approximations.planning import assign, divided, sharing
 from rfgp.approximations.role import Approximation, TermData, TermPrior
 from rfgp.blocks import Prior
 from rfgp.columns import Kind, Schema, Table
@@ -22,9 +21,11 @@ from rfgp.kernels.terms import BoundTerm, bind, hyperparameters_of, requests_of
 from rfgp.parameters import BoundaryAvoiding, Hyperprior, Values
 from rfgp.paths import find_path
 from rfgp.regression.family import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, Family, Variance
+from rfgp.regression.report import FitReport
+from rfgp.regression.spec.checks import check_memory, term_warnings, warnings_of_places
 from rfgp.regression.spec.inputs import ModelInputs
 from rfgp.regression.spec.options import ModelOptions
-from rfgp.rows import Chunk, DataSummary, Rows, pool_of
+from rfgp.rows import Chunk, DataSummary, Rows, gathered, pool_of
 from rfgp.scaling import Affine, Scaling
 
 NORMALIZED_ROWS = 2000
@@ -75,7 +76,7 @@ class ModelSpec(Family):
 
     def prior(self, values: Values) -> Prior:
         """Return the prior of all terms."""
-        known = {name: values.standardized(name) for name in values.space.quantities}
+        known = {name: values.standardized(name) for name in values.space.names if name != "mean"}
         assert self.columns is not None
         return Prior.of_terms([term.at(known, self.columns) for term in self.priors])
 
@@ -195,11 +196,6 @@ class ModelSpec(Family):
                     changed[path] = (scale / size).clamp(low, high).log()
         return values.replaced(changed)
 
-    def sharing(self, chosen: Mapping[str, Approximation]) -> list[str]:
-        """Return the names of the terms that share the budget of features, given the approximations of all."""
-        own = self.options.approximations if isinstance(self.options.approximations, Mapping) else {}
-        return [name for name, one in chosen.items() if isinstance(one, RandomFeatures) and name not in own]
-
     def drawn(
         self, approximations: Any, values: Values, num_rows: int, shares: Mapping[str, float] | None = None
     ) -> Self:
@@ -213,13 +209,14 @@ class ModelSpec(Family):
                 equal.
 
         Raises:
-            InvalidArgumentError: an approximation cannot serve a term.
+            InvalidArgumentError: an approximation cannot serve a term, or the terms take too much memory.
         """
         data = self.term_data(values, num_rows)
         chosen = assign(approximations, data)
         if self.options.budget is not None and not shares:
-            shares = dict.fromkeys(self.sharing(chosen), 1.0)
+            shares = dict.fromkeys(sharing(self.options.approximations, chosen), 1.0)
         chosen = divided(self.options.budget, chosen, data, shares) if self.options.budget and shares else chosen
+        check_memory(chosen, data, self.options.memory)
         priors = [chosen[one.term.name].draw(one, self._seed(place)) for place, one in enumerate(data)]
         return replace(self, approximations=chosen, priors=tuple(priors))
 
@@ -238,17 +235,6 @@ class ModelSpec(Family):
         is_same = all(new is old for new, old in zip(priors, self.priors, strict=True))
         return self if is_same else replace(self, priors=tuple(priors))
 
-    @property
-    def open_lengthscales(self) -> list[str]:
-        """The paths of the lengthscales of places and numbers to which nobody gave a start."""
-        names = [
-            f"{prefix}lengthscale"
-            for term in self.terms
-            for factor, _, prefix in term.parts()
-            if factor.measure is not None or factor.domain is not None
-        ]
-        return [name for name in dict.fromkeys(names) if name not in self.options.starts]
-
     def _seed(self, place: int) -> int:
         """Return the seed of the term at a place."""
         return random.child_seed(self.options.seed, random.Role.TERMS, place)
@@ -259,9 +245,19 @@ class ModelSpec(Family):
         kernel = self._resolved(self.columns, {path: _plain(values.value(path)) for path in values.space.names}).kernel
         assert kernel is not None
         scales = [term.outputscale for term in self.terms]
-        own = [None if scale is None else float(values.value(scale)) for scale in scales]
+        own = [None if scale is None else _variance(values, scale) for scale in scales]
         pairs = zip(kernel.terms(), own, strict=True)
         return Sum(tuple(replace(term, variance=variance) for term, variance in pairs))
+
+    def diagnosed(
+        self, values: Values, rows: Rows | None, scaling: Scaling, report: FitReport | None
+    ) -> Iterator[Warning]:
+        """Yield warnings about terms that the rows do not determine, and about parts of domains without a row."""
+        assert self.columns is not None
+        known = {name: values.standardized(name).detach() for name in values.space.quantities}
+        yield from term_warnings(self.terms, self.columns, known)
+        if rows is not None:
+            yield from warnings_of_places(self.terms, self.columns, gathered(rows).inputs)
 
     def identity(self) -> Iterator[str | Tensor]:
         """Yield the options as texts; there are no tensors (...) among them."""
@@ -275,10 +271,37 @@ class ModelSpec(Family):
         return [TermData(term, self.columns, num_rows, known, self.is_normal) for term in self.terms]
 
 
+def restored(options: ModelOptions, schema: Schema, kernel: Kernel, columns: ColumnSummary) -> ModelSpec:
+    """Return the specification of a kernel that was resolved on rows before.
+
+    Args:
+        options: The user's options.
+        schema: The columns of these rows.
+        kernel: The kernel.
+        columns: Their summary.
+    """
+    terms = bind(kernel.terms(), schema.column_of)
+    return ModelSpec(options, schema, kernel, terms, columns)._with_paths()
+
+
+def with_rows(spec: ModelSpec, rows: Rows) -> ModelSpec:
+    """Return a specification with a sample of rows, or itself if it has one: it has none from a file."""
+    assert spec.columns is not None
+    if len(spec.columns.sample):
+        return spec
+    return replace(spec, columns=replace(spec.columns, sample=_sample(rows, spec.options.seed)))
+
+
 def _plain(value: Tensor) -> Any:
     """Return a value (...) as a float or a tuple of floats."""
     found = value.detach().tolist()
     return found if isinstance(found, float) else tuple(found)
+
+
+def _variance(values: Values, path: str) -> float:
+    """Return an output scale in the user's units. That of several outputs is standardised, as they share it."""
+    found = values.value(path)
+    return float(values.standardized(path) if found.ndim else found)
 
 
 def _kernel_starts(terms: Sequence[BoundTerm]) -> Iterator[tuple[str, Any]]:

@@ -1,5 +1,8 @@
 """Approximations of terms against dense algebra of what they compute, and against the exact kernel in their limits."""
 
+import dataclasses
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -223,3 +226,27 @@ def test_values_are_shown_and_compared():
     )
     assert rfgp.Vecchia(20) == rfgp.Vecchia(20)
     assert rfgp.Vecchia(20) != rfgp.Vecchia(30)
+
+
+@pytest.mark.parametrize(
+    "approximation",
+    [rfgp.RandomFeatures(12, learn_frequencies=True), rfgp.InducingPoints(8, learn_locations=True, method="vfe")],
+)
+def test_draws_are_learned(approximation):
+    rng = np.random.default_rng(7)
+    rows = {"t": rng.uniform(0, 6, 150), "p": rng.normal(size=150)}
+    y = np.sin(2 * rows["t"]) + rows["p"] * np.cos(rows["t"]) + 0.1 * rng.normal(size=150)
+    names = [name for name in ("learn_frequencies", "learn_locations") if hasattr(approximation, name)]
+    fixed = dataclasses.replace(approximation, **dict.fromkeys(names, False))
+    before, gp = (rfgp.GP(k.RBF(), approximation=one, seed=0).fit(rows, y) for one in (fixed, approximation))
+    assert gp.log_marginal_likelihood() > before.log_marginal_likelihood() + 1
+    assert gp.fit_report.stages[-1].name == "draws too"
+    assert gp.hyperparameters.names == before.hyperparameters.names
+    again = pickle.loads(pickle.dumps(gp)).predict(rows)
+    np.testing.assert_array_equal(gp.predict(rows).mean, again.mean)
+
+
+def test_draws_of_levels_are_not_learned():
+    kernel = (k.Group("store") * k.RBF("t")).named("own")
+    with pytest.raises(rfgp.InvalidArgumentError, match="columns of numbers"):
+        rfgp.GP(kernel, approximation=rfgp.InducingPoints(8, learn_locations=True)).fit(ROWS, Y)

@@ -150,6 +150,19 @@ def test_new_levels_of_a_term_with_a_value_for_each_need_a_fit():
     np.testing.assert_array_equal(gp.predict(NEW).mean, before)
 
 
+@pytest.mark.parametrize("rank", [1, 2])
+@pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
+def test_covariances_of_levels_are_fitted(rank):
+    gp = rfgp.GP(k.Coregionalization("store", rank=rank) * k.RBF("t"), seed=0).fit(ROWS, Y, max_iterations=5)
+    assert gp.hyperparameters.loadings.shape == (3, rank)
+
+
+def test_terms_of_several_outputs_have_one_variance():
+    gp = rfgp.GP(KERNELS["season and groups"], seed=0).condition(ROWS, np.column_stack([Y, 3 * Y[::-1]]))
+    expected = [gp.hyperparameters.standardized(f"{name}.outputscale").item() for name in NAMES["season and groups"]]
+    assert [term.variance for term in gp.kernel.terms()] == pytest.approx(expected)
+
+
 # --- what was learned ------------------------------------------------------------------------------
 
 
@@ -337,3 +350,34 @@ def test_a_budget_of_features_is_divided_by_degrees_of_freedom():
     assert kept.terms["smooth"].approximation == rfgp.RandomFeatures(7)
     with pytest.raises(rfgp.InvalidArgumentError, match="budget"):
         rfgp.GP(kernel, budget=0)
+
+
+def test_terms_that_the_data_do_not_determine_are_warned_of():
+    X = {"t": np.linspace(0, 5, 40), "id": [f"row {i}" for i in range(40)]}
+    y = np.sin(X["t"])
+    with pytest.warns(rfgp.TermWarning, match=r"period of periodic\(t\) in the term 'season' is longer than the data"):
+        rfgp.GP(k.Periodic("t", 12.0, name="season"), seed=0).condition(X, y)
+    with pytest.warns(rfgp.TermWarning, match=r"Every level of group\(id\) in the term 'own' has one row"):
+        rfgp.GP(k.RBF("t") + k.Group("id", name="own"), seed=0).condition(X, y)
+
+
+def test_models_beyond_memory_are_refused_before_anything_is_allocated():
+    rows = {"t": np.linspace(0, 1, 3000)}
+    gp = rfgp.GP(k.RBF("t", name="trend"), approximation=rfgp.Exact(), memory=1e8, seed=0)
+    with pytest.raises(rfgp.InvalidArgumentError, match=r"'trend' takes 0.134 GiB by a covariance matrix of 3000 rows"):
+        gp.fit(rows, rows["t"])
+    huge = rfgp.GP(k.RBF("t"), approximation=rfgp.RandomFeatures(10**7), seed=0)
+    with pytest.raises(rfgp.InvalidArgumentError, match=r"more than the .* GiB that there are"):
+        huge.condition(rows, rows["t"])
+    with pytest.raises(rfgp.InvalidArgumentError, match="memory must be a positive number"):
+        rfgp.GP(k.RBF("t"), memory=-1)
+
+
+@pytest.mark.parametrize("outputs", [2, 3])
+def test_slopes_of_several_outputs(outputs):
+    y = np.column_stack([(i + 1) * (Y - 5) for i in range(outputs)])
+    kernel = k.Linear(("p", "q"), name="slope") + k.RBF("t", name="trend")
+    gp = rfgp.GP(kernel, seed=0).fit(ROWS, y)
+    assert gp.hyperparameters["slope.variance"].shape == (2,)
+    slope = gp.predict(NEW).terms["slope"].mean
+    np.testing.assert_allclose(slope[:, 1], 2 * slope[:, 0], rtol=1e-6)

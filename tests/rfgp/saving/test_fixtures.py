@@ -42,7 +42,9 @@ def load(name):
 
 
 def inputs_of(name, values):
-    """Return labels, or numbers as an array, as tensors where the model was given tensors."""
+    """Return labels, columns by name, or numbers as an array, as tensors where the model was given tensors."""
+    if isinstance(values, dict):
+        return {key: np.array(column) for key, column in values.items()}
     if EXPECTED[name]["class"] == "GraphGP":
         return [tuple(label) if isinstance(label, list) else label for label in values]
     return torch.tensor(values, dtype=torch.float64) if EXPECTED[name]["tensors"] else np.array(values)
@@ -113,7 +115,7 @@ def test_a_saved_model_takes_more_data_as_it_did(name):
     gp, update = load(name), EXPECTED[name]["update"]
     if update is None:
         with pytest.raises(rfgp.NotFittedError, match="loaded without its data"):
-            gp.update(inputs_of(name, EXPECTED[name]["inputs"]), np.zeros(len(EXPECTED[name]["inputs"])))
+            gp.update(inputs_of(name, EXPECTED[name]["inputs"]), np.zeros(len(EXPECTED[name]["mean"])))
         return
     targets = np.array(update["targets"])
     gp.update(inputs_of(name, update["inputs"]), torch.as_tensor(targets) if EXPECTED[name]["tensors"] else targets)

@@ -1,0 +1,92 @@
+"""What the data do not determine of a model, and what does not fit into memory."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from graphs.checks import machine_memory
+from rfgp.approximations import Approximation
+from rfgp.approximations.role import TermData
+from rfgp.columns import Kind
+from rfgp.errors import InvalidArgumentError, TermWarning
+from rfgp.kernels.summary import ColumnSummary
+from rfgp.kernels.terms import BoundTerm, label_of
+from rfgp.regression.parts import pattern_links, warnings_of_parts
+
+LONG = 1.5
+"""The least ratio of a period to the extent of its column to warn of. Hours of a day have a little more than 1."""
+SHARE = 0.8
+"""The share of the machine's memory that a model may take, unless it is given a limit."""
+
+
+def check_memory(chosen: Mapping[str, Approximation], terms: Sequence[TermData], limit: float | None) -> None:
+    """Refuse terms that take more memory than there is, before anything is allocated.
+
+    Args:
+        chosen: The approximations of all terms by name.
+        terms: The terms.
+        limit: The most memory, in bytes. If None, most of the machine's.
+
+    Raises:
+        InvalidArgumentError: with the largest term, its memory, and what to do.
+    """
+    allowed = SHARE * machine_memory() if limit is None else limit
+    costs = {data.term.name: chosen[data.term.name].cost(data) for data in terms}
+    total = sum(cost.memory for cost in costs.values())
+    if total > allowed:
+        name = max(costs, key=lambda one: costs[one].memory)
+        raise InvalidArgumentError(
+            f"The model would take {total / 2**30:,.3g} GiB, more than the {allowed / 2**30:,.3g} GiB that there are. "
+            f"The term {name!r} takes {costs[name].memory / 2**30:,.3g} GiB by {costs[name].note}. Give it another "
+            "approximation, such as rfgp.RandomFeatures() or rfgp.InducingPoints() with fewer features."
+        )
+
+
+def term_warnings(
+    terms: Sequence[BoundTerm], columns: ColumnSummary, values: Mapping[str, Tensor]
+) -> Iterator[Warning]:
+    """Yield a warning for each term that the rows cannot determine.
+
+    Args:
+        terms: The terms.
+        columns: The summary of the rows.
+        values: The hyperparameters (...) in standardised units, by path.
+    """
+    if not len(columns.sample):
+        return
+    for term in terms:
+        for factor, places, prefix in term.parts():
+            own, label = columns.select(places), label_of(factor)
+            period = values.get(f"{prefix}period")
+            if period is not None and bool(period > LONG * own.extent.max()):
+                yield TermWarning(
+                    f"The period of {label} in the term {term.name!r} is longer than the data, which cannot tell a "
+                    "season from a trend. Use a shorter period, or k.RBF."
+                )
+            if factor.kind is Kind.LEVEL and _is_seen_once(own.sample):
+                yield TermWarning(
+                    f"Every level of {label} in the term {term.name!r} has one row, so that its effects cannot be told "
+                    "from noise. Leave the term out, or fix its variance."
+                )
+
+
+def _is_seen_once(sample: Tensor) -> bool:
+    """Return whether no two of some rows (r, c), at least two, have the same levels."""
+    return len(sample) > 1 and len(torch.unique(sample, dim=0)) == len(sample)
+
+
+def warnings_of_places(terms: Sequence[BoundTerm], columns: ColumnSummary, x: Tensor) -> Iterator[Warning]:
+    """Yield a warning for each surface, network or graph of which a part has none of the rows x (n, D)."""
+    for term in terms:
+        for factor, places, _ in term.parts():
+            if factor.kind not in (Kind.NODE, Kind.COORDINATE):
+                continue
+            latent = factor.latent_field(columns.select(places))
+            if latent is not None:
+                field, projector = latent.refine(x[:, places])
+                words = _WORDS if factor.domain is None else (factor.domain.falls, factor.domain.joining)
+                yield from warnings_of_parts(pattern_links(field.pattern), projector(x[:, places]).indices, *words)
+
+
+_WORDS = "The graph falls", ""

@@ -1,0 +1,263 @@
+"""Terms with their random draws in files: a form for each kind, with JSON and tensors.
+
+Draws that take long, or that another processor would round differently, are tensors: frequencies, points, eigenvectors.
+Walks are drawn again from their seed, with what they were tuned to.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphs.random import GENERATOR_VERSION
+from rfgp import couplings, random
+from rfgp import features as feature_maps
+from rfgp.approximations import (
+    Approximation,
+    Exact,
+    InducingPoints,
+    RandomFeatures,
+    SparsePrecision,
+    TermData,
+    TermPrior,
+    Vecchia,
+)
+from rfgp.approximations.exact import KernelTerm
+from rfgp.approximations.inducing_points import PointTerm
+from rfgp.approximations.neighbors import NeighborTerm
+from rfgp.approximations.node_features import SpectrumFeatures, make_features
+from rfgp.approximations.nodes import NodeApproximation, NodeTerm
+from rfgp.approximations.parts import FinitePart, Part, SpectralPart
+from rfgp.approximations.role import parameter_names, scale_name
+from rfgp.approximations.sparse_precision import PrecisionTerm
+from rfgp.approximations.weights import WeightTerm
+from rfgp.columns import Kind
+from rfgp.errors import InvalidArgumentError
+from rfgp.kernels.role import Factor
+from rfgp.regression.spec.inputs import check_columns
+from rfgp.saving.frequencies import decode_frequencies, encode_frequencies
+from rfgp.saving.models import Json, Tensors
+from rfgp.saving.node_draws import decode_walks, eigenpairs, encode_walks
+from rfgp.saving.values import Decoder, Encoder
+
+FAR = 1e100
+"""The largest coordinate in standard deviations, so that squares of distances are finite."""
+
+
+class SavedTerm(NamedTuple):
+    """The parts from which a term with its draws is read.
+
+    Attributes:
+        data: The term, without a sample of rows.
+        approximation: Its approximation.
+        seed: Its seed.
+        content: The JSON of its form.
+        tensors: Its tensors (...) by name.
+        decoder: Reads values.
+    """
+
+    data: TermData
+    approximation: Approximation
+    seed: int
+    content: Mapping[str, Any]
+    tensors: Tensors
+    decoder: Decoder
+
+
+class _Form(NamedTuple):
+    """A kind of terms in a file.
+
+    Attributes:
+        kind: The class.
+        encode: Returns JSON, and tensors (...).
+        decode: Returns the term.
+        approximations: The approximations that make it.
+        needs_data: Whether predictions need the rows.
+    """
+
+    kind: type
+    encode: Callable[[Any, Encoder], tuple[Json, dict[str, Tensor]]]
+    decode: Callable[[SavedTerm], TermPrior]
+    approximations: tuple[type[Approximation], ...]
+    needs_data: bool = False
+
+
+def encode_draw(prior: TermPrior, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+    """Return a term with its draws as JSON, and tensors (...).
+
+    Raises:
+        InvalidArgumentError: it is of a class that no file can hold.
+    """
+    name = _form_of(prior)
+    content, tensors = _FORMS[name].encode(prior, encoder)
+    return {"form": name, **content}, tensors
+
+
+def decode_draw(saved: SavedTerm) -> TermPrior:
+    """Return the term that `encode_draw` wrote.
+
+    Raises:
+        InvalidArgumentError: the approximation cannot serve the term.
+        ValueError: the draws do not fit the approximation or the term.
+    """
+    form = _FORMS[saved.content["form"]]
+    if not isinstance(saved.approximation, form.approximations):
+        raise ValueError(f"{saved.approximation!r} makes no {form.kind.__name__}")
+    saved.approximation.check(saved.data)
+    return form.decode(saved)
+
+
+def needs_data(prior: TermPrior) -> bool:
+    """Return whether predictions of a term need the rows."""
+    return _FORMS[_form_of(prior)].needs_data
+
+
+def _form_of(prior: TermPrior) -> str:
+    for name, form in _FORMS.items():
+        if type(prior) is form.kind:
+            return name
+    raise InvalidArgumentError(f"{type(prior).__name__} is of a class that no file can hold.")
+
+
+def _nothing(prior: TermPrior, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+    return {}, {}
+
+
+def _kernel(saved: SavedTerm) -> TermPrior:
+    return KernelTerm(saved.data.term, parameter_names(saved.data, with_scale=True))
+
+
+def _precision(saved: SavedTerm) -> TermPrior:
+    return PrecisionTerm(saved.data.term, scale_name(saved.data.term, saved.data.values))
+
+
+def _neighbors(saved: SavedTerm) -> TermPrior:
+    return saved.approximation.draw(saved.data, saved.seed)
+
+
+# --- weights ---------------------------------------------------------------------------------------
+
+
+def _encode_weights(prior: WeightTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+    """Return the series of factors, None for a factor itself, and the tensors of frequencies (m, d)."""
+    finite = [part for part in prior.parts if isinstance(part, FinitePart)]
+    spectral = [part for part in prior.parts if isinstance(part, SpectralPart)]
+    if len(finite) + len(spectral) < len(prior.parts) or len(spectral) > 1:
+        raise InvalidArgumentError("It has features that no file can hold.")
+    own = [id(factor) for factor in prior.term.term.factors]
+    series = [None if id(part.factor) in own else encoder.encode(part.factor) for part in finite]
+    tensors = encode_frequencies(spectral[0].feature_map.frequencies) if spectral else {}
+    return {"series": series, "has_frequencies": bool(spectral)}, tensors
+
+
+def _weights(saved: SavedTerm) -> TermPrior:
+    parts, data = list(saved.data.term.parts()), saved.data
+    spectral = [part for part in parts if part[0].measure is not None] if saved.content["has_frequencies"] else []
+    finite = [part for part in parts if not any(part is other for other in spectral)]
+    found = list[Part]()
+    for (factor, places, prefix), content in zip(finite, saved.content["series"], strict=True):
+        own = factor if content is None else _series(factor, saved.decoder.decode(content))
+        if own.functions(data.columns.select(places)) is None:
+            raise ValueError(f"a factor of {data.term.name} has infinitely many functions")
+        found.append(FinitePart(own, places, prefix))
+    if spectral:
+        found.insert(0, _spectral(saved, spectral))
+    return WeightTerm.of(data, found)
+
+
+def _series(factor: Factor, found: Any) -> Factor:
+    """Return the series of a factor."""
+    known = factor.series({name: torch.ones((), dtype=torch.float64) for name in factor.starts})
+    if known is None or type(found) is not type(known) or found.columns != factor.columns:
+        raise ValueError("a series is not that of its factor")
+    series: Factor = found
+    return series
+
+
+def _spectral(saved: SavedTerm, spectral: list[tuple[Factor, list[int], str]]) -> SpectralPart:
+    """Return the random features of stationary factors."""
+    approximation = saved.approximation
+    if not isinstance(approximation, RandomFeatures):
+        raise ValueError(f"{approximation!r} has no frequencies")
+    places, prefixes = tuple(own for _, own, _ in spectral), tuple(prefix for *_, prefix in spectral)
+    shape = approximation.num_frequencies, sum(map(len, places))
+    coupling = couplings.for_features(approximation.coupling, approximation.kind)
+    frequencies = decode_frequencies(saved.tensors, shape, coupling, approximation.kind)
+    feature_map = feature_maps.by_name(approximation.kind)(frequencies)
+    path = f"{saved.data.term.name}.frequencies" if approximation.learn_frequencies else None
+    return SpectralPart(places, prefixes, feature_map, path)
+
+
+# --- points ----------------------------------------------------------------------------------------
+
+
+def _encode_points(prior: PointTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+    return {}, {"points": prior.points}
+
+
+def _points(saved: SavedTerm) -> TermPrior:
+    points, data, approximation = saved.tensors["points"], saved.data, saved.approximation
+    assert isinstance(approximation, InducingPoints)
+    fits = points.ndim == 2 and points.shape[1] == data.columns.num_columns and points.dtype == torch.float64
+    if not fits or not 0 < len(points) <= approximation.num_points or not bool((points.abs() < FAR).all()):
+        raise ValueError("the inducing points do not fit the options or the columns")
+    check_columns([data.term], data.columns, points)
+    method = approximation.method or ("fitc" if data.is_gaussian else "sor")
+    names = parameter_names(data, with_scale=False)
+    path = f"{data.term.name}.points" if approximation.learn_locations else None
+    return PointTerm(data.term, points, names, scale_name(data.term, data.values), method, path)
+
+
+# --- nodes -----------------------------------------------------------------------------------------
+
+
+def _encode_nodes(prior: NodeTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+    """Return what features were drawn with, and eigenvalues (r,) and eigenvectors (N, r)."""
+    features, tensors = prior.features, dict[str, Tensor]()
+    walks = features.walks
+    if isinstance(features, SpectrumFeatures):  # another machine would turn or reflect them
+        arrays = {"eigenvalues": features.draw.eigenvalues, "eigenvectors": features.draw.eigenvectors}
+        tensors = {name: torch.as_tensor(np.array(array)) for name, array in arrays.items()}
+    halt = None if walks is None else encoder.encode(walks.settings.halting.halt)
+    return {"size": features.size, "halt": halt, "generator": GENERATOR_VERSION, **encode_walks(walks)}, tensors
+
+
+def _nodes(saved: SavedTerm) -> TermPrior:
+    approximation, content, term = saved.approximation, saved.content, saved.data.term
+    assert isinstance(approximation, NodeApproximation)
+    factor, _, prefix = next(part for part in term.parts() if part[0].kind is Kind.NODE)
+    graph, kernel = factor.nodes, factor.graph_kernel
+    paths = tuple(f"{prefix}{name}" for name in kernel.parameters)
+    scale = scale_name(term, saved.data.values)
+    if approximation.kind == "spectrum":
+        arrays = {name: tensor.numpy() for name, tensor in saved.tensors.items()}
+        return NodeTerm(term, SpectrumFeatures(eigenpairs(graph, arrays), kernel), paths, scale)
+    is_walk = approximation.kind == "walks"
+    if is_walk and content["generator"] != GENERATOR_VERSION:
+        raise InvalidArgumentError(
+            f"the walks are of generator {content['generator']}, this version draws others ({GENERATOR_VERSION})"
+        )
+    options = {**approximation.options, **_size(content["size"])}
+    options |= decode_walks(content, options["lengths"] if is_walk else None)
+    options |= {"halt": saved.decoder.decode(content["halt"])} if is_walk else {}
+    seed = saved.seed if approximation.seed is None else random.resolve_seed(approximation.seed)
+    return NodeTerm(term, make_features(approximation.kind, graph, kernel, seed, options), paths, scale)
+
+
+def _size(content: Any) -> dict[str, int]:
+    """Return the degree of a series, or the number of fields."""
+    if not set(content) <= {"degree"} or not all(type(size) is int for size in content.values()):
+        raise ValueError("the features of nodes have a size that none has")
+    return dict(content)
+
+
+_FORMS = {
+    "kernel": _Form(KernelTerm, _nothing, _kernel, (Exact,), needs_data=True),
+    "weights": _Form(WeightTerm, _encode_weights, _weights, (Exact, RandomFeatures)),
+    "points": _Form(PointTerm, _encode_points, _points, (InducingPoints,)),
+    "neighbors": _Form(NeighborTerm, _nothing, _neighbors, (Vecchia,), needs_data=True),
+    "precision": _Form(PrecisionTerm, _nothing, _precision, (SparsePrecision,)),
+    "nodes": _Form(NodeTerm, _encode_nodes, _nodes, (NodeApproximation,)),
+}

@@ -1,0 +1,106 @@
+"""Sums of kernels in files: the leaves, each once, and the terms by the numbers of their factors."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rfgp.approximations import Approximation
+from rfgp.errors import InvalidArgumentError
+from rfgp.kernels import Kernel, Sum, Term
+from rfgp.kernels.terms import label_of
+from rfgp.saving.models import Json
+from rfgp.saving.values import Decoder, Encoder
+
+
+def encode_kernel(kernel: Kernel, encoder: Encoder) -> Json:
+    """Return a kernel as JSON.
+
+    Raises:
+        InvalidArgumentError: a leaf cannot be written; the message names its term.
+    """
+    if type(kernel) is not Sum:
+        return {"leaves": [_encoded(kernel, kernel.name or label_of(kernel), encoder)], "terms": None}
+    leaves: dict[int, tuple[int, Any]] = {}
+    terms = []
+    for term, named in zip(kernel.summands, kernel.terms(), strict=True):
+        for factor in term.factors:
+            if id(factor) not in leaves:
+                leaves[id(factor)] = (len(leaves), _encoded(factor, str(named.name), encoder))
+        factors = [leaves[id(factor)][0] for factor in term.factors]
+        variance = None if term.variance is None else float(term.variance)
+        terms.append({"factors": factors, "name": term.name, "variance": variance, "given": list(term.given)})
+    return {"leaves": [leaf for _, leaf in leaves.values()], "terms": terms}
+
+
+def _encoded(factor: Kernel, name: str, encoder: Encoder) -> Any:
+    try:
+        return encoder.encode(factor)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"The term {name!r} cannot be saved: {error}") from error
+
+
+def decode_kernel(content: Mapping[str, Any], decoder: Decoder) -> Kernel:
+    """Return the kernel that `encode_kernel` wrote.
+
+    Raises:
+        InvalidArgumentError: there is an unknown class, or a term that is none.
+    """
+    leaves: list[Kernel] = [decoder.decode(leaf) for leaf in content["leaves"]]
+    if not leaves or not all(isinstance(leaf, Kernel) for leaf in leaves):
+        raise InvalidArgumentError("The kernel has a leaf that is none.")
+    if content["terms"] is None:
+        if len(leaves) > 1:
+            raise InvalidArgumentError("The kernel has leaves without terms.")
+        return leaves[0]
+    found = Sum(tuple(_term(one, leaves) for one in content["terms"]))
+    if not found.summands:
+        raise InvalidArgumentError("The kernel has no terms.")
+    found.terms()  # whose names clash or do not
+    return found
+
+
+def _term(content: Mapping[str, Any], leaves: list[Kernel]) -> Term:
+    factors, name, variance, given = (content[key] for key in ("factors", "name", "variance", "given"))
+    is_right = type(factors) is list and bool(factors) and all(type(f) is int and f >= 0 for f in factors)
+    is_right = is_right and type(given) is list and len(given) in (0, len(factors))
+    is_right = is_right and all(one is None or (type(one) is str and bool(one.strip())) for one in (name, *given))
+    is_positive = variance is None or (type(variance) is float and 0 < variance < math.inf)
+    if not is_right or not is_positive:
+        raise InvalidArgumentError(f"The kernel has a term that is none: {str(content)[:100]}.")
+    return Term(tuple(leaves[factor] for factor in factors), name, variance, tuple(given))
+
+
+def encode_approximations(chosen: Any, encoder: Encoder) -> Any:
+    """Return "auto", an approximation, or a dict by the names of terms as JSON.
+
+    Raises:
+        InvalidArgumentError: a class is in no registry; the message names the term.
+    """
+    if not isinstance(chosen, Mapping):
+        return encoder.encode(chosen)
+    found = {}
+    for name, one in chosen.items():
+        try:
+            found[name] = encoder.encode(one)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"The approximation of the term {name!r} cannot be saved: {error}") from error
+    return {"terms": found}
+
+
+def decode_approximations(content: Any, decoder: Decoder) -> Any:
+    """Return what `encode_approximations` wrote."""
+    if not isinstance(content, dict) or "terms" not in content:
+        return decoder.decode(content)
+    return {name: approximation_of(one, decoder) for name, one in content["terms"].items()}
+
+
+def approximation_of(content: Any, decoder: Decoder) -> Approximation:
+    """Return an approximation.
+
+    Raises:
+        InvalidArgumentError: it is none.
+    """
+    found = decoder.decode(content)
+    if not isinstance(found, Approximation):
+        raise InvalidArgumentError(f"There is no approximation {str(content)[:100]}.")
+    return found

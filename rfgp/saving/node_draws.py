@@ -1,0 +1,61 @@
+"""Random draws for the nodes of a graph in files: how walks were drawn, and eigenvectors."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import graphs
+from graphs.couplings import Sigma, Tuples
+from graphs.walks import HopRule
+from rfgp.errors import InvalidArgumentError
+
+_MOST_QUANTILES, _ROUNDING = 10_000, 1e-6
+
+
+def encode_walks(walks: graphs.Walks | None) -> dict[str, Any]:
+    """Return the settings that walks were tuned to, as JSON: a rule for exact hops, and coupled lengths."""
+    settings = None if walks is None else walks.settings
+    coupling, hops = (None, None) if settings is None else (settings.coupling, settings.exact_hops)
+    return {
+        "permutation": coupling.permutation.tolist() if isinstance(coupling, Sigma) else None,
+        "tuples": coupling.tuples.tolist() if isinstance(coupling, Tuples) else None,
+        "hop_limits": hops.limits.tolist() if isinstance(hops, HopRule) else None,
+    }
+
+
+def decode_walks(described: Mapping[str, Any], lengths: str | None) -> dict[str, Any]:
+    """Return the options of `graphs.sample_walks` that `encode_walks` wrote.
+
+    Args:
+        described: The JSON.
+        lengths: The coupling of the lengths of walks. If None, there are no walks.
+
+    Raises:
+        InvalidArgumentError: they do not fit the coupling.
+    """
+    permutation, tuples, limits = (described[name] for name in ("permutation", "tuples", "hop_limits"))
+    matched = lengths == "sigma"
+    if (permutation is not None) != matched or (matched and not 2 <= len(permutation) <= _MOST_QUANTILES):
+        raise InvalidArgumentError(f"sigma walks have a permutation of 2 to {_MOST_QUANTILES} quantiles, others none")
+    if (tuples is not None) != (lengths == "learned"):
+        raise InvalidArgumentError("learned walks have a table of tuples, others none")
+    hops = None if limits is None else HopRule(np.array(limits))
+    drawn = {"permutation": permutation, "tuples": tuples, "exact_hops": hops}
+    return {name: value for name, value in drawn.items() if value is not None}
+
+
+def eigenpairs(graph: graphs.Graph, arrays: Mapping[str, NDArray[Any]]) -> graphs.SpectralFeatures:
+    """Return features from eigenvalues (r,) and eigenvectors (N, r), which another machine would turn or reflect.
+
+    Raises:
+        InvalidArgumentError: they do not fit the graph.
+    """
+    values, vectors = (arrays[name] for name in ("eigenvalues", "eigenvectors"))
+    is_float = values.dtype == vectors.dtype == np.float64
+    if not is_float or values.ndim != 1 or len(values) == 0 or vectors.shape != (graph.num_nodes, len(values)):
+        raise InvalidArgumentError(f"{graph.num_nodes} nodes have no eigenvectors of shape {vectors.shape}")
+    if np.abs(values).max() > 1 or np.abs(vectors).max() > 1 + _ROUNDING:
+        raise InvalidArgumentError("the eigenvalues or the eigenvectors are larger than 1")
+    return graphs.SpectralFeatures(graph, np.zeros(0, dtype=np.int64), values, vectors)

@@ -1,0 +1,179 @@
+"""Graphs, road networks and meshes in files: JSON, and arrays."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+import graphs
+from graphs.builders.junctions import Stretches
+from graphs.builders.lattices import GridLabels
+from graphs.builders.lines import Lines
+from graphs.checks import is_count
+from rfgp.errors import InvalidArgumentError
+
+Json = dict[str, Any]
+Arrays = Mapping[str, NDArray[Any]]
+
+_LINES = {"coordinates": "f", "lengths": "f", "points": "f", "first": "i", "reached": "f"}
+_STRETCHES = {
+    "road": "i",
+    "begin": "f",
+    "end": "f",
+    "source": "i",
+    "target": "i",
+    "representative": "i",
+    "is_reversed": "b",
+}
+_ENDS = {"starts": "i", "ends": "i"}
+"""The kinds of the arrays of roads in files; formats 1 and 2 have the ends of roads in place of stretches."""
+
+
+# --- graphs ----------------------------------------------------------------------------------------
+
+
+def encode_graph(graph: graphs.Graph) -> tuple[Json, dict[str, NDArray[Any]]]:
+    """Return a graph as JSON, and as arrays: CSR of (N, N), and coordinates (N, d).
+
+    Raises:
+        InvalidArgumentError: JSON cannot hold a label.
+    """
+    described = {
+        **_encode_labels(graph.labels),
+        "num_self_loops_dropped": graph.num_self_loops_dropped,
+        "laplacian": graph.laplacian,
+    }
+    matrix = graph.adjacency
+    arrays = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr}
+    if graph.coordinates is not None:
+        arrays["coordinates"] = graph.coordinates
+    return described, arrays
+
+
+def decode_graph(described: Mapping[str, Any], arrays: Arrays) -> graphs.Graph:
+    """Return the graph that `encode_graph` wrote, from CSR arrays of (N, N).
+
+    Raises:
+        InvalidArgumentError: the parts do not fit together.
+    """
+    _check_sparse(arrays)
+    size = len(arrays["indptr"]) - 1
+    matrix = sp.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(size, size))
+    matrix.check_format(full_check=True)
+    graph = graphs.Graph.from_scipy(matrix, _decode_labels(described), self_loops="keep")
+    coordinates = arrays.get("coordinates")
+    if coordinates is not None and (coordinates.shape not in ((size, 2), (size, 3)) or coordinates.dtype.kind != "f"):
+        raise InvalidArgumentError(f"{size} nodes have coordinates of shape {coordinates.shape}")
+    dropped = int(described["num_self_loops_dropped"])
+    graph = graph.with_laplacian(described["laplacian"])
+    graph = replace(graph, coordinates=coordinates, num_self_loops_dropped=dropped)
+    computed = _computed_labels(described)
+    if computed is not None and (graph.labels is not None or len(computed) != size):
+        raise InvalidArgumentError(f"the labels of the grid or mesh are not those of {size} nodes")
+    return graph if computed is None else replace(graph, labels=computed)
+
+
+def _check_sparse(arrays: Arrays) -> None:
+    """Refuse arrays that are no CSR matrix: scipy believes an `indptr` that ends with 0, and writes out of bounds."""
+    for name, kind in {"data": "f", "indices": "i", "indptr": "i"}.items():
+        if arrays[name].ndim != 1 or arrays[name].dtype.kind != kind:
+            raise InvalidArgumentError(f"{name} of the graph is {arrays[name].dtype} of shape {arrays[name].shape}")
+    ends, entries = arrays["indptr"], len(arrays["indices"])
+    if len(ends) < 2 or ends[0] != 0 or ends[-1] != entries or (ends[1:] < ends[:-1]).any():
+        raise InvalidArgumentError("the rows of the graph's adjacency do not follow each other")
+    if len(arrays["data"]) != entries:
+        raise InvalidArgumentError("the graph has not as many weights as edges")
+
+
+def _encode_labels(labels: Sequence[Hashable] | None) -> Json:
+    """Return labels as JSON; those that follow from the positions as a grid's shape, or as numbers."""
+    computed = isinstance(labels, range | GridLabels)
+    kind = {"grid": list(labels.shape)} if isinstance(labels, GridLabels) else {"numbers": len(labels or ())}
+    listed = None if labels is None or computed else [_encode_label(label) for label in labels]
+    return {"labels": listed, "has_labels": listed is not None, **(kind if computed else {})}
+
+
+def _decode_labels(described: Mapping[str, Any]) -> list[Hashable] | None:
+    labels = described["labels"]
+    if described.get("has_labels", labels is not None) != (labels is not None):
+        raise InvalidArgumentError("the labels of the graph's nodes are lost")
+    return None if labels is None else [_decode_label(label) for label in labels]
+
+
+def _computed_labels(described: Mapping[str, Any]) -> range | GridLabels | None:
+    """Return the labels of a grid or a mesh; older files have neither, and positions are the labels there."""
+    if "grid" in described:
+        shape = described["grid"]
+        if not isinstance(shape, list) or not shape or not all(is_count(size) and size > 0 for size in shape):
+            raise InvalidArgumentError("the shape of the grid is not one of positive integers")
+        return GridLabels(tuple(shape))
+    return range(described["numbers"]) if "numbers" in described else None
+
+
+def _encode_label(label: Hashable) -> Any:
+    """Return a label as JSON; tuples become lists, which no label can be."""
+    if isinstance(label, tuple):
+        return [_encode_label(part) for part in label]
+    if isinstance(label, np.generic):
+        label = label.item()
+    if label is None or isinstance(label, bool | int | str) or (isinstance(label, float) and np.isfinite(label)):
+        return label
+    raise InvalidArgumentError(
+        f"The node label {label!r} ({type(label).__name__}) cannot be saved; texts, numbers, None and tuples of them "
+        "can."
+    )
+
+
+def _decode_label(label: Any) -> Hashable:
+    return tuple(_decode_label(part) for part in label) if isinstance(label, list) else label
+
+
+# --- roads and meshes ------------------------------------------------------------------------------
+
+
+def encode_roads(network: graphs.RoadNetwork) -> tuple[Json, dict[str, NDArray[Any]]]:
+    """Return a road network as JSON, and as arrays (...)."""
+    held = {**vars(network), **network.lines._asdict(), **network.stretches._asdict()}
+    return {"metric": network.lines.metric}, {name: held[name] for name in (*_LINES, *_STRETCHES)}
+
+
+def decode_roads(described: Mapping[str, Any], arrays: Arrays) -> graphs.RoadNetwork:
+    """Return the road network that `encode_roads` wrote, from arrays (...).
+
+    Raises:
+        InvalidArgumentError: the parts do not fit together.
+    """
+    ends = _ENDS if "starts" in arrays else _STRETCHES
+    for name, kind in (_LINES | ends).items():
+        if arrays[name].dtype.kind != kind or arrays[name].ndim != (2 if name in ("coordinates", "points") else 1):
+            raise InvalidArgumentError(f"{name} of the roads is {arrays[name].dtype} of shape {arrays[name].shape}")
+    vertices, first = len(arrays["coordinates"]), arrays["first"]
+    is_chain = len(first) > 1 and first[0] == 0 and (np.diff(first) >= 2).all()
+    if not is_chain or first[-1] != len(arrays["points"]) or len(arrays["reached"]) != len(arrays["points"]):
+        raise InvalidArgumentError("the lines of the roads do not follow each other")
+    reached = np.diff(arrays["reached"])
+    reached[first[1:-1] - 1] = 0.0  # from one line to the next
+    if (arrays["reached"][first[:-1]] != 0).any() or not (reached >= 0).all() or not np.isfinite(reached).all():
+        raise InvalidArgumentError("the lines of the roads do not get longer from point to point")
+    if described["metric"] not in ("haversine", "euclidean"):
+        raise InvalidArgumentError(f"the metric of the roads is {str(described['metric'])[:20]!r}")
+    if arrays["points"].shape[1:] != (2,) or arrays["coordinates"].shape[1:] != (2,):
+        raise InvalidArgumentError("the roads have coordinates that are not pairs")
+    given = [arrays[name] for name in ends]
+    stretches = Stretches.of_ends(*given) if ends is _ENDS else Stretches(*given)
+    stretches.check(len(first) - 1, vertices)
+    lines = Lines(arrays["points"], first, arrays["reached"], described["metric"])
+    return graphs.RoadNetwork(arrays["coordinates"], stretches, arrays["lengths"], lines)
+
+
+def encode_mesh(mesh: graphs.MeshField) -> tuple[Json, dict[str, NDArray[Any]]]:
+    """Return a field on a mesh as JSON, and as arrays: vertices (V, d) and faces (F, 3)."""
+    return {"alpha": mesh.alpha}, {"vertices": mesh.vertices, "faces": mesh.faces}
+
+
+def decode_mesh(described: Mapping[str, Any], arrays: Arrays) -> graphs.MeshField:
+    """Return the field that `encode_mesh` wrote, from vertices (V, d) and faces (F, 3)."""
+    return graphs.MeshField((arrays["vertices"], arrays["faces"]), described["alpha"])

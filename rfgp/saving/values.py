@@ -1,0 +1,289 @@
+"""Frozen values in files: kernels, approximations, spectra, couplings and what they hold, from a closed registry.
+
+A value of a class is JSON: its role, the name of its class, and the arguments that are not defaults. Numbers, texts,
+booleans and None stand for themselves, tuples and lists are lists, and arrays are marked. Graphs, road networks and
+meshes are numbered: each is written once, as tensors. A name that is in no registry is an error, nothing is imported.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+import graphs
+from graphs.kernels import GraphKernel
+from graphs.walks import HopRule
+from rfgp import approximations, couplings, kernels, spectra
+from rfgp.approximations import Approximation
+from rfgp.couplings import Coupling
+from rfgp.errors import InvalidArgumentError
+from rfgp.kernels import Kernel
+from rfgp.registry import Registry
+from rfgp.saving import objects
+from rfgp.saving.models import Json, Tensors, part
+from rfgp.spectra import Spectrum
+from rfgp.values import changed_arguments
+
+MOST = 10**6
+"""The largest integer argument of a value, but for seeds."""
+
+KERNELS: Registry[Kernel] = Registry(
+    "kernel",
+    {
+        kind.__name__: kind
+        for kind in (
+            kernels.RBF,
+            kernels.Matern,
+            kernels.RationalQuadratic,
+            kernels.Stationary,
+            kernels.Periodic,
+            kernels.Harmonics,
+            kernels.Linear,
+            kernels.Polynomial,
+            kernels.Constant,
+            kernels.Group,
+            kernels.Categorical,
+            kernels.Coregionalization,
+            kernels.Additive,
+            kernels.Centered,
+            kernels.Nodes,
+            kernels.Roads,
+            kernels.Mesh,
+        )
+    },
+)
+APPROXIMATIONS: Registry[Approximation] = Registry(
+    "approximation",
+    {
+        kind.__name__: kind
+        for kind in (
+            approximations.Exact,
+            approximations.RandomFeatures,
+            approximations.InducingPoints,
+            approximations.Vecchia,
+            approximations.SparsePrecision,
+            approximations.RationalPrecision,
+            approximations.RandomWalks,
+            approximations.TruncatedSpectrum,
+            approximations.Chebyshev,
+            approximations.Taylor,
+        )
+    },
+)
+
+
+class _Role(NamedTuple):
+    """A role whose values are written by the names of their classes.
+
+    Attributes:
+        kind: The class of the role.
+        name_of: Returns the name of the class of a value.
+        arguments: Returns the arguments of a value by name.
+        make: Returns the value of a name and of arguments.
+    """
+
+    kind: type
+    name_of: Callable[[Any], str]
+    arguments: Callable[[Any], Mapping[str, Any]]
+    make: Callable[[str, Mapping[str, Any]], Any]
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {entry.name: getattr(value, entry.name) for entry in fields(value)}
+
+
+def _changed(value: Any) -> dict[str, Any]:
+    return dict(changed_arguments(value))
+
+
+def _of_registry(registry: Registry[Any], name: str, arguments: Mapping[str, Any]) -> Any:
+    return registry.find(name)(**arguments)
+
+
+def _by_name(make: Callable[..., Any], name: str, arguments: Mapping[str, Any]) -> Any:
+    if not isinstance(name, str):
+        raise InvalidArgumentError(f"A class must have a name, got {name!r}.")
+    return make(name, **arguments)
+
+
+def _rule(name: str, arguments: Mapping[str, Any]) -> HopRule:
+    return HopRule(np.array(arguments["limits"]))
+
+
+_ROLES = {
+    "kernel": _Role(Kernel, KERNELS.name_of, _changed, partial(_of_registry, KERNELS)),
+    "approximation": _Role(Approximation, APPROXIMATIONS.name_of, _changed, partial(_of_registry, APPROXIMATIONS)),
+    "spectrum": _Role(Spectrum, spectra.name_of, vars, partial(_by_name, spectra.by_name)),
+    "coupling": _Role(Coupling, couplings.name_of, couplings.options_of, partial(_by_name, couplings.by_name)),
+    "graph kernel": _Role(GraphKernel, graphs.kernels.name_of, _fields, partial(_by_name, graphs.kernels.by_name)),
+    "hop rule": _Role(HopRule, lambda _: "HopRule", _fields, _rule),
+}
+
+
+class _Shared(NamedTuple):
+    """A class of objects that several values may share.
+
+    Attributes:
+        kind: The class.
+        encode: Returns JSON and arrays (...).
+        decode: Returns the object of JSON and arrays (...).
+    """
+
+    kind: type
+    encode: Callable[[Any], tuple[Json, dict[str, NDArray[Any]]]]
+    decode: Callable[[Mapping[str, Any], objects.Arrays], Any]
+
+
+_SHARED = {
+    "graph": _Shared(graphs.Graph, objects.encode_graph, objects.decode_graph),
+    "roads": _Shared(graphs.RoadNetwork, objects.encode_roads, objects.decode_roads),
+    "mesh": _Shared(graphs.MeshField, objects.encode_mesh, objects.decode_mesh),
+}
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "graph": graphs.Graph,
+    "network": graphs.RoadNetwork,
+    "mesh": graphs.MeshField,
+    "base": (Kernel, type),
+}
+"""The classes of arguments that constructors would otherwise read from other things, such as a mesh from a path."""
+_ODD = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+"""Numbers that JSON does not have."""
+OBJECT = "object."
+"""The beginning of the names of the tensors of shared objects."""
+
+
+class Encoder:
+    """Writes values; graphs, road networks and meshes are collected, each once."""
+
+    def __init__(self) -> None:
+        self._objects: list[Any] = []
+
+    def encode(self, value: Any) -> Any:
+        """Return a value as JSON.
+
+        Raises:
+            InvalidArgumentError: it is of a class that is in no registry, or cannot be written.
+        """
+        if isinstance(value, np.generic):
+            value = value.item()
+        if value is None or isinstance(value, bool | int | str):
+            return value
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else {"number": str(float(value))}
+        if isinstance(value, list | tuple | range):
+            return [self.encode(one) for one in value]
+        if isinstance(value, Tensor | np.ndarray):
+            array = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
+            return {"array": self.encode(array.tolist())}
+        if isinstance(value, Mapping):
+            return {"mapping": [[self.encode(key), self.encode(one)] for key, one in value.items()]}
+        if isinstance(value, type) and value in KERNELS.classes.values():
+            return {"class": value.__name__}
+        for name, role in _ROLES.items():
+            if isinstance(value, role.kind):
+                arguments = {key: self.encode(one) for key, one in role.arguments(value).items()}
+                return {"role": name, "name": role.name_of(value), "arguments": arguments}
+        if any(isinstance(value, shared.kind) for shared in _SHARED.values()):
+            return {"object": self.place(value)}
+        raise InvalidArgumentError(
+            f"{value!r} ({type(value).__name__}) is of a class that no file can hold. Use numbers, texts, arrays and "
+            "classes of rfgp and graphs."
+        )
+
+    def place(self, thing: Any) -> int:
+        """Return the number of a graph, a road network or a mesh."""
+        found = [number for number, other in enumerate(self._objects) if other is thing]
+        if not found:
+            self._objects.append(thing)
+        return found[0] if found else len(self._objects) - 1
+
+    def objects(self) -> tuple[list[Json], dict[str, Tensor]]:
+        """Return the graphs, road networks and meshes as JSON, and tensors (...).
+
+        Raises:
+            InvalidArgumentError: a label of a node cannot be written.
+        """
+        described, tensors = [], dict[str, Tensor]()
+        for number, thing in enumerate(self._objects):
+            kind = next(name for name, shared in _SHARED.items() if isinstance(thing, shared.kind))
+            content, arrays = _SHARED[kind].encode(thing)
+            described.append({"kind": kind, **content})
+            tensors |= {f"{OBJECT}{number}.{name}": torch.as_tensor(np.array(array)) for name, array in arrays.items()}
+        return described, tensors
+
+
+class Decoder:
+    """Reads values.
+
+    Args:
+        described: The JSON of graphs, road networks and meshes.
+        tensors: The tensors (...) of a file.
+
+    Raises:
+        InvalidArgumentError: a graph, a network or a mesh is none.
+    """
+
+    def __init__(self, described: Sequence[Mapping[str, Any]], tensors: Tensors) -> None:
+        self.objects: list[Any] = []
+        for number, content in enumerate(described):
+            arrays = {name: tensor.numpy() for name, tensor in part(tensors, f"{OBJECT}{number}.").items()}
+            self.objects.append(_SHARED[content["kind"]].decode(content, arrays))
+
+    def decode(self, content: Any) -> Any:
+        """Return the value that `Encoder.encode` wrote.
+
+        Raises:
+            InvalidArgumentError: it is of an unknown class, or arguments are invalid.
+        """
+        if content is None or isinstance(content, bool | int | float | str):
+            return content
+        if isinstance(content, list):
+            return tuple(self.decode(one) for one in content)
+        if not isinstance(content, dict):
+            raise InvalidArgumentError(f"There is no value of the type {type(content).__name__}.")
+        if "role" in content:
+            return self._of_role(content)
+        ((mark, inner),) = content.items()
+        if mark == "number":
+            return _ODD[inner]
+        if mark == "array":
+            return np.array(self.decode(inner))
+        if mark == "mapping":
+            return {self.decode(key): self.decode(one) for key, one in inner}
+        if mark == "class":
+            return KERNELS.find(inner)
+        if mark == "object":
+            return self.objects[_number(inner)]
+        raise InvalidArgumentError(f"There is no value with the mark {mark!r}.")
+
+    def object_at(self, number: Any, kind: type) -> Any:
+        """Return a shared object by its number.
+
+        Raises:
+            InvalidArgumentError: it is of another class.
+        """
+        found = self.objects[_number(number)]
+        if not isinstance(found, kind):
+            raise InvalidArgumentError(f"There is no {kind.__name__} with the number {number}.")
+        return found
+
+    def _of_role(self, content: Mapping[str, Any]) -> Any:
+        arguments = {name: self.decode(one) for name, one in content["arguments"].items()}
+        for name, value in arguments.items():
+            if name in _KINDS and content["role"] == "kernel" and not isinstance(value, _KINDS[name]):
+                raise InvalidArgumentError(f"{name} is of the type {type(value).__name__}.")
+            if isinstance(value, int) and name != "seed" and abs(value) > MOST:
+                raise InvalidArgumentError(f"{name} must be at most {MOST}, got {value}.")
+        return _ROLES[content["role"]].make(content["name"], arguments)
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise InvalidArgumentError(f"A number must be an integer from 0, got {value!r}.")
+    return value
