@@ -1,6 +1,8 @@
-"""Fields whose precision is sparse: of kernels on graphs, of finite elements on meshes, and on roads."""
+"""Fields whose precision is sparse: on graphs, meshes, roads and one column, and products of such fields."""
 
+from graphs.precisions.chains import ChainField as ChainField
 from graphs.precisions.independent import IndependentField as IndependentField
+from graphs.precisions.kronecker import KroneckerField as KroneckerField
 from graphs.precisions.mesh import MeshField as MeshField
 from graphs.precisions.precision import Precision as Precision
 from graphs.precisions.rational import RationalField as RationalField

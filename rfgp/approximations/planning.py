@@ -10,7 +10,7 @@ from rfgp.approximations.neighbors import Vecchia
 from rfgp.approximations.nodes import RandomWalks
 from rfgp.approximations.random_features import RandomFeatures
 from rfgp.approximations.role import Approximation, TermData
-from rfgp.approximations.sparse_precision import SparsePrecision
+from rfgp.approximations.sparse_precision import SparsePrecision, fields_of
 from rfgp.columns import Kind
 from rfgp.errors import InvalidArgumentError
 
@@ -22,6 +22,12 @@ MOST_LEVELS = 200
 """The most functions of levels whose weights are dense. More have a sparse precision."""
 MOST_EXACT = 2000
 """The most rows whose exact covariance is formed unless it is asked for. At 2,000 an evaluation takes about 1 s."""
+
+MOST_LATENT, MOST_LATENT_PER_ROW = 300_000, 20
+"""The most latent values of a product of a field and a process of a column that is planned, and the most for each of up
+to 2,000 rows, whose exact covariance costs less than more latent values."""
+MOST_IN_MEMORY = 2_000_000
+"""The most rows of a process of one column that are planned to be in memory. Features of more are read in blocks."""
 
 
 def read_approximation(value: Any) -> Any:
@@ -82,11 +88,13 @@ def assign(
             f"Terms with nearest neighbours are approximated by their sum, and must have one value, got several for "
             f"{', '.join(map(repr, near))}. Use one rfgp.Vecchia for all of them."
         )
+    has_neighbors = bool(near)
     for data in terms:
-        if data.term.name not in known and _is_sparse(data):
+        if data.term.name not in known and _is_sparse(data, has_neighbors=has_neighbors):
             known[data.term.name] = SparsePrecision()
     needs_weights = any(isinstance(one, Vecchia | SparsePrecision | InducingPoints) for one in known.values())
-    return {data.term.name: known.get(data.term.name) or plan(data, needs_weights=needs_weights) for data in terms}
+    options = {"needs_weights": needs_weights, "has_neighbors": has_neighbors}
+    return {data.term.name: known.get(data.term.name) or plan(data, **options) for data in terms}
 
 
 def sharing(given: Any, chosen: Mapping[str, Approximation]) -> list[str]:
@@ -124,15 +132,16 @@ def divided(
     return found
 
 
-def plan(data: TermData, *, needs_weights: bool = False) -> Approximation:
+def plan(data: TermData, *, needs_weights: bool = False, has_neighbors: bool = False) -> Approximation:
     """Return the approximation that serves a term best if nothing is measured.
 
     Args:
         data: The term and the rows.
         needs_weights: Whether another term has neighbours, a sparse precision or inducing points, beside which
             covariance matrices of all rows are avoided.
+        has_neighbors: Whether another term has neighbours, which are latent beside weights where that is better.
     """
-    if _is_sparse(data):
+    if _is_sparse(data, has_neighbors=has_neighbors):
         return SparsePrecision()
     exact, features, walks = Exact(), RandomFeatures(), RandomWalks()
     graph = next((factor.nodes for factor in data.term.term.factors if factor.nodes is not None), None)
@@ -148,9 +157,24 @@ def plan(data: TermData, *, needs_weights: bool = False) -> Approximation:
     return InducingPoints()
 
 
-def _is_sparse(data: TermData) -> bool:
-    """Return whether a term has a sparse precision that serves it best: a field, or a group of many levels."""
-    if SparsePrecision().refusal(data) is not None:
+def _is_sparse(data: TermData, *, has_neighbors: bool = False) -> bool:
+    """Return whether a term has a sparse precision that serves it best.
+
+    That is a field on roads, a surface or a graph, a group of many levels, or a process of one column of many rows.
+    """
+    sparse = SparsePrecision()
+    if sparse.refusal(data) is not None:
         return False
-    kinds, cost = {factor.kind for factor in data.term.term.factors}, Exact().cost(data)
-    return bool(kinds & {Kind.COORDINATE, Kind.NODE}) or not cost.has_weights or cost.num_features > MOST_LEVELS
+    fields, factors = fields_of(data.term, data.columns), data.term.term.factors
+    is_small = data.num_rows <= MOST_EXACT
+    is_chain = any(factor.kind is Kind.NUMBER and factor.measure is not None for factor, _, _ in fields)
+    if len(fields) > 1 or (is_chain and len(factors) > 1):
+        most = MOST_LATENT_PER_ROW * data.num_rows if is_small else MOST_LATENT
+        if sparse.cost(data).num_features > most:
+            return False
+    if {factor.kind for factor in factors} & {Kind.COORDINATE, Kind.NODE}:
+        return True
+    if is_chain:
+        return not has_neighbors and MOST_EXACT < data.num_rows <= MOST_IN_MEMORY
+    cost = Exact().cost(data)
+    return not cost.has_weights or cost.num_features > MOST_LEVELS

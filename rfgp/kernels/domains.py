@@ -258,11 +258,13 @@ class RoadDomain(Domain):
         return field.between(values, _rounded(points))
 
     def _refined(self, points: Array) -> tuple[MarkovField, Projector]:
-        positions = _rounded(points)
-        field, index = self.roads.refined(positions)
-        distinct, first = np.unique(positions, axis=0, return_index=True)
-        order = np.lexsort(distinct.T[::-1])
-        return field, _Selection(distinct[order], index[first[order]], len(field.coordinates))
+        distinct = np.unique(_rounded(points), axis=0)
+        return self._recent_positions.find(distinct, lambda: self._at_positions(distinct))
+
+    def _at_positions(self, distinct: Array) -> tuple[MarkovField, Projector]:
+        """Return the field with distinct positions (p, 2) among its values. The same positions share its analysis."""
+        field, index = self.roads.refined(distinct)
+        return field, _Selection(distinct, index, len(field.coordinates))
 
     def description(self) -> str:
         """Return the field in words."""
@@ -278,6 +280,10 @@ class RoadDomain(Domain):
 
     @cached_property
     def _recent(self) -> "_Recent[tuple[MarkovField, Projector]]":
+        return _Recent()
+
+    @cached_property
+    def _recent_positions(self) -> "_Recent[tuple[MarkovField, Projector]]":
         return _Recent()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -47,6 +47,10 @@ class DomainField:
         """Whether the field has values at some places only."""
         return self.domain.is_refined
 
+    def at(self, values: Values) -> LatentField:
+        """Return the field itself."""
+        return self
+
     def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
         """Return the lengthscale (1,), and the factor 1."""
         return values["lengthscale"].double().reshape(1), torch.ones((), dtype=torch.float64)

@@ -83,6 +83,10 @@ class LevelField:
         """The identity matrix as a precision."""
         return IndependentField(math.prod(self.num_levels))
 
+    def at(self, values: Values) -> LatentField:
+        """Return the field itself."""
+        return self
+
     def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
         """Return no parameters, (0,), and the factor 1."""
         return torch.zeros(0, dtype=torch.float64), torch.ones((), dtype=torch.float64)

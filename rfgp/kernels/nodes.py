@@ -146,6 +146,10 @@ class NodeField:
         """The precision (shift + L)^order as a function of the shift."""
         return resolvent_field(self.graph, self.order)
 
+    def at(self, values: Values) -> LatentField:
+        """Return the field itself."""
+        return self
+
     def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
         """Return the shift (1,) and the amplitude, 0-d."""
         theta = torch.stack([values[name].double() for name in self.kernel.parameters])

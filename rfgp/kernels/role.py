@@ -46,6 +46,13 @@ class LatentField(Protocol):
     def is_refined(self) -> bool:
         """Whether the field has values at some places only, so that rows need `refine`."""
 
+    def at(self, values: Values) -> "LatentField":
+        """Return the field to be used at some hyperparameters, if its latent values depend on them.
+
+        Args:
+            values: The hyperparameters and constants by name.
+        """
+
     def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
         """Return the parameters (p,) of Q, and the factor, 0-d, by which the covariance is larger than A Q^-1 A^T.
 

@@ -11,8 +11,9 @@ from torch import Tensor
 from rfgp import spectra
 from rfgp.grams import scaled_gram
 from rfgp.kernels.arguments import read_positives
+from rfgp.kernels.chains import ORDERS, ColumnField
 from rfgp.kernels.kernel import Kernel
-from rfgp.kernels.role import Values
+from rfgp.kernels.role import LatentField, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.parameters import Quantity
 from rfgp.spectra import Spectrum
@@ -127,6 +128,11 @@ class Matern(Stationary):
     def __post_init__(self) -> None:
         object.__setattr__(self, "spectrum", spectra.Matern(self.nu))
         super().__post_init__()
+
+    def latent_field(self, columns: ColumnSummary) -> LatentField | None:
+        """Return the process at the distinct values of one column, if nu is 1/2, 3/2 or 5/2."""
+        order = ORDERS.get(float(self.nu))
+        return ColumnField(order) if order is not None and columns.num_columns == 1 else None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -26,7 +26,7 @@ from rfgp.approximations import (
 )
 from rfgp.approximations.exact import KernelTerm
 from rfgp.approximations.inducing_points import PointTerm
-from rfgp.approximations.neighbors import NeighborTerm
+from rfgp.approximations.neighbors import KernelNeighborTerm, NeighborTerm
 from rfgp.approximations.node_features import SpectrumFeatures, make_features
 from rfgp.approximations.nodes import NodeApproximation, NodeTerm
 from rfgp.approximations.parts import FinitePart, Part, SpectralPart
@@ -258,6 +258,7 @@ _FORMS = {
     "weights": _Form(WeightTerm, _encode_weights, _weights, (Exact, RandomFeatures)),
     "points": _Form(PointTerm, _encode_points, _points, (InducingPoints,)),
     "neighbors": _Form(NeighborTerm, _nothing, _neighbors, (Vecchia,), needs_data=True),
+    "neighbors of a kernel": _Form(KernelNeighborTerm, _nothing, _neighbors, (Vecchia,), needs_data=True),
     "precision": _Form(PrecisionTerm, _nothing, _precision, (SparsePrecision,)),
     "nodes": _Form(NodeTerm, _encode_nodes, _nodes, (NodeApproximation,)),
 }

@@ -117,7 +117,7 @@ def _decode(described: Mapping[str, Any], tensors: Tensors, scaling: Scaling) ->
 
 
 def _options(described: Mapping[str, Any], decoder: Decoder) -> ModelOptions:
-    chosen = {name: described[name] for name in _CHOICES}
+    chosen: dict[str, Any] = {name: described.get(name) for name in _CHOICES}
     if type(chosen["standardize"]) is not bool or type(chosen["seed"]) is not int:
         raise ValueError("an option has a type that none has")
     dtype = described["dtype"]

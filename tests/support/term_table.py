@@ -20,6 +20,7 @@ BEGIN, END = "<!-- drawn by `python tests/support/term_table.py` -->\n", "<!-- e
 LEAVES = {
     "RBF": lambda: k.RBF(("hour", "pressure")),
     "Matern": lambda: k.Matern(("hour", "pressure"), nu=1.5),
+    "Matern of one column": lambda: k.Matern("hour", nu=1.5),
     "RationalQuadratic": lambda: k.RationalQuadratic("pressure"),
     "Stationary": lambda: k.Stationary("pressure", spectrum="product-laplace"),
     "Periodic": lambda: k.Periodic("hour", 24.0),

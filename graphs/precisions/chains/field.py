@@ -1,0 +1,211 @@
+"""Half-integer Matern processes of one column as Gaussian vectors with a block tridiagonal precision."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from graphs.checks import as_numbers, check_count, is_number, shown
+from graphs.errors import InvalidArgumentError
+from graphs.precisions.chains.knots import hermite_reads
+from graphs.precisions.chains.transition import STATIONARY, Step, beyond, bridge, steps
+from graphs.precisions.role import Floats, MarkovField, Pattern
+
+
+@dataclass(frozen=True, eq=False)
+class ChainField(MarkovField):
+    """A process of one column with the Matern kernel of nu = alpha - 1/2 and variance 1, at knots.
+
+    The latent values at a knot are f, unit f', ..., unit^(alpha - 1) f^(alpha - 1), side by side. Their precision is
+    that of the process, without approximation, and block tridiagonal.
+
+    Source: Hartikainen and Sarkka (2010), Kalman filtering and smoothing solutions to temporal Gaussian process
+    regression models; the formulas are in `graphs.precisions.chains.transition`.
+
+    Numerics: entries grow as (kappa gap)^(1 - 2 alpha) with kappa = sqrt(2 nu) / lengthscale, and a covariance loses as
+    many digits: it is right to about 1e-8 if gaps are at least `SPACING` of `graphs.precisions.chains.knots` over
+    kappa. `knots_of` returns such knots.
+
+    Attributes:
+        knots: Distinct numbers, ascending, (K,).
+        alpha: 1, 2 or 3, for nu = 1/2, 3/2 or 5/2.
+        unit: The unit of the derivatives, in units of the knots.
+        parameters: ("lengthscale",), in the units of the knots.
+        coordinates: None.
+
+    Raises:
+        InvalidArgumentError: the knots do not ascend, or alpha or the unit is invalid.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions import ChainField
+        >>> field = ChainField([0.0, 1.0, 3.0], alpha=2)
+        >>> len(field.pattern.indptr) - 1
+        6
+    """
+
+    knots: ArrayLike
+    alpha: int = 1
+    unit: float = 1.0
+
+    parameters = ("lengthscale",)
+
+    def __post_init__(self) -> None:
+        check_count("alpha", self.alpha, 1, 3)
+        knots = as_numbers(self.knots)
+        if knots.ndim != 1 or not len(knots) or not np.isfinite(knots).all() or not (np.diff(knots) > 0).all():
+            raise InvalidArgumentError(
+                f"knots must be ascending finite numbers, at least one, got {shown(self.knots)}."
+            )
+        if not is_number(self.unit) or not 0 < self.unit < np.inf:
+            raise InvalidArgumentError(f"unit must be a positive number, got {shown(self.unit)}.")
+        object.__setattr__(self, "knots", knots)
+
+    @cached_property
+    def _there(self) -> NDArray[np.bool_]:
+        """Which of the blocks before, at and after each knot exist, (K, alpha, 3, alpha)."""
+        size = len(self._gaps) + 1
+        there = np.ones((size, self.alpha, 3, self.alpha), dtype=bool)
+        there[0, :, 0], there[-1, :, 2] = False, False
+        return there
+
+    @cached_property
+    def _gaps(self) -> Floats:
+        """The distances of knots, (K - 1,)."""
+        return np.diff(np.asarray(self.knots))
+
+    @cached_property
+    def pattern(self) -> Pattern:
+        """All pairs of values at a knot and at two neighbouring knots."""
+        a, there = self.alpha, self._there
+        first = a * np.arange(len(there)) - a
+        columns = np.broadcast_to(first[:, None, None] + np.arange(3 * a).reshape(3, a), (*there.shape[:1], 3, a))
+        indices = np.broadcast_to(columns[:, None], there.shape)[there]
+        starts = np.concatenate([[0], np.cumsum(there.sum((2, 3)).reshape(-1))])
+        return Pattern(starts.astype(np.int64), indices.astype(np.int32))
+
+    def entries(
+        self,
+        values: Floats,  # (1,)
+    ) -> Floats:  # (nnz,)
+        """Return the entries (nnz,) of Q on the pattern at a lengthscale.
+
+        Raises:
+            InvalidArgumentError: no one positive number.
+        """
+        kappa = self._kappa(values)
+        return self._laid_out(steps(self.alpha, kappa * self._gaps)[0], kappa)
+
+    def pull_back(
+        self,
+        values: Floats,  # (1,)
+        weights: Floats,  # (nnz,)
+    ) -> Floats:  # (1,)
+        """Return sum_e weights_e dQ_e / d lengthscale, (1,); d x / d lengthscale = -x / lengthscale."""
+        kappa = self._kappa(values)
+        x = kappa * self._gaps
+        step, slope = steps(self.alpha, x)
+        every = np.zeros(self._there.shape)
+        every[self._there] = weights
+        every *= self._scales(kappa)
+        own, cross = every[:, :, 1], every[:-1, :, 2] + np.swapaxes(every[1:, :, 0], 1, 2)
+        pulled = sum(
+            (a * b).sum((1, 2)) for a, b in ((slope.left, own[:-1]), (slope.right, own[1:]), (slope.cross, cross))
+        )
+        entries = np.zeros(self._there.shape)
+        entries[self._there] = self._laid_out(step, kappa)
+        orders = np.arange(self.alpha)[:, None, None] + np.arange(self.alpha)
+        plain = np.zeros(self._there.shape)
+        plain[self._there] = weights
+        return np.array([((orders * entries * plain).sum() - float(x @ pulled)) / float(values[0])])
+
+    def log_determinant(
+        self,
+        values: Floats,  # (1,)
+    ) -> tuple[float, Floats]:
+        """Return log |Q| and its derivative (1,), from the chain of conditionals."""
+        kappa, lengthscale = self._kappa(values), float(values[0])
+        x = kappa * self._gaps
+        step, slope = steps(self.alpha, x)
+        orders = len(self._there) * self.alpha * (self.alpha - 1)  # 2 K sum_j j
+        value = float(step.log_determinant.sum()) - float(np.linalg.slogdet(STATIONARY[self.alpha])[1])
+        value -= orders * math.log(kappa * self.unit)
+        return value, np.array([(orders - float(x @ slope.log_determinant)) / lengthscale])
+
+    def interpolate(
+        self,
+        points: ArrayLike,  # (n,)
+    ) -> sp.csr_array:  # (n, N)
+        """Return the matrix that reads f at points: exactly at knots, by Hermite interpolation between them.
+
+        Raises:
+            InvalidArgumentError: a point is outside of the knots.
+        """
+        return hermite_reads(np.asarray(self.knots), as_numbers(points), self.alpha, self.unit)
+
+    def between(
+        self,
+        values: Floats,  # (1,)
+        points: ArrayLike,  # (n,)
+    ) -> tuple[sp.csr_array, Floats]:  # (n, N), (n,)
+        """Return f at n points, anywhere, given the latent values: the mean is A (n, N) times these, the variance (n,).
+
+        Errors of points between the same knots, or beyond the ends, are correlated.
+
+        Args:
+            values: The lengthscale, (1,).
+            points: Numbers, in the units of the knots.
+
+        Raises:
+            InvalidArgumentError: no one positive number.
+        """
+        kappa, knots, given = self._kappa(values), np.asarray(self.knots), as_numbers(points)
+        after = np.searchsorted(knots, given)  # knots[after - 1] < point <= knots[after]
+        before = after - 1
+        weights, variances = np.zeros((len(given), 2, self.alpha)), np.zeros(len(given))
+        flipped = (-1.0) ** np.arange(self.alpha)  # derivatives, seen from after
+        exact = np.flatnonzero(knots[np.minimum(after, len(knots) - 1)] == given)
+        weights[exact, 1, 0] = 1.0
+        first = np.flatnonzero((after == 0) & (given < knots[0]))
+        found, variances[first] = beyond(self.alpha, kappa * (knots[0] - given[first]))
+        weights[first, 1] = found * flipped
+        last = np.flatnonzero(after == len(knots))
+        weights[last, 0], variances[last] = beyond(self.alpha, kappa * (given[last] - knots[-1]))
+        inside = np.setdiff1d(np.flatnonzero((after > 0) & (after < len(knots))), exact)
+        x, y = given[inside] - knots[before[inside]], knots[after[inside]] - given[inside]
+        weights[inside, 0], weights[inside, 1], variances[inside] = bridge(self.alpha, kappa * x, kappa * y)
+        return self._matrix(before, after, weights * self._scales(kappa)[0, 0]), variances
+
+    def _matrix(self, before: NDArray[np.int64], after: NDArray[np.int64], weights: Floats) -> sp.csr_array:
+        """Return the matrix (n, N) of the weights (n, 2, alpha) of the states at two knots."""
+        knots = np.stack([before, after], axis=1)
+        columns = self.alpha * knots[:, :, None] + np.arange(self.alpha)
+        kept = np.broadcast_to(((knots >= 0) & (knots < len(self._there)))[:, :, None], weights.shape) & (weights != 0)
+        starts = np.concatenate([[0], np.cumsum(kept.sum((1, 2)))])
+        size = self.alpha * len(self._there)
+        return sp.csr_array((weights[kept], columns[kept], starts), shape=(len(before), size))
+
+    def _laid_out(self, step: Step, kappa: float) -> Floats:
+        """Return the entries (nnz,) of the steps' energies, and of the precision of the first state."""
+        blocks = np.zeros(self._there.shape)
+        blocks[0, :, 1] = np.linalg.inv(STATIONARY[self.alpha])
+        blocks[:-1, :, 1] += step.left
+        blocks[1:, :, 1] += step.right
+        blocks[:-1, :, 2] = step.cross
+        blocks[1:, :, 0] = np.swapaxes(step.cross, 1, 2)
+        return np.asarray((blocks * self._scales(kappa))[self._there])
+
+    def _scales(self, kappa: float) -> Floats:
+        """Return what entries of the states are multiplied by in derivatives with a unit, (alpha, 1, alpha)."""
+        powers = (kappa * self.unit) ** -np.arange(float(self.alpha))
+        return powers[:, None, None] * powers
+
+    def _kappa(self, values: Floats) -> float:
+        """Return sqrt(2 nu) / lengthscale."""
+        given = as_numbers(values)
+        if given.shape != (1,) or not 0 < given[0] < np.inf:
+            raise InvalidArgumentError(f"The lengthscale must be one positive number, (1,), got {shown(values)}.")
+        return math.sqrt(2 * self.alpha - 1) / float(given[0])

@@ -1,0 +1,106 @@
+"""Products of two fields, such as a process in space and time whose kernel is a product."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphs.checks import check_fits
+from graphs.precisions.role import Floats, MarkovField, Pattern
+
+
+@dataclass(frozen=True, eq=False)
+class KroneckerField(MarkovField):
+    """A field with a value for each pair of values of two fields. The precision is Q_1 x Q_2, the covariance too.
+
+    The values of the second field lie side by side, those for the first value of the first field first.
+
+    Attributes:
+        first: A field of N_1 values, with the first of the parameters.
+        second: A field of N_2 values, with the others.
+        parameters: Those of both.
+        coordinates: None.
+
+    Examples:
+        >>> from graphs.precisions import ChainField, KroneckerField
+        >>> field = KroneckerField(ChainField([0.0, 1.0]), ChainField([0.0, 2.0, 3.0]))
+        >>> field.parameters, len(field.pattern.indptr) - 1
+        (('lengthscale', 'lengthscale'), 6)
+    """
+
+    first: MarkovField
+    second: MarkovField
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", (*self.first.parameters, *self.second.parameters))
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """(N_1, N_2)."""
+        return len(self.first.pattern.indptr) - 1, len(self.second.pattern.indptr) - 1
+
+    @cached_property
+    def pattern(self) -> Pattern:
+        """Pairs of pairs of values that have an entry in both fields."""
+        first, second = self.first.pattern, self.second.pattern
+        counts = np.diff(first.indptr)[:, None] * np.diff(second.indptr)
+        starts = np.concatenate([[0], np.cumsum(counts.reshape(-1))]).astype(np.int64)
+        one, two = self._pairs
+        return Pattern(starts, (first.indices[one] * self.sizes[1] + second.indices[two]).astype(np.int32))
+
+    def entries(
+        self,
+        values: Floats,  # (p,)
+    ) -> Floats:  # (nnz,)
+        """Return the products of the entries of both."""
+        (one, two), (left, right) = self._pairs, self._split(values)
+        return np.asarray(self.first.entries(left)[one] * self.second.entries(right)[two])
+
+    def pull_back(
+        self,
+        values: Floats,  # (p,)
+        weights: Floats,  # (nnz,)
+    ) -> Floats:  # (p,)
+        """Return sum_e weights_e dQ_e / d parameters."""
+        (one, two), (left, right) = self._pairs, self._split(values)
+        own, other = self.first.entries(left), self.second.entries(right)
+        in_first: Floats = np.bincount(one, weights * other[two], len(own)).astype(np.float64)
+        in_second: Floats = np.bincount(two, weights * own[one], len(other)).astype(np.float64)
+        return np.concatenate([self.first.pull_back(left, in_first), self.second.pull_back(right, in_second)])
+
+    def log_determinant(
+        self,
+        values: Floats,  # (p,)
+    ) -> tuple[float, Floats]:
+        """Return log |Q| = N_2 log |Q_1| + N_1 log |Q_2| and its derivatives (p,)."""
+        (left, right), (rows, columns) = self._split(values), self.sizes
+        (own, in_first), (other, in_second) = self.first.log_determinant(left), self.second.log_determinant(right)
+        return columns * own + rows * other, np.concatenate([columns * in_first, rows * in_second])
+
+    def _split(self, values: Floats) -> tuple[Floats, Floats]:
+        """Return the parameters of each field."""
+        count = len(self.first.parameters)
+        return values[:count], values[count:]
+
+    @cached_property
+    def _pairs(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The entries of both fields whose product each entry is, (nnz,) each.
+
+        The row (i, j) has, for each entry of row i of the first, all those of row j of the second.
+        """
+        (starts, indices), (others, inner) = self.first.pattern, self.second.pattern
+        check_fits(
+            f"The precision of {len(starts) - 1:,} x {len(others) - 1:,} latent values",
+            60.0 * len(indices) * len(inner),
+            "Use fewer distinct values of the column, or positions.",
+        )
+        width, degree = np.diff(others), np.diff(starts)
+        outer = np.repeat(np.arange(len(degree)), len(width))  # i of each row (i, j)
+        row = np.tile(np.arange(len(width)), len(degree))  # j
+        counts = degree[outer] * width[row]
+        place = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        each = np.repeat(width[row], counts)
+        one = np.repeat(starts[:-1][outer], counts) + place // each
+        two = np.repeat(others[:-1][row], counts) + place % each
+        return one.astype(np.int32), two.astype(np.int32)

@@ -1,0 +1,102 @@
+"""Chains of one column against the dense Matern kernel."""
+
+import numpy as np
+import pytest
+
+import graphs
+from graphs.precisions import ChainField
+from graphs.precisions.chains import knots_of
+from graphs.precisions.chains.knots import SPACING
+
+ALPHAS = pytest.mark.parametrize("alpha", [1, 2, 3])
+
+
+def matern(alpha, difference, lengthscale):
+    r = np.sqrt(2 * alpha - 1) * np.abs(difference) / lengthscale
+    return {1: 1.0, 2: 1 + r, 3: 1 + r + r**2 / 3}[alpha] * np.exp(-r)
+
+
+def error(alpha, values, lengthscale):
+    """Return the largest error of the covariance at values through knots, and the number of knots."""
+    spacing = SPACING[alpha] * lengthscale / np.sqrt(2 * alpha - 1)
+    field = ChainField(knots_of(np.unique(values), spacing), alpha, spacing)
+    reads = field.interpolate(values)
+    found = reads @ field.factor_at(np.array([lengthscale])).solve(reads.T.toarray())
+    return np.abs(found - matern(alpha, values[:, None] - values, lengthscale)).max(), len(field.knots)
+
+
+@ALPHAS
+@pytest.mark.parametrize("lengthscale", [0.2, 1.0, 8.0])
+def test_covariances_are_those_of_the_kernel(alpha, lengthscale):
+    found, knots = error(alpha, np.array([3.0, -1.0, 0.5, 0.8, 2.0, 5.0]), lengthscale)
+    assert found < {1: 1e-14, 2: 1e-9, 3: 2e-8}[alpha]
+    assert knots == 6
+
+
+@ALPHAS
+def test_crowded_values_are_read_between_knots(alpha):
+    values = np.sort(np.random.default_rng(0).uniform(0, 4, 1500))
+    found, knots = error(alpha, values, 1.3)
+    assert found < {1: 1e-10, 2: 2e-7, 3: 2e-7}[alpha]
+    assert knots <= {1: 1500, 2: 600, 3: 70}[alpha]
+
+
+@ALPHAS
+def test_values_that_differ_by_rounding_are_one(alpha):
+    values = np.array([0.0, 1.0, 1.0 + 4e-16, 2.0])
+    found, knots = error(alpha, values, 1.0)
+    assert (found < 1e-8, knots) == (True, 3)
+
+
+def test_knots_keep_their_distance_and_surround_all_values():
+    values = np.unique(np.random.default_rng(1).uniform(0, 1, 200) ** 3)
+    knots = knots_of(values, 0.01)
+    assert np.diff(knots).min() >= 0.01 - 1e-15
+    assert knots[0] == values[0]
+    assert knots[-1] >= values[-1]
+    far = values[np.abs(values[:, None] - knots).min(1) > 1e-12]
+    after = np.searchsorted(knots, far)
+    np.testing.assert_allclose(knots[after] - knots[after - 1], 0.01)
+
+
+@ALPHAS
+def test_interpolation_reproduces_polynomials(alpha):
+    knots, unit, points = np.array([0.0, 0.3, 1.0]), 0.7, np.array([0.0, 0.11, 0.3, 0.77, 1.0])
+    polynomial = np.polynomial.Polynomial(np.arange(1.0, 2 * alpha + 1))
+    values = np.stack([unit**j * (polynomial.deriv(j) if j else polynomial)(knots) for j in range(alpha)], 1)
+    np.testing.assert_allclose(ChainField(knots, alpha, unit).interpolate(points) @ values.ravel(), polynomial(points))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([1.0, 0.0],), "knots"),
+        (([],), "knots"),
+        (([0.0], 4), "alpha"),
+        (([0.0], 1, 0.0), "unit"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, message):
+    with pytest.raises(graphs.InvalidArgumentError, match=message):
+        ChainField(*arguments)
+
+
+def test_values_out_of_range_are_named():
+    field = ChainField([0.0, 1.0])
+    with pytest.raises(graphs.InvalidArgumentError, match="between 0 and 1"):
+        field.interpolate([1.5])
+    with pytest.raises(graphs.InvalidArgumentError, match="lengthscale"):
+        field.entries(np.array([-1.0]))
+
+
+@ALPHAS
+@pytest.mark.parametrize("lengthscale", [0.3, 2.0])
+def test_points_given_knots_have_conditional_distributions(alpha, lengthscale):
+    knots, points = np.array([0.0, 0.3, 1.0, 1.4]), np.array([-3.0, -0.1, 0.0, 0.01, 0.3, 0.9999, 1.2, 1.4, 1.5, 9.0])
+    field, values = ChainField(knots, alpha, 0.2), np.array([lengthscale])
+    reads, left = field.between(values, points)
+    found = reads @ field.factor_at(values).solve(reads.T.toarray())
+    np.testing.assert_allclose(found.diagonal() + left, 1.0, atol=1e-8)
+    at_knots = reads @ field.factor_at(values).solve(field.interpolate(knots).T.toarray())
+    np.testing.assert_allclose(at_knots, matern(alpha, points[:, None] - knots, lengthscale), atol=1e-8)
+    assert (left[[2, 4, 7]] == 0).all()
