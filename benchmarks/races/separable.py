@@ -82,7 +82,7 @@ def race(nu, sensors, times, repeats=3):
     )
 
 
-if __name__ == "__main__":
+def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--nu", type=float, nargs="+", default=[0.5])
     parser.add_argument("--sensors", type=int, default=900)
@@ -91,3 +91,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     for smoothness in given.nu:
         race(smoothness, given.sensors, given.times)
+
+
+if __name__ == "__main__":
+    main()
