@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from rfgp.fitting.subsets import MOST_ROWS
 from rfgp.regression import FeatureOptions, InducingOptions, KernelOptions
 from rfgp.regression.record import RATE
+from rfgp.solvers.bordered.planning import MOST_BYTES
 from rfgp.solvers.iterative.latent import MOST_ROWS as MOST_LATENT
 from rfgp.solvers.iterative.operator import columns_at_once
 from rfgp.solvers.iterative.solver import NUM_PATHS
@@ -30,6 +31,8 @@ which stops growing where its optimum does."""
 _OVERHEAD, _FOUND, _FEATURE = 4e7, 1e4, 300.0
 """Operations that an evaluation takes beside its matrices, for each row among which neighbours are found (once in 25
 evaluations), and for each feature of a row that is a neighbour."""
+_FACTORS = 3.0
+"""The sizes of a factor of latent neighbours, of all pairs of rows at most, that it takes with its gradient."""
 _SOLVED = 2e6, 1.5e4
 """Operations that conjugate gradients of a local process take for a row, and for each of its features."""
 _PAIRS, _COPIES_ALONE, _COPIES, _ENTRIES, _SOLVING = 18, (8, 16), (7.5, 16), 12, 33
@@ -125,8 +128,10 @@ def memory(options: KernelOptions, rows: int, columns: int, outputs: int = 1) ->
     entries = held * size + min(held * size, _SCATTERED)
     near = _COPIES[isinstance(options, InducingOptions)] * entries + _ENTRIES * rows * options.num_neighbors
     may_solve = options.conditioning == "auto" and rows <= MOST_LATENT and size * rows <= MOST_FEATURES
-    is_solved = may_solve or options.conditioning == "latent"
-    return own + 8.0 * (near + (_SOLVING * rows * min(NUM_PATHS, columns_at_once(rows)) if is_solved else 0))
+    is_latent = options.conditioning == "latent"
+    solving = _SOLVING * rows * min(NUM_PATHS, columns_at_once(rows)) if may_solve or is_latent else 0
+    factor = _FACTORS * min(8.0 * float(rows) ** 2, MOST_BYTES) if is_latent else 0
+    return own + 8.0 * (near + solving) + factor
 
 
 def _searched(rows: int) -> int:
