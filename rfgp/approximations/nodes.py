@@ -1,8 +1,7 @@
 """Approximations of kernels on the nodes of a graph: walks, series, truncated spectra and rational precisions."""
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -28,14 +27,22 @@ class NodeApproximation(Approximation):
 
     Attributes:
         kind: The kind of features, of `rfgp.approximations.node_features`.
+        count: The name of the option that is a positive integer.
     """
 
     kind: ClassVar[str]
+    count: ClassVar[str] = "degree"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        value = getattr(self, self.count)
+        if value is not getattr(type(self), self.count):
+            object.__setattr__(self, self.count, check_count(self.count, value))
 
     @property
-    @abstractmethod
     def options(self) -> Mapping[str, Any]:
-        """The options of the features."""
+        """The options of the features: all but the seed."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "seed"}
 
     def refusal(self, data: TermData) -> str | None:
         """Return why the approximation cannot serve a term."""
@@ -106,17 +113,6 @@ def _at_nodes(function: Callable[..., Any], place: int, inputs: Tensor, *rest: A
     return function(_position(place, inputs), *rest, **options)
 
 
-def _read_count(approximation: NodeApproximation, name: str) -> None:
-    """Set an option that is None or a positive integer.
-
-    Raises:
-        InvalidArgumentError: it is neither.
-    """
-    value = getattr(approximation, name)
-    if value is not None:
-        object.__setattr__(approximation, name, check_count(name, value))
-
-
 @dataclass(frozen=True, repr=False)
 class RandomWalks(NodeApproximation):
     """Sparse features of random walks (general graph random features).
@@ -149,16 +145,7 @@ class RandomWalks(NodeApproximation):
     max_nonzeros: int | None = field(default=None, kw_only=True)
     transitions: str = field(default="weights", kw_only=True)
     kind: ClassVar[str] = "walks"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "num_walkers", check_count("num_walkers", self.num_walkers))
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """The options of `graphs.sample_walks`."""
-        names = ("num_walkers", "halt", "lengths", "directions", "exact_hops", "max_nonzeros", "transitions")
-        return {name: getattr(self, name) for name in names}
+    count: ClassVar[str] = "num_walkers"
 
 
 @dataclass(frozen=True, repr=False)
@@ -180,15 +167,6 @@ class Chebyshev(NodeApproximation):
     degree: int | None = None
     kind: ClassVar[str] = "chebyshev"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _read_count(self, "degree")
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """The degree."""
-        return {"degree": self.degree}
-
 
 @dataclass(frozen=True, repr=False)
 class Taylor(NodeApproximation):
@@ -207,15 +185,6 @@ class Taylor(NodeApproximation):
     degree: int | None = None
     kind: ClassVar[str] = "taylor"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _read_count(self, "degree")
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """The degree."""
-        return {"degree": self.degree}
-
 
 @dataclass(frozen=True, repr=False)
 class TruncatedSpectrum(NodeApproximation):
@@ -233,15 +202,7 @@ class TruncatedSpectrum(NodeApproximation):
 
     rank: int | None = None
     kind: ClassVar[str] = "spectrum"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _read_count(self, "rank")
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """The rank."""
-        return {"rank": self.rank}
+    count: ClassVar[str] = "rank"
 
 
 @dataclass(frozen=True, repr=False)
@@ -263,15 +224,6 @@ class RationalPrecision(NodeApproximation):
     degree: int | None = None
     kind: ClassVar[str] = "rational"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _read_count(self, "degree")
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """The number of fields."""
-        return {"degree": self.degree}
-
     def refusal(self, data: TermData) -> str | None:
         """Return why the approximation cannot serve a term."""
         why = super().refusal(data)
@@ -282,6 +234,6 @@ class RationalPrecision(NodeApproximation):
             order = kernel.resolvent().order
         except graphs.GraphError:
             return "its kernel is no power of the resolvent of the Laplacian. Use RandomWalks() or Chebyshev()."
-        return (
-            "its kernel has an integer order. Use SparsePrecision(), which is exact." if order == int(order) else None
-        )
+        if order == int(order):
+            return "its kernel has an integer order. Use SparsePrecision(), which is exact."
+        return None
