@@ -1,22 +1,21 @@
-"""Fits of tables and fields whose options are open: a candidate is chosen by measuring, and fitted to all rows."""
+"""Fits of tables whose options are open: a candidate is chosen by measuring, and fitted to all rows."""
 
 import time
 from dataclasses import replace
-from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from rfgp.choosing.averages import averaged, mean_and_error, measured, mixture_density
+from rfgp.choosing.averages import averaged, mean_and_error, mixture_density
 from rfgp.choosing.entries import Entry, entries_of
 from rfgp.choosing.grounds import Grounds, has_optima, is_told_all, start_of
 from rfgp.choosing.rounds import Rounds
 from rfgp.counts import counted
-from rfgp.fitting import Plan, fit_nodes, fit_table
-from rfgp.regression import Choice, FitReport, Measurement, OpenFamily, OpenOptions, Regression, Trial
+from rfgp.fitting import Plan, fit_table
+from rfgp.regression import Choice, FitReport, Measurement, OpenFamily, OpenOptions, Regression
 from rfgp.regression.record import RATE
 from rfgp.regression.table.offers import FEW_ROWS, in_words
-from rfgp.rows import Rows, SourceRows, gathered, pool_of
+from rfgp.rows import Rows, SourceRows, pool_of
 
 
 def fit_open(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
@@ -156,42 +155,3 @@ def _reason(rounds: Rounds, entry: Entry) -> str:
         return f"{name}: the best, {told}."
     best = f"{last.behind:.2g} (standard error {last.behind_error:.2g}) behind the best, which costs more"
     return f"{name}: {told}; {best}."
-
-
-_EVALUATIONS = 40.0
-
-
-def fit_field(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-    """Fit a regression on a surface or on roads, with the best of its candidates if there are some."""
-    family = cast(Any, regression.family)
-    if not family.candidates:
-        return fit_nodes(regression, plan)
-    begun, found = time.monotonic(), []
-    for name, domain in family.candidates.items():
-        other = regression.replace(family=replace(family, domain=domain, candidates={}))
-        with plan.reporter.about(f"choosing, {name}"):
-            found.append((name, *fit_nodes(other, plan)))
-    weight = gathered(regression.needed_rows("a fit")).counts()
-    densities = [_left_out(each).to(weight) for _, each, _ in found]
-    measurements = measured(densities, weight, [len(weight)] * len(found))
-    best = max(range(len(found)), key=lambda number: measurements[number].value)
-    pairs = zip(found, measurements, strict=True)
-    trials = [Trial(name, {"alpha": name.rpartition("=")[2]}, *_cost(each), (one,)) for (name, each, _), one in pairs]
-    (name, chosen, report), last = found[best], measurements[best]
-    told = f"log density {last.value:.3f} of {len(weight):,} rows (standard error {last.error:.2g})"
-    about = {"judged": len(weight), "way": "each left out in turn", "rate": RATE}
-    choice = Choice(best, tuple(trials), f"{name}: the best, {told}.", **cast(Any, about))
-    return chosen, replace(report, choice=replace(choice, seconds=time.monotonic() - begun))
-
-
-def _left_out(found: Regression) -> torch.Tensor:
-    """Return the log densities of observations given all others (n,)."""
-    density = torch.as_tensor(found.leave_one_out().log_density).double()
-    return density.reshape(len(density), -1).mean(1)
-
-
-def _cost(found: Regression) -> tuple[float, float]:
-    """Return the predicted seconds and bytes of a fit, from the factor of its precision."""
-    (block,) = found.prior().precisions
-    analysis = block.refined(gathered(found.needed_rows("a fit")).inputs).field.analysis
-    return _EVALUATIONS * 3.0 * float(analysis.flops) / RATE, float(analysis.num_bytes)

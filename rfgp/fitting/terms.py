@@ -34,7 +34,7 @@ def fit_terms(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
     pool = pool_of(rows)
     order = torch.randperm(len(pool), generator=random.generator(regression.family.options.seed, random.Role.SAMPLE))
     with in_one_thread(len(pool) <= SMALL):
-        values = screened(regression, plan, pool.take(order[:SCREENED_ROWS]))
+        values = screened(regression, plan, _first(pool, order, SCREENED_ROWS))
         regression = _drawn_again(regression.replace(hyperparameters=values))
         if uses_cg(regression.prior(), rows):
             return fit_by_scoring(regression, plan)
@@ -46,6 +46,11 @@ def fit_terms(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
     last = replace(plan, enough=max(plan.enough, LAST_GAIN))
     values, report = maximize(Objective.of(regression, rows), regression.hyperparameters, last)
     return regression.replace(hyperparameters=values), report.with_all([first, report])
+
+
+def _first(rows: Block, order: torch.Tensor, count: int) -> Block:
+    """Return the first rows of a random order (n,), in their own order, so that all rows are the same rows."""
+    return rows if len(rows) <= count else rows.take(order[:count].sort().values)
 
 
 def _spec_of(regression: Regression) -> ModelSpec:

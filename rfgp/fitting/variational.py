@@ -17,10 +17,10 @@ from rfgp.fitting.observed import with_few
 from rfgp.fitting.subsets import approach
 from rfgp.likelihoods import Normal
 from rfgp.parameters import Values
-from rfgp.regression import Family, FeatureFamily, FitReport, Regression
-from rfgp.regression.observing import left_out_observations, summary_of
-from rfgp.regression.regression import started
-from rfgp.rows import GivenArrays, in_memory
+from rfgp.regression import FeatureFamily, FitReport, Regression
+from rfgp.regression.observing import left_out_observations
+from rfgp.regression.regression import restarted
+from rfgp.rows import in_memory
 from rfgp.solvers import Inference
 from rfgp.threads import in_one_thread
 
@@ -78,7 +78,7 @@ def _approached(regression: Regression, plan: Plan, strategy: Strategy) -> tuple
         return found, report, found.infer(rows)
     cheaper = _cheaper(regression)
     if law.has_noise_process:
-        cheaper = _begun_again(regression, cheaper.family)
+        cheaper = restarted(regression, cheaper.family)
     known = tuple(name for name in plan.fixed if name in cheaper.hyperparameters.space.names)
     reached, first = strategy(cheaper, replace(plan, fixed=known))
     family = replace(cast(Any, reached.family), options=regression.family.options)
@@ -95,14 +95,6 @@ def _cheaper(regression: Regression) -> Regression:
         return regression.replace(family=replace(family, options=replace(options, approximation="laplace")))
     options = replace(options, likelihood=Normal(), approximation=None)
     return regression.replace(family=replace(family, options=options))
-
-
-def _begun_again(regression: Regression, family: Family) -> Regression:
-    """Return the regression of another family at its starting values, for the same rows."""
-    given = GivenArrays(*in_memory(regression.needed_rows("a fit"), "variational inference"))
-    family, summary = summary_of(family, given)
-    family, summary = family.with_data_summary(summary)
-    return started(family, summary, given.rows(summary.scaling))
 
 
 def _started(values: Values, found: Regression, fixed: tuple[str, ...]) -> Values:

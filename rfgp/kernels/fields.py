@@ -13,7 +13,7 @@ from torch import Tensor
 import graphs
 from rfgp.autograd import Array, numpy_function
 from rfgp.columns import Kind
-from rfgp.errors import InvalidArgumentError
+from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.kernels.arguments import Key, read_positive
 from rfgp.kernels.domains import Domain, MeshDomain, RoadDomain, as_points
 from rfgp.kernels.kernel import Kernel
@@ -172,12 +172,15 @@ def _chosen(keys: Sequence[Key], names: tuple[str, ...], kind: str) -> tuple[Key
     """Return the columns of these names, or the leading ones of an array.
 
     Raises:
+        DataError: an array has fewer columns.
         InvalidArgumentError: the table has other names.
     """
     if all(name in keys for name in names):
         return names
     if len(keys) >= len(names) and all(isinstance(key, int) for key in keys):
         return tuple(keys[: len(names)])
+    if all(isinstance(key, int) for key in keys):
+        raise DataError(f"{kind} reads the columns {', '.join(names)}, and X has shape (n, {len(keys)}).")
     raise InvalidArgumentError(f"{kind} reads the columns {', '.join(names)}, which X does not have. Give columns=.")
 
 

@@ -1,58 +1,60 @@
-"""Gaussian processes on surfaces and on roads: Whittle-Matern fields, exactly."""
+"""Gaussian processes on surfaces and on roads: `GP` of one Whittle-Matern field."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import graphs
-from rfgp import random
 from rfgp.ambient import plain
-from rfgp.choosing import fit_field
-from rfgp.errors import InvalidArgumentError
-from rfgp.fitting import fit_nodes
+from rfgp.kernels import Mesh, Roads
+from rfgp.kernels.domains import MeshDomain
 from rfgp.likelihoods import Likelihood
-from rfgp.models.given import options_from
-from rfgp.models.process import Process
+from rfgp.models.gp import GP
 from rfgp.parameters import Hyperprior
-from rfgp.regression import Choice
-from rfgp.regression.fields import FieldFamily, FieldOptions, MeshDomain, RoadDomain
-from rfgp.saving.fields import MESHES, ROADS
 
 
-class RoadGP(Process[FieldFamily]):
-    """A Gaussian process on a road network: a Whittle-Matern field on the metric graph, without approximation.
+class RoadGP(GP):
+    """A Gaussian process on a road network: `GP` of one `kernels.Roads`, exactly.
 
-    Inputs are positions (n, 2): the number of a road, and the fraction of its length from its first point
-    (`graphs.RoadNetwork.nearest` finds those of coordinates). The process is continuous along roads and over crossings,
-    knows lengths and not how roads were cut into pieces, and predicts anywhere on a road. It has no features: means,
-    variances, likelihoods and their gradients come from sparse Cholesky factors.
+    The process is continuous along roads and over crossings. It depends on the lengths of roads, not on how they are
+    cut into pieces, and predicts anywhere on a road. Means, variances, likelihoods and their gradients come from sparse
+    Cholesky factors.
+
+    Inputs are positions (n, 2), the number of a road and the fraction of its length from its first point, as
+    `graphs.RoadNetwork.nearest` finds them, or columns named "road" and "fraction". The hyperparameters are
+    lengthscale, outputscale, noise and mean.
 
     Args:
         roads: The network.
         alpha: 1, for paths as rough as those of a diffusion (on a long road the kernel exp(-d / lengthscale)), or 2,
-            for paths with a derivative (Matern 3/2); or "auto": `fit` takes the one under which observations that are
-            left out are likelier, and says so in `choice`; `condition` without a fit takes 1.
-        boundary: What holds at free ends: "neumann", no derivative, "stationary", roads go on for ever, or "open",
-            nothing, as in MetricGraph without its correction; see `graphs.RoadField`.
-        lengthscale: Starting value, in the units of the roads' lengths; None: several are compared.
-        outputscale: Starting value of the variance on a long road; None: such that the prior variance of the observed
+            for paths with a derivative (Matern 3/2); or "auto". `fit` then takes the one with the higher leave-one-out
+            log density and reports both in `choice`, and `condition` without a fit takes 1.
+        boundary: The condition at free ends: "neumann", a derivative of zero; "stationary", roads continue without an
+            end; or "open", none, as in MetricGraph without its correction. See `graphs.RoadField`.
+        lengthscale: Starting value, in the units of the roads' lengths. If None, several are compared.
+        outputscale: Starting value of the variance on a long road. If None, the prior variance of the observed
             positions is on average that of the targets.
-        noise: Starting value of the noise variance; None: several are compared.
-        likelihood: The law of an observation given the process, as for `rfgp.TableGP`: "normal", "bernoulli",
-            "poisson", "negative-binomial", "gamma", "student-t", "heteroscedastic", or one of `rfgp.likelihoods`.
-        approximation: "laplace" or "variational", as for `rfgp.TableGP`.
-        priors: Log densities (objects with `log_prob`) of named hyperparameters; see `rfgp.GraphGP`.
-        seed: An integer, or None for one from the system, kept as `.seed`.
-
-    Hyperparameters: lengthscale, outputscale, noise, mean.
+        noise: Starting value of the noise variance. If None, several are compared.
+        likelihood: The distribution of an observation given the latent function, a name or an object of
+            `rfgp.likelihoods`.
+        inference: "laplace" or "variational", for likelihoods that are not Gaussian. If None, as usual for the
+            likelihood.
+        priors: Log densities (objects with `log_prob`) by the names of hyperparameters.
+        seed: The seed of everything random. If None, one from the system.
 
     Raises:
-        InvalidArgumentError: no roads, or another alpha or boundary.
+        InvalidArgumentError: there are no roads, or alpha, the boundary or a start is invalid.
 
-    Source: Bolin, Simas and Wallin (2024), "Gaussian Whittle-Matern fields on metric graphs", Bernoulli 30(2).
+    Source: Bolin, Simas and Wallin (2024), Gaussian Whittle-Matern fields on metric graphs, Bernoulli 30(2).
+
+    Examples:
+        >>> import graphs
+        >>> import rfgp
+        >>> net = graphs.RoadNetwork.from_lines([[(0, 0), (1, 0)], [(1, 0), (1, 1)]], metric="euclidean")
+        >>> gp = rfgp.RoadGP(net, lengthscale=1.0, outputscale=1.0, noise=0.01, seed=0)
+        >>> gp.condition([(0, 0.2), (1, 0.5)], [1.0, 2.0]).predict([(0, 1.0)]).mean.shape
+        (1,)
     """
-
-    codec = ROADS
-    strategy = staticmethod(fit_field)
 
     @plain()
     def __init__(
@@ -65,67 +67,61 @@ class RoadGP(Process[FieldFamily]):
         outputscale: float | None = None,
         noise: float | None = None,
         likelihood: str | Likelihood = "normal",
-        approximation: str | None = None,
+        inference: str | None = None,
         priors: Mapping[str, Hyperprior | None] | None = None,
         seed: int | None = None,
     ) -> None:
-        options = options_from(FieldOptions, {**locals(), "seed": random.resolve_seed(seed)})
-        alphas: tuple[Any, ...] = (1, 2) if isinstance(alpha, str) and alpha == "auto" else (alpha,)
-        domains = {f"alpha={each}": RoadDomain(graphs.RoadField(roads, each, boundary)) for each in alphas}
-        first = next(iter(domains.values()))
-        super().__init__(FieldFamily(first, options, candidates=domains if len(domains) > 1 else {}))
-
-    @property
-    def choice(self) -> Choice | None:
-        """What alpha="auto" chose and why, in the same form as on tables; None where it was named."""
-        return None if self.fit_report is None else self.fit_report.choice
+        alphas: tuple[Any, ...] = (1, 2) if alpha == "auto" else (alpha,)
+        kernels = {f"alpha={one}": Roads(roads, one, boundary=boundary) for one in alphas}
+        start = starts(lengthscale=lengthscale, outputscale=outputscale, noise=noise)
+        first = next(iter(kernels.values()))
+        super().__init__(first, likelihood, inference=inference, start=start, priors=priors, seed=seed)
+        if len(kernels) > 1:
+            self._family = replace(self.family, options=self.family.options.changed(alternatives=kernels))
 
 
-class MeshGP(Process[FieldFamily]):
-    """A Gaussian process on a surface: a Whittle-Matern field of linear finite elements on a triangle mesh.
+class MeshGP(GP):
+    """A Gaussian process on a surface: `GP` of one `kernels.Mesh`, a field of linear finite elements on triangles.
 
-    Inputs are points (n, 3), or (n, 2) on a mesh of the plane; the process there is that at the nearest point of the
-    mesh, which may be no farther away than `within`. Refining a mesh changes detail alone, since the lengthscale is in
-    its units, not in edges.
+    Inputs are points (n, 3), or (n, 2) on a mesh of the plane, or columns named "x", "y" and "z". The process at a
+    point is that at the nearest point of the mesh, which may be no farther away than `within`. Refining a mesh changes
+    only details, because the lengthscale is in the mesh's units and not in edges. The hyperparameters are lengthscale,
+    outputscale, noise and mean.
 
     Args:
         field: A `graphs.MeshField`, or what it is made of with alpha = 2: a mesh, a `trimesh.Scene` or the path of a
             file.
-        within: The largest distance of a point from the surface, in the mesh's units: `fit`, `condition` and `predict`
-            refuse points farther away. If None, a tenth of the diagonal of the mesh's box; math.inf allows any
-            distance. It is saved with the model.
-        lengthscale: Starting value, in the mesh's units; None: several are compared.
-        outputscale: Starting value of the variance on a large flat surface; None: such that the prior variance of the
-            observed points is on average that of the targets.
-        noise: Starting value of the noise variance; None: several are compared.
-        likelihood: The law of an observation given the process, as for `rfgp.TableGP`: "normal", "bernoulli",
-            "poisson", "negative-binomial", "gamma", "student-t", "heteroscedastic", or one of `rfgp.likelihoods`.
-        approximation: "laplace" or "variational", as for `rfgp.TableGP`.
-        priors: Log densities (objects with `log_prob`) of named hyperparameters; see `rfgp.GraphGP`.
-        seed: An integer, or None for one from the system, kept as `.seed`.
-
-    Hyperparameters: lengthscale, outputscale, noise, mean.
+        within: The largest distance of a point from the surface, in the mesh's units. Points farther away are refused.
+            If None, a tenth of the diagonal of the mesh's box; math.inf allows any distance. It is saved with the
+            model.
+        lengthscale: Starting value, in the mesh's units. If None, several are compared.
+        outputscale: Starting value of the variance on a large flat surface. If None, the prior variance of the observed
+            points is on average that of the targets.
+        noise: Starting value of the noise variance. If None, several are compared.
+        likelihood: As for `RoadGP`.
+        inference: As for `RoadGP`.
+        priors: Log densities (objects with `log_prob`) by the names of hyperparameters.
+        seed: The seed of everything random. If None, one from the system.
 
     Raises:
         InvalidArgumentError: neither a field nor a mesh, or a limit that is no positive number; `graphs` raises its own
             for meshes.
 
-    >>> import trimesh
-    >>> ball = trimesh.creation.icosphere(2)
-    >>> gp = MeshGP(ball, within=0.05, lengthscale=1.0, outputscale=1.0, noise=0.01, seed=0)
-    >>> gp = gp.condition(ball.vertices[:20], ball.vertices[:20, 2])
-    >>> gp.predict([[0.0, 0.0, 0.97]]).mean.shape  # the north pole, 0.03 below the surface
-    (1,)
-    >>> gp.predict([[0.0, 0.0, 0.0]])
-    Traceback (most recent call last):
-    rfgp.errors.DataError: Points must lie within 0.05 of the surface, got row 0 at a distance of 0.973...
+    Source: Lindgren, Rue and Lindstrom (2011), An explicit link between Gaussian fields and Gaussian Markov random
+    fields: the stochastic partial differential equation approach.
 
-    Source: Lindgren, Rue and Lindstrom (2011), "An explicit link between Gaussian fields and Gaussian Markov random
-    fields: the stochastic partial differential equation approach".
+    Examples:
+        >>> import rfgp
+        >>> import trimesh
+        >>> ball = trimesh.creation.icosphere(2)
+        >>> gp = rfgp.MeshGP(ball, within=0.05, lengthscale=1.0, outputscale=1.0, noise=0.01, seed=0)
+        >>> gp = gp.condition(ball.vertices[:20], ball.vertices[:20, 2])
+        >>> gp.predict([[0.0, 0.0, 0.97]]).mean.shape  # the north pole, 0.03 below the surface
+        (1,)
+        >>> gp.predict([[0.0, 0.0, 0.0]])
+        Traceback (most recent call last):
+        rfgp.errors.DataError: Points must lie within 0.05 of the surface, got row 0 at a distance of 0.973...
     """
-
-    codec = MESHES
-    strategy = staticmethod(fit_nodes)
 
     @plain()
     def __init__(
@@ -137,21 +133,22 @@ class MeshGP(Process[FieldFamily]):
         outputscale: float | None = None,
         noise: float | None = None,
         likelihood: str | Likelihood = "normal",
-        approximation: str | None = None,
+        inference: str | None = None,
         priors: Mapping[str, Hyperprior | None] | None = None,
         seed: int | None = None,
     ) -> None:
-        if isinstance(field, graphs.Graph):
-            raise InvalidArgumentError(
-                "A graphs.MeshField or a mesh is needed, got a graph; rfgp.GraphGP takes graphs."
-            )
-        field = field if isinstance(field, graphs.MeshField) else graphs.MeshField(field)
-        options = options_from(FieldOptions, {**locals(), "seed": random.resolve_seed(seed)})
-        super().__init__(FieldFamily(MeshDomain(field, within), options))
+        start = starts(lengthscale=lengthscale, outputscale=outputscale, noise=noise)
+        kernel = Mesh(field, within=within)
+        super().__init__(kernel, likelihood, inference=inference, start=start, priors=priors, seed=seed)
 
     @property
     def within(self) -> float:
         """The largest distance of a point from the surface, in the mesh's units."""
-        domain = self.family.domain
-        assert isinstance(domain, MeshDomain)
-        return domain.limit
+        ((factor,),) = (term.factors for term in self.kernel.terms())
+        assert isinstance(factor.domain, MeshDomain)
+        return factor.domain.limit
+
+
+def starts(**values: float | None) -> dict[str, float]:
+    """Return the starting values that a user gave, by name."""
+    return {name: value for name, value in values.items() if value is not None}

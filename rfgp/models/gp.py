@@ -10,13 +10,14 @@ import torch
 from rfgp.ambient import plain
 from rfgp.approximations import Exact
 from rfgp.approximations.planning import assign, read_approximation
+from rfgp.choosing import fit_kernels
 from rfgp.errors import DataSavedWarning
-from rfgp.fitting.terms import fit_terms
 from rfgp.kernels import Kernel
 from rfgp.likelihoods import Likelihood
 from rfgp.models.process import Fitted, Process
 from rfgp.models.terms import TermReport, term_reports
 from rfgp.parameters import Hyperprior
+from rfgp.regression import Choice
 from rfgp.regression.spec import ModelOptions, ModelSpec, with_rows
 from rfgp.saving.gp import MODELS, row_terms
 
@@ -58,7 +59,7 @@ class GP(Process[ModelSpec]):
     """
 
     codec = MODELS
-    strategy = staticmethod(fit_terms)
+    strategy = staticmethod(fit_kernels)
 
     @plain()
     def __init__(
@@ -101,6 +102,11 @@ class GP(Process[ModelSpec]):
         """
         spec = self.family
         return spec.options.kernel if self._fitted is None else spec.fitted_kernel(self.regression.hyperparameters)
+
+    @property
+    def choice(self) -> Choice | None:
+        """The kernels that a fit compared, their scores and the reason of the choice. None if there was one kernel."""
+        return None if self.fit_report is None else self.fit_report.choice
 
     @property
     def terms(self) -> dict[str, TermReport]:

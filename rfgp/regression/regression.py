@@ -36,12 +36,14 @@ from rfgp.rows import (
     ArrayRows,
     Chunk,
     DataSummary,
+    GivenArrays,
     JoinedRows,
     Rows,
     SourceInputs,
     SourceRows,
     as_source,
     came_as_numpy,
+    in_memory,
     parts_of,
     read_more,
     read_training,
@@ -303,6 +305,18 @@ def decided(family: Family, data: Chunk) -> Regression:
     begun = begin(family, data)
     closed = begun.family.resolved(len(begun.needed_rows("a model")))
     return begun if closed is begun.family else begin(closed, data)
+
+
+def restarted(regression: Regression, family: Family) -> Regression:
+    """Return the regression of another family at its starting values, for the same rows.
+
+    Raises:
+        DataError: some of the rows are read in blocks.
+    """
+    given = GivenArrays(*in_memory(regression.needed_rows("a fit"), "another kernel or likelihood"))
+    family, summary = summary_of(family, given)
+    family, summary = family.with_data_summary(summary)
+    return started(family, summary, given.rows(summary.scaling))
 
 
 def conditioned(regression: Regression, data: Chunk) -> Regression:

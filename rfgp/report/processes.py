@@ -4,6 +4,7 @@ from typing import Any
 
 from rfgp.counts import counted
 from rfgp.models import Process
+from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP
 from rfgp.rows import gathered
 
@@ -13,8 +14,9 @@ _BYTES = 12.0
 
 def describe_process(model: Process[Any]) -> str:
     """Return the kernel or the features of a process in words."""
-    if not isinstance(model, GraphGP):
-        return str(model.family.domain.description())
+    if isinstance(model, GP):
+        return ", ".join(factor.domain.description() for factor in model.kernel.terms()[0].factors)
+    assert isinstance(model, GraphGP)
     sizes = model.family.feature_size
     words = {
         "exact": "the exact kernel",

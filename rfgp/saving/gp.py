@@ -191,4 +191,4 @@ def _needs_data(spec: ModelSpec) -> bool:
     return bool(row_terms(spec))
 
 
-MODELS = Codec("GP", _encode, _decode, _needs_data, _quantities, _check)
+MODELS = Codec(("GP", "MeshGP", "RoadGP"), _encode, _decode, _needs_data, _quantities, _check)

@@ -109,4 +109,4 @@ def _decode_kernel(described: Mapping[str, Any]) -> GraphKernel:
     return graphs.kernels.by_name(**{**described, **inner})
 
 
-NODES = Codec("GraphGP", _encode, _decode)
+NODES = Codec(("GraphGP",), _encode, _decode)

@@ -27,6 +27,7 @@ from rfgp.regression.observing import restored
 from rfgp.rows import ArrayRows, Chunk, GivenArrays, in_memory
 from rfgp.rows.arrays import read_per_row
 from rfgp.saving.container import read_file, write_file
+from rfgp.saving.legacy import upgraded
 from rfgp.saving.plain import decode_choice, decode_report, encode_choice, encode_report
 from rfgp.scaling import Affine, Scaling
 from rfgp.solvers import Posterior
@@ -39,7 +40,7 @@ class Codec(NamedTuple):
     """The form of a family in a file.
 
     Attributes:
-        kind: The name of the class of models with this family.
+        kinds: The names of the classes of models with this family.
         encode: Returns its options as JSON, and tensors.
         decode: Returns the family, given its options, the tensors of a file and a scaling.
         needs_data: Returns whether a family predicts only from its training data.
@@ -48,7 +49,7 @@ class Codec(NamedTuple):
         check: Refuses hyperparameters at which a family has no covariance.
     """
 
-    kind: str
+    kinds: tuple[str, ...]
     encode: Callable[[Any], tuple[Json, dict[str, Tensor]]]
     decode: Callable[[Mapping[str, Any], Tensors, Scaling], Family]
     needs_data: Callable[[Any], bool] = lambda family: False
@@ -79,8 +80,9 @@ def write(path: Path, saved: Saved, codec: Codec, *, data: bool) -> None:
         NotFittedError: data are to be written, and there are none.
     """
     regression = saved.regression
-    if saved.kind != codec.kind:
-        raise InvalidArgumentError(f"A model of the class {saved.kind} cannot be saved; one of {codec.kind} can.")
+    if saved.kind not in codec.kinds:
+        known = " or ".join(codec.kinds)
+        raise InvalidArgumentError(f"A model of the class {saved.kind} cannot be saved; one of {known} can.")
     if codec.needs_data(regression.family) and not data:
         raise InvalidArgumentError("This process predicts from its training data, so save it with data=True.")
     given, purpose = None, "a file with data=True"
@@ -122,7 +124,7 @@ def read(file: Path, codec_of: Callable[[str], Codec]) -> Saved:
         ModelFileError: the file is missing, truncated, damaged, foreign, or of a newer version.
         Exception: the parts of its content do not fit together.
     """
-    header, tensors = read_file(file)
+    header, tensors = upgraded(*read_file(file))
     codec = codec_of(header["class"])
     _check_values(tensors)
     if not isinstance(header["metadata"], dict):

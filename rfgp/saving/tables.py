@@ -145,7 +145,7 @@ def _codec(name: str, kind: type[KernelOptions] | None = None) -> Codec:
             raise ValueError(f"the options are not those of a {name}")
         return family
 
-    return Codec(name, _encode, decode, _needs_data)
+    return Codec((name,), _encode, decode, _needs_data)
 
 
 FEATURES = _codec("SparseSpectrumGP", FeatureOptions)

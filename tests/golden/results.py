@@ -57,6 +57,16 @@ def results_of(name, case):
     return found
 
 
+FIELDS = ("raw.mesh/", "raw.roads/", "raw.nodes/")
+"""The terms of presets, whose hyperparameters had no path when references were written."""
+
+
+def _known(name):
+    """Return the name of a raw hyperparameter in references."""
+    start = next((start for start in FIELDS if name.startswith(start)), "raw.")
+    return name.removeprefix(start)
+
+
 def _gradient(model):
     """Return the log marginal likelihood, and its gradient in each raw hyperparameter."""
     live = model.hyperparameters
@@ -64,7 +74,9 @@ def _gradient(model):
     value = model.log_marginal_likelihood()
     value.backward()
     found = {"log marginal likelihood": _array(value)}
-    found |= {f"gradient.{name}": _array(p.grad) for name, p in live.named_parameters() if p.grad is not None}
+    found |= {
+        f"gradient.raw.{_known(name)}": _array(p.grad) for name, p in live.named_parameters() if p.grad is not None
+    }
     live.requires_grad_(False)
     return found
 

@@ -36,6 +36,7 @@ class ModelOptions:
         dtype: The type of the rows. If None, that of the data.
         budget: The number of features that the terms with random features share. If None, each has its own.
         memory: The most memory, in bytes. If None, most of the machine's.
+        alternatives: Kernels on the same columns by name, among which a fit chooses. If empty, it keeps `kernel`.
         starts: Starting values by path; known once there are data.
         hyperpriors: Log densities by path; known once there are data.
 
@@ -55,6 +56,7 @@ class ModelOptions:
     dtype: torch.dtype | None = None
     budget: int | None = None
     memory: float | None = None
+    alternatives: Mapping[str, Kernel] = field(default_factory=dict)
     starts: Mapping[str, Any] = field(default_factory=dict)
     hyperpriors: Mapping[str, Hyperprior | None] = field(default_factory=dict)
 

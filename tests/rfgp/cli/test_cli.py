@@ -428,7 +428,7 @@ def test_mesh_writes_pictures_and_numbers(small_mesh, monkeypatch, capsys, tmp_p
     gp, mesh = rfgp.load(tmp_path / "o" / "model.safetensors"), trimesh.load(small_mesh)
     law = gp.predict(mesh.triangles_center)
     found = rows_of(tmp_path / "o" / "nodes.csv")
-    assert (type(gp), gp.num_observations, gp.family.domain.mesh.alpha) == (rfgp.MeshGP, 160, 3)
+    assert (type(gp), gp.num_observations, gp.kernel.terms()[0].factors[0].alpha) == (rfgp.MeshGP, 160, 3)
     np.testing.assert_allclose([float(row["mean"]) for row in found], law.mean, rtol=1e-6)
     np.testing.assert_allclose([float(row["sd"]) for row in found], np.sqrt(law.variance), rtol=1e-6)
 

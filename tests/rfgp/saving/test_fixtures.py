@@ -83,9 +83,9 @@ def test_a_saved_model_knows_what_it_knew(name):
     assert gp.num_observations == expected["num_observations"]
     assert gp.metadata == expected["metadata"]
     assert getattr(gp, "features", None) == expected["features"]
-    assert set(gp.hyperparameters.names) == set(expected["hyperparameters"])
+    assert set(gp.hyperparameters.names) == {gp.hyperparameters.path(name) for name in expected["hyperparameters"]}
     for parameter, value in expected["hyperparameters"].items():
-        assert_close(gp, getattr(gp.hyperparameters, parameter).detach(), value)
+        assert_close(gp, gp.hyperparameters.value(parameter).detach(), value)
     if expected["fit"] is None:
         assert gp.fit_report is None
     else:
