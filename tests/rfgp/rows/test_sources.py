@@ -313,7 +313,7 @@ def test_graphs_take_labels_only():
     import graphs
 
     gp = rfgp.GraphGP(graphs.Graph.from_edges([(0, 1), (1, 2)]))
-    with pytest.raises(rfgp.DataError, match="are for tables"):
+    with pytest.raises(rfgp.DataError, match="sequence of labels"):
         gp.fit(Blocks([(X, Y)]))
 
 
