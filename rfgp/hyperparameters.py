@@ -1,6 +1,6 @@
 """Hyperparameters as a live torch module: what a user reads, sets and differentiates in."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -83,6 +83,9 @@ class Hyperparameters(nn.Module):
 
     def __getitem__(self, name: str) -> Tensor:
         return self.value(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
 
     def __setitem__(self, name: str, value: Any) -> None:
         self.set(**{name: value})

@@ -141,7 +141,7 @@ def plan(data: TermData, *, needs_weights: bool = False, has_neighbors: bool = F
             covariance matrices of all rows are avoided.
         has_neighbors: Whether another term has neighbours, which are latent beside weights where that is better.
     """
-    if _is_sparse(data, has_neighbors=has_neighbors):
+    if _is_sparse(data, needs_weights=needs_weights, has_neighbors=has_neighbors):
         return SparsePrecision()
     exact, features, walks = Exact(), RandomFeatures(), RandomWalks()
     graph = next((factor.nodes for factor in data.term.term.factors if factor.nodes is not None), None)
@@ -157,10 +157,11 @@ def plan(data: TermData, *, needs_weights: bool = False, has_neighbors: bool = F
     return InducingPoints()
 
 
-def _is_sparse(data: TermData, *, has_neighbors: bool = False) -> bool:
+def _is_sparse(data: TermData, *, needs_weights: bool = False, has_neighbors: bool = False) -> bool:
     """Return whether a term has a sparse precision that serves it best.
 
-    That is a field on roads, a surface or a graph, a group of many levels, or a process of one column of many rows.
+    That is a field on roads, a surface or a graph, a group of many levels, or a process of one column. The latter is
+    computed by its covariance matrix on few rows, unless another term has weights.
     """
     sparse = SparsePrecision()
     if sparse.refusal(data) is not None:
@@ -175,6 +176,7 @@ def _is_sparse(data: TermData, *, has_neighbors: bool = False) -> bool:
     if {factor.kind for factor in factors} & {Kind.COORDINATE, Kind.NODE}:
         return True
     if is_chain:
-        return not has_neighbors and MOST_EXACT < data.num_rows <= MOST_IN_MEMORY
+        is_best = needs_weights or data.num_rows > MOST_EXACT
+        return not has_neighbors and is_best and data.num_rows <= MOST_IN_MEMORY
     cost = Exact().cost(data)
     return not cost.has_weights or cost.num_features > MOST_LEVELS

@@ -54,9 +54,8 @@ class SparsePrecision(Approximation):
         for factor, places, prefix in _others(data.term, chosen):
             if factor.functions(data.columns.select(places)) is None:
                 return f"{label_of(factor)}, which multiplies the field, has infinitely many functions. Use Exact()."
-            free = [
-                path for path in data.values if path.startswith(prefix) and path not in (scale, data.term.outputscale)
-            ]
+            own = [f"{prefix}{name}" for name in factor.hyperparameters(data.columns.select(places))]
+            free = [path for path in own if path not in (scale, data.term.outputscale)]
             if free:
                 return (
                     f"{label_of(factor)}, which multiplies the field, has the hyperparameter {free[0]}. Use one term "

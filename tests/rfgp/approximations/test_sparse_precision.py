@@ -9,6 +9,9 @@ import rfgp
 from rfgp import kernels as k
 
 
+ROADS = graphs.RoadNetwork.from_lines([[(0.0, 0.0), (1.0, 0.0)], [(1.0, 0.0), (1.0, 1.0)]], metric="euclidean")
+
+
 def models(case):
     names = [term.name for term in kernels()[case].terms()]
     sparse = {"field": rfgp.SparsePrecision()} | ({"trend": rfgp.Exact()} if "trend" in names else {})
@@ -116,3 +119,30 @@ def test_fits_recover_a_field_beside_a_slope():
     ratio = slope.centered().mean[0] / (rows["pressure"][0] - rows["pressure"].mean())
     assert ratio == pytest.approx(0.5, abs=0.02)
     assert gp.hyperparameters.noise.item() == pytest.approx(0.01, rel=0.3)
+
+
+def days(kernel):
+    """Return the plan of a model of a field on two roads, with five days."""
+    rng = np.random.default_rng(0)
+    X = {"road": rng.integers(0, 2, 60), "fraction": rng.uniform(0, 1, 60), "day": rng.integers(0, 5, 60)}
+    gp = rfgp.GP(kernel(ROADS), seed=0).condition(X, rng.standard_normal(60))
+    return {name: type(one).__name__ for name, one in gp.family.approximations.items()}
+
+
+def test_a_shared_group_times_a_field_is_sparse():
+    def kernel(roads):
+        group = k.Group("day", name="day")
+        return group + k.Roads(roads) * group
+
+    assert days(kernel) == {"day": "Exact", "roads:day": "SparsePrecision"}
+
+
+def test_a_chain_with_a_field_is_exact():
+    planned = days(lambda roads: k.Roads(roads) + k.Matern("day", nu=0.5, name="day"))
+    assert planned == {"roads": "SparsePrecision", "day": "SparsePrecision"}
+
+
+def test_hyperparameters_are_iterated_by_path():
+    X = np.linspace(0, 1, 9)[:, None]
+    gp = rfgp.GP(k.RBF(name="f"), seed=0).condition(X, np.sin(X[:, 0]))
+    assert list(gp.hyperparameters) == ["f.lengthscale", "f.outputscale", "noise", "mean"]
