@@ -9,7 +9,7 @@ import torch
 
 from rfgp.ambient import plain
 from rfgp.approximations import Exact
-from rfgp.approximations.planning import assign, read_approximation
+from rfgp.approximations.planning import read_approximation
 from rfgp.choosing import fit_kernels
 from rfgp.errors import DataSavedWarning
 from rfgp.kernels import Kernel
@@ -18,7 +18,7 @@ from rfgp.models.process import Fitted, Process
 from rfgp.models.terms import TermReport, term_reports
 from rfgp.parameters import Hyperprior
 from rfgp.regression import Choice
-from rfgp.regression.spec import ModelOptions, ModelSpec, with_rows
+from rfgp.regression.spec import ModelOptions, ModelSpec, reassigned, with_rows
 from rfgp.saving.gp import MODELS, row_terms
 
 
@@ -28,7 +28,7 @@ class GP(Process[ModelSpec]):
     Args:
         kernel: The kernel, of `rfgp.kernels`.
         likelihood: The distribution of an observation given the latent function, a name or an object of
-            `rfgp.likelihoods`.
+            `rfgp.likelihoods`. `Heteroscedastic(kernel=...)` adds terms of the logarithm of the noise, "noise.<term>".
         approximation: One approximation, which applies to every term that it can serve; a dict of approximations by the
             names of terms; or "auto". Terms without one are planned.
         inference: "laplace" or "variational", for likelihoods that are not Gaussian. If None, as usual for the
@@ -110,7 +110,7 @@ class GP(Process[ModelSpec]):
 
     @property
     def terms(self) -> dict[str, TermReport]:
-        """The terms by name, with what is known of each.
+        """The terms by name with what is known of each, those of the noise after those of the function.
 
         Raises:
             NotFittedError: there are no data.
@@ -132,8 +132,7 @@ class GP(Process[ModelSpec]):
         regression = self.regression
         rows = regression.needed_rows("with_approximation")
         spec, values = with_rows(self.family, rows), regression.hyperparameters
-        data = spec.term_data(values, len(rows))
-        chosen = assign(read_approximation(approximation), data, spec.approximations)
+        chosen = reassigned(spec, read_approximation(approximation), values, len(rows))
         spec = spec.drawn(chosen, values, len(rows))
         return type(self).of(spec, Fitted.of(regression.replace(family=spec)))
 
