@@ -230,6 +230,37 @@ def test_likelihoods_predict_bit_for_bit(likelihood, tmp_path):
             np.testing.assert_array_equal(a.mean, b.mean)
 
 
+@pytest.mark.parametrize("approximation", APPROXIMATIONS, ids=repr)
+def test_kernels_of_the_noise_predict_bit_for_bit(approximation, tmp_path):
+    likelihood = rfgp.likelihoods.Heteroscedastic(kernel=0.5 * k.RBF("q", lengthscale=2.0) + k.Group("store"))
+    gp = rfgp.GP(BASE, likelihood, approximation, seed=0).condition(ROWS, Y)
+    again = assert_saved(gp, NEW, tmp_path)
+    assert repr(again.family.options.likelihood) == repr(likelihood)
+    np.testing.assert_array_equal(again.predict(NEW).observed().variance, gp.predict(NEW).observed().variance)
+    bound = gp.log_marginal_likelihood().item()
+    assert again.condition(ROWS, Y).log_marginal_likelihood().item() == pytest.approx(bound, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda options, *_: options.pop("noise"),
+        lambda options, *_: options["likelihood"].pop("kernel"),
+        lambda options, *_: options["likelihood"].update(kernel=1.0),
+        lambda options, *_: options["noise"].update(draws=[]),
+        lambda options, *_: options["noise"].update(resolved=options["resolved"]),
+        lambda options, *_: options["noise"]["resolved"]["terms"][0].update(name="other"),
+        lambda options, tensors, _: tensors.pop("noise.draw.0.frequencies"),
+    ],
+)
+def test_forged_kernels_of_the_noise_are_refused(change, tmp_path):
+    likelihood = rfgp.likelihoods.Heteroscedastic(kernel=k.RBF("q"))
+    rfgp.GP(BASE, likelihood, rfgp.RandomFeatures(4), seed=0).condition(ROWS, Y).save(tmp_path / "m")
+    rewrite(tmp_path / "m", tmp_path / "forged", change)
+    with pytest.raises(rfgp.ModelFileError, match="does not hold a model that fits together"):
+        rfgp.load(tmp_path / "forged")
+
+
 def test_classes_by_laplace_predict_bit_for_bit(tmp_path):
     y = LIKELIHOODS["categorical"].astype(float)
     gp = rfgp.GP(BASE, "categorical", rfgp.RandomFeatures(4), inference="laplace", seed=0).condition(ROWS, y)
