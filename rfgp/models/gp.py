@@ -18,8 +18,9 @@ from rfgp.models.process import Fitted, Process
 from rfgp.models.terms import TermReport, term_reports
 from rfgp.parameters import Hyperprior
 from rfgp.regression import Choice
-from rfgp.regression.spec import ModelOptions, ModelSpec, reassigned, with_rows
+from rfgp.regression.spec import ModelOptions, ModelSpec, exact_evidence_bounds, reassigned, with_rows
 from rfgp.saving.gp import MODELS, row_terms
+from rfgp.solvers.lowrank import EvidenceBounds
 
 
 class GP(Process[ModelSpec]):
@@ -144,6 +145,32 @@ class GP(Process[ModelSpec]):
             NotFittedError: there are no data, or the model was loaded without them.
         """
         return self.with_approximation(Exact())
+
+    @plain()
+    def evidence_bounds(self) -> EvidenceBounds:
+        """Return bounds of the exact log marginal likelihood at these hyperparameters.
+
+        Every term must have inducing points, or be exact and of finitely many functions, such as a linear term or a
+        group. The cost is O(n F^2) with F weights, so that exact() is not needed.
+
+        Sources: Titsias (2009), Equation 9; Titsias (2014), Section 2; see `rfgp.solvers.lowrank.bounds`.
+
+        Raises:
+            InvalidArgumentError: the likelihood is not Gaussian, or a term has another approximation. Random features
+                have no bounds, since their kernel may exceed the exact one.
+            NotFittedError: there are no data, or the model was loaded without them.
+
+        Examples:
+            >>> import numpy as np
+            >>> import rfgp
+            >>> from rfgp import kernels as k
+            >>> X = np.linspace(0, 10, 200)[:, None]
+            >>> gp = rfgp.GP(k.RBF(), approximation=rfgp.InducingPoints(20), seed=0).condition(X, np.sin(X[:, 0]))
+            >>> bounds, exact = gp.evidence_bounds(), gp.exact().log_marginal_likelihood().item()
+            >>> bounds.lower <= exact <= bounds.upper
+            True
+        """
+        return exact_evidence_bounds(self.regression)
 
     def save(self, path: str | Path, data: bool | None = None) -> None:
         """Write the model to a file that `rfgp.load` reads.
