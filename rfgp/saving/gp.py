@@ -57,6 +57,9 @@ def _encode(spec: ModelSpec) -> tuple[Json, dict[str, Tensor]]:
     assert spec.columns is not None
     encoder, options = Encoder(), spec.options
     resolved, tensors = _encode_terms(spec, encoder, "")
+    if spec.noise_process is not None:
+        resolved["noise"], draws = _encode_terms(spec.noise_process, encoder, NOISE)
+        tensors |= draws
     described = {
         **{name: getattr(options, name) for name in _CHOICES},
         "kernel": encode_kernel(options.kernel, encoder),
@@ -69,9 +72,6 @@ def _encode(spec: ModelSpec) -> tuple[Json, dict[str, Tensor]]:
         "schema": spec.schema.to_plain(),
         "nodes": [encoder.place(column.nodes) for column in spec.schema.columns if column.kind is Kind.NODE],
     }
-    if spec.noise_process is not None:
-        described["noise"], draws = _encode_terms(spec.noise_process, encoder, NOISE)
-        tensors |= draws
     described["objects"], arrays = encoder.objects()
     return described, {**tensors, **arrays, "columns.spread": spec.columns.spread}
 
