@@ -5,6 +5,7 @@ import json
 import pickle
 import warnings
 from dataclasses import dataclass
+from functools import partial
 
 import field_cases
 import numpy as np
@@ -163,6 +164,8 @@ def test_kernels_without_columns_and_unnamed_arrays(tmp_path):
         k.RBF(),
         k.Constant(),
         k.Additive(name="a") + k.Linear(1),
+        k.Additive(partial(k.Matern, nu=2.5, lengthscale=2)) + k.Linear(1),
+        k.Additive(partial(k.Polynomial, degree=3), (0, 1), order=2),
         2.0 * (k.RBF() + k.Constant()).named("all"),
     ):
         assert_saved(rfgp.GP(kernel, seed=0).condition(rows, Y), new, tmp_path)
@@ -472,6 +475,8 @@ class OwnSpectrum(rfgp.spectra.Gaussian):
         (lambda: rfgp.GP((STORE * Own("t")).named("mine")), r"term 'mine'.*not a kernel"),
         (lambda: rfgp.GP(k.Additive(lambda key: k.RBF(key), columns=("t", "p"))), r"term 'additive\(t, p\)'.*class"),
         (lambda: rfgp.GP(k.Additive(Own, columns=("t", "p"))), r"term 'additive\(t\)'.*not a kernel"),
+        (lambda: rfgp.GP(k.Additive(partial(k.RBF, ard=len), columns=("t", "p"))), r"'additive\(t\)'.*class"),
+        (lambda: rfgp.GP(BASE, rfgp.likelihoods.Heteroscedastic(kernel=Own("t"))), r"'noise.own\(t\)'.*not a kernel"),
         (lambda: rfgp.GP(k.Stationary("t", spectrum=OwnSpectrum(), name="mine")), r"term 'mine'.*not a spectrum"),
         (lambda: rfgp.GP(BASE, approximation={"trend": OwnApproximation()}), r"term 'trend'.*not an? approximation"),
         (lambda: rfgp.GP(BASE, approximation=OwnApproximation()), r"term 'trend'.*not an? approximation"),
@@ -721,6 +726,31 @@ def test_forged_graphs_roads_and_meshes_are_refused(saved_fields, tmp_path, chan
 def test_forged_walks_are_refused(saved_walks, tmp_path, change, message):
     rewrite(saved_walks, tmp_path / "forged", change)
     with pytest.raises(rfgp.ModelFileError, match=message):
+        rfgp.load(tmp_path / "forged")
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        [{"class": "RBF"}],
+        [{"class": "os.system"}, {"mapping": []}],
+        ["RBF", {"mapping": []}],
+        [{"class": "RBF"}, {"mapping": [["nothing", 1]]}],
+        [{"class": "RBF"}, {"mapping": [[1, 1]]}],
+        [{"class": "Polynomial"}, {"mapping": [["degree", 10**9]]}],
+        [{"class": "RBF"}, 1],
+    ],
+    ids=repr,
+)
+def test_forged_partials_are_refused(inner, tmp_path):
+    kernel = k.Additive(partial(k.RBF, lengthscale=1.0), columns=("t", "p"))
+    rfgp.GP(kernel, seed=0).condition(ROWS, Y).save(tmp_path / "m", data=True)
+
+    def change(options, *_):
+        options["kernel"]["leaves"][0]["arguments"]["base"]["partial"] = inner
+
+    rewrite(tmp_path / "m", tmp_path / "forged", change)
+    with pytest.raises(rfgp.ModelFileError, match="does not hold a model that fits together"):
         rfgp.load(tmp_path / "forged")
 
 
