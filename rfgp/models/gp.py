@@ -42,7 +42,7 @@ class GP(Process[ModelSpec]):
         dtype: The type of the rows. If None, that of the data.
         budget: The number of features that the terms with random features share. A fit divides it by the effective
             degrees of freedom of the terms, but for terms that a dict of approximations names. If None, each term has
-            the number of its approximation.
+            the number of its approximation. Terms of the noise share another such number.
         memory: The most memory of the largest arrays, in bytes. If None, most of the machine's. A model that would take
             more is refused before anything is allocated.
 

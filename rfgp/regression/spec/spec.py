@@ -231,14 +231,15 @@ class ModelSpec(Family):
             InvalidArgumentError: an approximation cannot serve a term, or the terms take too much memory.
         """
         data, noise = self.term_data(values, num_rows), self.noise_process
-        approximations, of_noise = by_process(approximations, data, noise.term_data(values, num_rows) if noise else [])
+        others = [] if noise is None else noise.term_data(values, num_rows)
+        approximations, of_noise = by_process(approximations, data, others)
         chosen = assign(approximations, data)
         if self.options.budget is not None and not shares:
             shares = dict.fromkeys(sharing(self.options.approximations, chosen), 1.0)
         chosen = divided(self.options.budget, chosen, data, shares) if self.options.budget and shares else chosen
-        check_memory(chosen, data, self.options.memory)
-        priors = [chosen[one.term.name].draw(one, self._seed(place)) for place, one in enumerate(data)]
         noise = None if noise is None else noise.drawn(of_noise, values, num_rows)
+        check_memory({**chosen, **(noise.approximations if noise else {})}, [*data, *others], self.options.memory)
+        priors = [chosen[one.term.name].draw(one, self._seed(place)) for place, one in enumerate(data)]
         return replace(self, approximations=chosen, priors=tuple(priors), noise_process=noise)
 
     def redrawn(self, values: Values, num_rows: int) -> Self:

@@ -137,6 +137,14 @@ def test_starts_and_pickles_keep_the_kernel_of_the_noise():
     assert fitted["noise.rbf(b).lengthscale"].item() == pytest.approx(1.5)
 
 
+def test_terms_of_the_noise_count_in_the_memory():
+    X, y = data()
+    each = model(SMOOTH, None).condition(X, y).terms["smooth"].cost.memory
+    assert len(model(SMOOTH, k.RBF("b"), memory=2.1 * each).condition(X, y).terms) == 2
+    with pytest.raises(rfgp.InvalidArgumentError, match="would take"):
+        model(SMOOTH, k.RBF("b"), memory=1.9 * each).condition(X, y)
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [
