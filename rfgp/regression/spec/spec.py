@@ -1,7 +1,7 @@
 """The specification of a model, resolved on data."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -26,13 +26,12 @@ from rfgp.regression.spec.checks import check_memory, term_warnings, warnings_of
 from rfgp.regression.spec.inputs import ModelInputs
 from rfgp.regression.spec.noise import by_process, noise_kernel
 from rfgp.regression.spec.options import ModelOptions
-from rfgp.rows import Chunk, DataSummary, Rows, gathered, pool_of
+from rfgp.regression.spec.starts import kernel_starts, sampled, summary_of
+from rfgp.rows import Chunk, DataSummary, Rows, gathered
 from rfgp.scaling import Affine, Scaling
 
 NORMALIZED_ROWS = 2000
 """The most rows over which the prior variances of terms are averaged for their starting output scales."""
-MOST_SAMPLED = 10_000
-"""The most rows whose columns are summarised for starting values and random draws."""
 NOISE_START = 0.1
 """The starting noise, in variances of the target."""
 
@@ -134,7 +133,7 @@ class ModelSpec(Family):
         assert self.kernel is not None
         assert scaling.inputs is not None
         assert rows is not None
-        summary = _summary(self.schema, _sample(rows, self.options.seed), scaling.inputs)
+        summary = summary_of(self.schema, sampled(rows, self.options.seed), scaling.inputs)
         noise = None if self.noise_process is None else self.noise_process._resolved(summary, {})
         return replace(self._resolved(summary, {}), noise_process=noise)._with_paths()
 
@@ -179,7 +178,7 @@ class ModelSpec(Family):
         elif self.options.likelihood.has_noise_process:
             paths += [f"{self.noise_prefix}{path}" for path in paths]
         paths += ["mean", *(parameter.name for parameter in self.options.likelihood.parameters)]
-        starts = dict(_kernel_starts(self.terms if noise is None else (*self.terms, *noise.terms)))
+        starts = dict(kernel_starts(self.terms if noise is None else (*self.terms, *noise.terms)))
         starts |= {find_path(name, paths): value for name, value in self.options.start.items()}
         if self.options.mean == "zero":
             starts["mean"] = 0.0
@@ -330,7 +329,7 @@ def with_rows(spec: ModelSpec, rows: Rows) -> ModelSpec:
     if len(spec.columns.sample):
         return spec
     noise = None if spec.noise_process is None else with_rows(spec.noise_process, rows)
-    columns = replace(spec.columns, sample=_sample(rows, spec.options.seed))
+    columns = replace(spec.columns, sample=sampled(rows, spec.options.seed))
     return replace(spec, columns=columns, noise_process=noise)
 
 
@@ -351,34 +350,3 @@ def _variance(values: Values, path: str) -> float:
     """Return an output scale in the user's units. That of several outputs is standardised, as they share it."""
     found = values.value(path)
     return float(values.standardized(path) if found.ndim else found)
-
-
-def _kernel_starts(terms: Sequence[BoundTerm]) -> Iterator[tuple[str, Any]]:
-    """Yield the starting values that kernels have, by path, in the user's units."""
-    for term in terms:
-        for factor, _, prefix in term.parts():
-            for name, value in factor.starts.items():
-                if value is not None:
-                    yield f"{prefix}{name}", value
-        if term.term.variance is not None:
-            if term.outputscale is None:
-                raise InvalidArgumentError(
-                    f"The term {term.name!r} has no output scale to start at {term.term.variance:g}. Give start= for "
-                    "its variance."
-                )
-            yield term.outputscale, term.term.variance
-
-
-def _sample(rows: Rows, seed: int) -> Tensor:
-    """Return the inputs of all rows, or of a random sample, (r, D)."""
-    block = pool_of(rows)
-    if len(block) <= MOST_SAMPLED:
-        return block.inputs.detach()
-    order = torch.randperm(len(block), generator=random.generator(seed, random.Role.SAMPLE))
-    return block.inputs[order[:MOST_SAMPLED]].detach()
-
-
-def _summary(schema: Schema, sample: Tensor, maps: Affine) -> ColumnSummary:
-    """Return the summary of columns from a sample of standardised rows (r, D)."""
-    own = ColumnSummary.of(sample, tuple(column.num_levels for column in schema.columns))
-    return replace(own, location=maps.location, scale=maps.scale)
