@@ -53,6 +53,10 @@ class Exact(Approximation):
             return KernelTerm(data.term, parameter_names(data, with_scale=True))
         return WeightTerm.of(data, [FinitePart(*factor) for factor in data.term.parts()])
 
+    def bounding(self, term: TermPrior) -> TermPrior:
+        """Return the term as it is: its residual is 0."""
+        return term
+
 
 def _num_functions(data: TermData) -> int | None:
     """Return the number of functions of a term if its factors have finitely many and not too many. Else None."""

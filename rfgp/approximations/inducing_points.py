@@ -114,6 +114,11 @@ class InducingPoints(Approximation):
         path = f"{data.term.name}.points" if self.learn_locations else None
         return PointTerm(data.term, points, names, scale_name(data.term, data.values), method, path)
 
+    def bounding(self, term: TermPrior) -> TermPrior:
+        """Return the term whose residual belongs to the function."""
+        assert isinstance(term, PointTerm)
+        return replace(term, method="vfe")
+
 
 def _lengthscales(data: TermData, rows: Tensor) -> Tensor:
     """Return the shortest lengthscale of each column of rows (r, D), 1 for those that the term does not read."""

@@ -136,6 +136,19 @@ class Approximation(ABC):
             seed: The seed for the term, which differs between terms.
         """
 
+    def bounding(self, term: TermPrior) -> TermPrior | None:
+        """Return a term whose features phi leave a known residual k - phi phi^T that is positive semidefinite.
+
+        By such terms the exact log marginal likelihood is bounded (`rfgp.solvers.lowrank.bounds`).
+
+        Args:
+            term: A term that `draw` made.
+
+        Returns:
+            The term. None if the residual may be indefinite, or is not known.
+        """
+        return None
+
     def check(self, data: TermData) -> None:
         """Refuse a term that the approximation cannot serve.
 

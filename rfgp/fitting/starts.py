@@ -58,9 +58,9 @@ def redrawn(regression: Regression) -> Regression:
 
 
 def is_one_field(spec: ModelSpec) -> bool:
-    """Return whether a model is one kernel on nodes, roads or a mesh."""
+    """Return whether a model is one kernel on nodes, roads or a mesh, without one of the noise."""
     kinds = [factor.kind for term in spec.terms for factor in term.term.factors]
-    return len(kinds) == 1 and kinds[0] in (Kind.NODE, Kind.COORDINATE)
+    return spec.noise_process is None and len(kinds) == 1 and kinds[0] in (Kind.NODE, Kind.COORDINATE)
 
 
 def first_rows(rows: Block, order: Tensor, count: int) -> Block:

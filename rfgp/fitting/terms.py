@@ -13,7 +13,7 @@ from rfgp.fitting.maximize import SMALL, Objective, Plan, maximize
 from rfgp.fitting.starts import SCREENED_ROWS, first_rows, is_one_field, redrawn, spec_of, starts_of
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression
-from rfgp.regression.spec import degrees_of_freedom
+from rfgp.regression.spec import degrees_of_freedom, learnable_draws, with_learned
 from rfgp.rows import Block, gathered, pool_of
 from rfgp.solvers.choice import MOST_DENSE, uses_cg
 from rfgp.solvers.iterative import IterativeSolver
@@ -126,14 +126,13 @@ def _subset(rows: Block) -> Block:
 def _learned(regression: Regression, report: FitReport, plan: Plan, rows: Block) -> tuple[Regression, FitReport]:
     """Search for the draws that a fit may change, together with the hyperparameters, if there are some."""
     spec = spec_of(regression)
-    draws = {path: draw for term in spec.priors for path, draw in term.learnable.items()}
+    draws = learnable_draws(spec)
     if not draws or not plan.max_iterations:
         return regression, report
     begun = regression.hyperparameters.beside({path: draw.clone() for path, draw in draws.items()}, {})
     values, last = maximize(Objective.of(regression, rows), begun, plan, stage="draws too")
     learned = {path: values.raw[path].detach() for path in draws}
-    family = replace(spec, priors=tuple(term.with_learned(learned) for term in spec.priors))
-    found = regression.replace(family=family)
+    found = regression.replace(family=with_learned(spec, learned))
     kept = regression.hyperparameters.replaced({name: values.raw[name] for name in regression.hyperparameters.raw})
     return found.replace(hyperparameters=kept), last.with_all([report, last])
 

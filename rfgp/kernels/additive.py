@@ -110,7 +110,7 @@ class Additive(Kernel):
     Source: Lu, Boukouvalas and Hensman (2022), Additive Gaussian processes revisited, Sections 3 and 4.
 
     Attributes:
-        base: Makes the kernel of one column from its key, such as `k.RBF`.
+        base: Makes the kernel of one column from its key, such as `k.RBF` or `functools.partial(k.Matern, nu=2.5)`.
         columns: The keys of its columns. If None, all columns but the target.
         order: 1, or 2 for pairs of columns as well.
         name: A prefix of the names of the terms. If None, "additive".

@@ -1,7 +1,7 @@
 """Distributions of real observations around f: normal, Student's t, and normal with noise that varies."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -141,15 +141,27 @@ class StudentT(Likelihood):
 class Heteroscedastic(Likelihood):
     """y ~ N(f, noise e^g), for a second function g ~ GP(0) of the inputs.
 
-    g has the kernel of f, with hyperparameters of its own: those of f with "noise_" before their names. The posterior
-    is variational, with f and g independent (Lazaro-Gredilla and Titsias 2011, "Variational heteroscedastic Gaussian
-    process regression"). `expected` takes both functions; methods of one function are at g = 0.
+    The hyperparameters of g are its own. In `rfgp.GP` their paths begin with "noise.", in other models their names with
+    "noise_". The posterior is variational, with f and g independent (Lazaro-Gredilla and Titsias 2011, "Variational
+    heteroscedastic Gaussian process regression"). `expected` takes both functions; methods of one function are at
+    g = 0.
 
     Attributes:
         noise: The noise variance at g = 0, in the squared unit of the targets. If None, it is learned.
+        kernel: The kernel of g, of `rfgp.kernels`, for `rfgp.GP` alone. If None, it is the kernel of f.
+
+    Examples:
+        >>> import rfgp
+        >>> from rfgp import kernels as k
+        >>> gp = rfgp.GP(k.RBF("t"), rfgp.likelihoods.Heteroscedastic(kernel=k.RBF("t") + k.Group("sensor")))
+        >>> data = {"t": [0.0, 1.0, 2.0, 3.0], "sensor": ["a", "b", "a", "b"]}
+        >>> gp = gp.condition(data, [0.0, 1.2, 2.0, 2.8])
+        >>> gp.hyperparameters["noise.group(sensor).outputscale"].item()
+        0.25
     """
 
     noise: Any = None
+    kernel: Any = field(default=None, kw_only=True)
     parameters = Normal.parameters
     is_standardized = has_noise_process = True
     approximations = ("variational",)
@@ -165,6 +177,11 @@ class Heteroscedastic(Likelihood):
         value = -0.5 * ((2 * math.pi * noise).log() + mean[:, 1] + square * share)
         half = 0.5 * square * share
         return Expected(value, torch.stack([left * share, half - 0.5], dim=1), torch.stack([share, half], dim=1))
+
+    @property
+    def noise_kernel(self) -> Any:
+        """The kernel of g. If None, it is that of f."""
+        return self.kernel
 
     @property
     def middle(self) -> Normal:

@@ -80,6 +80,8 @@ class Likelihood(ABC):
     """Whether posteriors are skewed, so that their mode is far from their mean."""
     has_noise_process: ClassVar[bool] = False
     """Whether the logarithm of the noise is a second latent function."""
+    noise_kernel: ClassVar[Any] = None
+    """The kernel of that function. If None, it is that of the first."""
     widest: ClassVar[float] = 1e5
     """The largest ratio of the latent variance to its start."""
     widest_by_laplace: ClassVar[float] = 1e5
@@ -216,7 +218,7 @@ def _median(values: Tensor, weight: Tensor) -> Tensor:
 
 
 def _short(value: Any) -> str:
-    return repr(value) if isinstance(value, str) else f"{float(value):.4g}"
+    return f"{float(value):.4g}" if hasattr(value, "__float__") else repr(value)
 
 
 def refuse(likelihood: Likelihood, y: Tensor) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from rfgp.ambient import plain
 from rfgp.approximations import Exact
-from rfgp.approximations.planning import assign, read_approximation
+from rfgp.approximations.planning import read_approximation
 from rfgp.choosing import fit_kernels
 from rfgp.errors import DataSavedWarning
 from rfgp.kernels import Kernel
@@ -18,8 +18,9 @@ from rfgp.models.process import Fitted, Process
 from rfgp.models.terms import TermReport, term_reports
 from rfgp.parameters import Hyperprior
 from rfgp.regression import Choice
-from rfgp.regression.spec import ModelOptions, ModelSpec, with_rows
+from rfgp.regression.spec import ModelOptions, ModelSpec, exact_evidence_bounds, reassigned, with_rows
 from rfgp.saving.gp import MODELS, row_terms
+from rfgp.solvers.lowrank import EvidenceBounds
 
 
 class GP(Process[ModelSpec]):
@@ -28,7 +29,7 @@ class GP(Process[ModelSpec]):
     Args:
         kernel: The kernel, of `rfgp.kernels`.
         likelihood: The distribution of an observation given the latent function, a name or an object of
-            `rfgp.likelihoods`.
+            `rfgp.likelihoods`. `Heteroscedastic(kernel=...)` adds terms of the logarithm of the noise, "noise.<term>".
         approximation: One approximation, which applies to every term that it can serve; a dict of approximations by the
             names of terms; or "auto". Terms without one are planned.
         inference: "laplace" or "variational", for likelihoods that are not Gaussian. If None, as usual for the
@@ -41,7 +42,7 @@ class GP(Process[ModelSpec]):
         dtype: The type of the rows. If None, that of the data.
         budget: The number of features that the terms with random features share. A fit divides it by the effective
             degrees of freedom of the terms, but for terms that a dict of approximations names. If None, each term has
-            the number of its approximation.
+            the number of its approximation. Terms of the noise share another such number.
         memory: The most memory of the largest arrays, in bytes. If None, most of the machine's. A model that would take
             more is refused before anything is allocated.
 
@@ -112,7 +113,7 @@ class GP(Process[ModelSpec]):
 
     @property
     def terms(self) -> dict[str, TermReport]:
-        """The terms by name, with what is known of each.
+        """The terms by name with what is known of each, those of the noise after those of the function.
 
         Raises:
             NotFittedError: there are no data.
@@ -134,8 +135,7 @@ class GP(Process[ModelSpec]):
         regression = self.regression
         rows = regression.needed_rows("with_approximation")
         spec, values = with_rows(self.family, rows), regression.hyperparameters
-        data = spec.term_data(values, len(rows))
-        chosen = assign(read_approximation(approximation), data, spec.approximations)
+        chosen = reassigned(spec, read_approximation(approximation), values, len(rows))
         spec = spec.drawn(chosen, values, len(rows))
         return type(self).of(spec, Fitted.of(regression.replace(family=spec)))
 
@@ -147,6 +147,32 @@ class GP(Process[ModelSpec]):
             NotFittedError: there are no data, or the model was loaded without them.
         """
         return self.with_approximation(Exact())
+
+    @plain()
+    def evidence_bounds(self) -> EvidenceBounds:
+        """Return bounds of the exact log marginal likelihood at these hyperparameters.
+
+        Every term must have inducing points, or be exact and of finitely many functions, such as a linear term or a
+        group. The cost is O(n F^2) with F weights, so that exact() is not needed.
+
+        Sources: Titsias (2009), Equation 9; Titsias (2014), Section 2; see `rfgp.solvers.lowrank.bounds`.
+
+        Raises:
+            InvalidArgumentError: the likelihood is not Gaussian, or a term has another approximation. Random features
+                have no bounds, since their kernel may exceed the exact one.
+            NotFittedError: there are no data, or the model was loaded without them.
+
+        Examples:
+            >>> import numpy as np
+            >>> import rfgp
+            >>> from rfgp import kernels as k
+            >>> X = np.linspace(0, 10, 200)[:, None]
+            >>> gp = rfgp.GP(k.RBF(), approximation=rfgp.InducingPoints(20), seed=0).condition(X, np.sin(X[:, 0]))
+            >>> bounds, exact = gp.evidence_bounds(), gp.exact().log_marginal_likelihood().item()
+            >>> bounds.lower <= exact <= bounds.upper
+            True
+        """
+        return exact_evidence_bounds(self.regression)
 
     def save(self, path: str | Path, data: bool | None = None) -> None:
         """Write the model to a file that `rfgp.load` reads.

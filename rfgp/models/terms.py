@@ -1,5 +1,6 @@
 """What is known of the terms of a fitted model."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -25,7 +26,7 @@ class TermReport:
         approximation: How it is computed.
         cost: What that costs.
         share: The variance over rows of the term's posterior mean, as a share of the sum over all terms. None without
-            rows, and if the posterior is not divided into terms.
+            rows, for terms of the noise, and if the posterior is not divided into terms.
         degrees_of_freedom: The effective degrees of freedom tr K_t (K + D)^-1 of the term, K_t and K its prior
             covariance and that of the sum, D that of the errors. None without rows, and for likelihoods that are not
             Gaussian.
@@ -48,25 +49,31 @@ class TermReport:
 
 
 def term_reports(regression: Regression) -> dict[str, TermReport]:
-    """Return the terms of a regression by name."""
+    """Return the terms of a regression by name, and those of the noise if it has a kernel of its own."""
     spec = regression.family
     assert isinstance(spec, ModelSpec)
     spec = spec if regression.rows is None else with_rows(spec, regression.rows)
     assert spec.columns is not None
-    values, count = regression.hyperparameters, regression.num_observations
-    points, chosen = spec.columns.sample[:MOST_POINTS], spec.approximations
-    data, kernel = spec.term_data(values, count), spec.fitted_kernel(values)
-    names = [one.term.name for one in data]
-    shares: dict[str, float | None] = dict.fromkeys(names)
-    freedom: dict[str, float | None] = dict.fromkeys(names)
+    points = spec.columns.sample[:MOST_POINTS]
+    shares, freedom = dict[str, float](), dict[str, float]()
     if len(points):
         with suppress(InvalidArgumentError):  # if the posterior is not divided into terms
-            shares |= _shares(regression, points)
-            freedom |= degrees_of_freedom(regression, points) if spec.is_normal else {}
+            shares = _shares(regression, points)
+            freedom = degrees_of_freedom(regression, points) if spec.is_normal else {}
     found = {}
-    for name, one, term in zip(names, data, kernel.terms(), strict=True):
-        found[name] = TermReport(Sum((term,)), chosen[name], chosen[name].cost(one), shares[name], freedom[name])
+    for own in (spec, spec.noise_process):
+        for name, term, chosen, cost in () if own is None else _parts(own, regression):
+            found[name] = TermReport(term, chosen, cost, shares.get(name), freedom.get(name))
     return found
+
+
+def _parts(spec: ModelSpec, regression: Regression) -> Iterator[tuple[str, Kernel, Approximation, Cost]]:
+    """Yield the name of each term, its kernel, its approximation, and the cost of that."""
+    values = regression.hyperparameters
+    data, kernel = spec.term_data(values, regression.num_observations), spec.fitted_kernel(values)
+    for one, term in zip(data, kernel.terms(), strict=True):
+        chosen = spec.approximations[one.term.name]
+        yield one.term.name, Sum((term,)), chosen, chosen.cost(one)
 
 
 def _shares(regression: Regression, points: Tensor) -> dict[str, float]:

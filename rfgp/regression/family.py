@@ -70,13 +70,20 @@ class Options(Protocol):
         """How the posterior is approximated. If None, as usual for the likelihood."""
 
 
-def read_likelihood(likelihood: Any, noise: Any) -> Likelihood:
+def read_likelihood(likelihood: Any, noise: Any, *, takes_kernel: bool = False) -> Likelihood:
     """Return a likelihood as an object, and refuse a noise if it has none.
 
+    Args:
+        likelihood: The likelihood, or its name.
+        noise: The starting noise of the model. If None, the data decide it.
+        takes_kernel: Whether the logarithm of the noise may have a kernel of its own.
+
     Raises:
-        InvalidArgumentError: there is no such likelihood, or the noise belongs elsewhere.
+        InvalidArgumentError: there is no such likelihood, or the noise or its kernel belongs elsewhere.
     """
     found = by_name(likelihood)
+    if found.noise_kernel is not None and not takes_kernel:
+        raise InvalidArgumentError(f"The kernel of the noise must be None here, got {found!r}. Use rfgp.GP.")
     if isinstance(found, Normal):
         if found.noise is not None:
             raise InvalidArgumentError("The noise of a normal likelihood is the model's: give noise= to that.")
@@ -101,6 +108,8 @@ class Family(ABC):
     """The options of a model and the random draws for its inputs. A family is immutable."""
 
     options: Options
+    noise_process: "Family | None" = None
+    """The family of the logarithm of the noise, if it has a kernel of its own. None if it has not."""
     noise_prefix: ClassVar[str] = "noise_"
     """The beginning of the names of the hyperparameters of a noise that is a function of the inputs."""
     has_few_features: ClassVar[bool] = False

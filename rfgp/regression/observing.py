@@ -108,12 +108,14 @@ def likelihood_quantities(family: Family, summary: DataSummary) -> dict[str, Qua
     one = torch.ones_like(summary.center).reshape(-1)[0]
     unit = summary.scaling.targets.scale.reshape(-1)[0]
     of_noise = {}
+    own = family.noise_process or family
     if family.options.likelihood.has_noise_process:
-        of_noise = dict(family.inputs.quantities(summary.spread, summary.scaling))
+        of_noise = dict(own.inputs.quantities(summary.spread, summary.scaling))
         bounds = (NOISE_BOUNDS[0] * one, NOISE_BOUNDS[1] * one)
-        scales = [v for v in family.variances if v.name == "outputscale" or v.name.endswith(".outputscale")]
+        scales = [v for v in own.variances if v.name == "outputscale" or v.name.endswith(".outputscale")]
         of_noise |= {v.name: Quantity(NOISE_START * v.start * one, one, bounds) for v in scales}
-    return {f"{family.noise_prefix}{name}": quantity for name, quantity in of_noise.items()} | {
+    prefix = family.noise_prefix if own is family else ""
+    return {f"{prefix}{name}": quantity for name, quantity in of_noise.items()} | {
         p.name: Quantity(p.start * one, unit**p.power, (p.bounds[0] * one, p.bounds[1] * one))
         for p in learned_of(family.options.likelihood)
     }
@@ -134,6 +136,8 @@ def priors_of(family: Family, values: Values) -> list[Prior]:
     """Return the prior of the latent function, and that of the logarithm of the noise if it is a function."""
     if not family.options.likelihood.has_noise_process:
         return [family.prior(values)]
+    if family.noise_process is not None:
+        return [family.prior(values), family.noise_process.prior(values)]
     of_noise = {name: values.raw.get(f"{family.noise_prefix}{name}", raw) for name, raw in values.raw.items()}
     return [family.prior(values), family.prior(Values(values.space, of_noise))]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from rfgp import random
 from rfgp.approximations import TermData
 from rfgp.columns import Kind, Schema
 from rfgp.errors import InvalidArgumentError
-from rfgp.kernels import Additive, ColumnSummary
+from rfgp.kernels import Additive, ColumnSummary, Kernel
 from rfgp.kernels.terms import constants_of, of_prefix
 from rfgp.parameters import Quantity, Values
 from rfgp.regression.space import space_of
@@ -34,11 +35,14 @@ from rfgp.scaling import Affine, Scaling
 
 _CHOICES = ("inference", "mean", "standardize", "seed", "budget", "memory")
 """The options that JSON has as they are."""
+NOISE = "noise."
+"""The beginning of the names of the tensors of the noise, if it has a kernel of its own."""
 
 
 def row_terms(spec: ModelSpec) -> list[str]:
-    """Return the names of the terms that predict from the training rows."""
-    return [term.name for term, prior in zip(spec.terms, spec.priors, strict=True) if needs_data(prior)]
+    """Return the names of the terms that predict from the training rows, those of the noise too."""
+    found = [term.name for term, prior in zip(spec.terms, spec.priors, strict=True) if needs_data(prior)]
+    return found if spec.noise_process is None else [*found, *row_terms(spec.noise_process)]
 
 
 # --- writing ---------------------------------------------------------------------------------------
@@ -51,28 +55,41 @@ def _encode(spec: ModelSpec) -> tuple[Json, dict[str, Tensor]]:
         InvalidArgumentError: a part is of a class that no file can hold; the message names the term.
     """
     assert spec.schema is not None
-    assert spec.kernel is not None
     assert spec.columns is not None
     encoder, options = Encoder(), spec.options
-    kernel = encode_kernel(spec.kernel, encoder)
-    used = encode_approximations(spec.approximations, encoder)["terms"]
-    draws, tensors = _encode_draws(spec, encoder)
+    resolved, tensors = _encode_terms(spec, encoder, "")
+    if spec.noise_process is not None:
+        resolved["noise"], draws = _encode_terms(spec.noise_process, encoder, NOISE)
+        tensors |= draws
     described = {
         **{name: getattr(options, name) for name in _CHOICES},
         "kernel": encode_kernel(options.kernel, encoder),
-        "resolved": kernel,
-        "likelihood": plain.encode_likelihood(options.likelihood),
+        **resolved,
+        "likelihood": plain.encode_likelihood(options.likelihood, partial(_encode_parameter, encoder=encoder)),
         "approximation": encode_approximations(options.approximations, encoder),
-        "approximations": [used[term.name] for term in spec.terms],
         "start": {name: _encode_start(name, value, encoder) for name, value in options.start.items()},
         "priors": plain.encode_priors(options.priors),
         "dtype": plain.encode_dtype(options.dtype),
         "schema": spec.schema.to_plain(),
         "nodes": [encoder.place(column.nodes) for column in spec.schema.columns if column.kind is Kind.NODE],
-        "draws": draws,
     }
     described["objects"], arrays = encoder.objects()
     return described, {**tensors, **arrays, "columns.spread": spec.columns.spread}
+
+
+def _encode_parameter(value: Any, encoder: Encoder) -> Any:
+    """Return a parameter of a likelihood as JSON: a number, a text, or the kernel of the noise."""
+    return encode_kernel(value, encoder) if isinstance(value, Kernel) else plain.plain(value)
+
+
+def _encode_terms(spec: ModelSpec, encoder: Encoder, prefix: str) -> tuple[Json, dict[str, Tensor]]:
+    """Return a resolved kernel, its approximations and draws as JSON, and tensors (...) with a prefix."""
+    assert spec.kernel is not None
+    kernel = encode_kernel(spec.kernel, encoder)
+    used = encode_approximations(spec.approximations, encoder)["terms"]
+    draws, tensors = _encode_draws(spec, encoder)
+    described = {"resolved": kernel, "approximations": [used[term.name] for term in spec.terms], "draws": draws}
+    return described, {f"{prefix}{name}": tensor for name, tensor in tensors.items()}
 
 
 def _encode_draws(spec: ModelSpec, encoder: Encoder) -> tuple[list[Json], dict[str, Tensor]]:
@@ -108,23 +125,44 @@ def _decode(described: Mapping[str, Any], tensors: Tensors, scaling: Scaling) ->
     decoder = Decoder(described["objects"], tensors)
     nodes = [decoder.object_at(number, graphs.Graph) for number in described["nodes"]]
     schema = Schema.from_plain(described["schema"], nodes)
+    kernel, of_noise = _resolved(described, decoder), described.get("noise")
+    noise = None if of_noise is None else _resolved(of_noise, decoder)
+    columns = _summary(schema, tensors["columns.spread"], scaling)
+    spec = restored(_options(described, decoder), schema, kernel, columns, noise)
+    own = [] if noise is None else noise.terms()
+    is_own = noise is None or spec.options.likelihood.noise_kernel is not None
+    if not is_own or not all(str(term.name).startswith(NOISE) for term in own):
+        raise ValueError("the kernel of the noise is none")
+    spec = _with_draws(spec, described, tensors, decoder, scaling)
+    if spec.noise_process is None or of_noise is None:
+        return spec
+    drawn = _with_draws(spec.noise_process, of_noise, part(tensors, NOISE), decoder, scaling)
+    return replace(spec, noise_process=drawn)
+
+
+def _resolved(described: Mapping[str, Any], decoder: Decoder) -> Kernel:
+    """Return a kernel that was resolved on rows.
+
+    Raises:
+        ValueError: a leaf has no columns.
+    """
     kernel = decode_kernel(described["resolved"], decoder)
     factors = [factor for term in kernel.terms() for factor in term.factors]
     if any(factor.columns is None or isinstance(factor, Additive) for factor in factors):
         raise ValueError("a leaf of the kernel has no columns")
-    columns = _summary(schema, tensors["columns.spread"], scaling)
-    spec = restored(_options(described, decoder), schema, kernel, columns)
-    return _with_draws(spec, described, tensors, decoder, scaling)
+    return kernel
 
 
 def _options(described: Mapping[str, Any], decoder: Decoder) -> ModelOptions:
     chosen: dict[str, Any] = {name: described.get(name) for name in _CHOICES}
     if type(chosen["standardize"]) is not bool or type(chosen["seed"]) is not int:
         raise ValueError("an option has a type that none has")
-    dtype = described["dtype"]
+    dtype, likelihood = described["dtype"], described["likelihood"]
+    if likelihood is not None and "kernel" in likelihood:
+        likelihood = {**likelihood, "kernel": decode_kernel(likelihood["kernel"], decoder)}
     return ModelOptions(
         decode_kernel(described["kernel"], decoder),
-        plain.decode_likelihood(described["likelihood"]),
+        plain.decode_likelihood(likelihood),
         decode_approximations(described["approximation"], decoder),
         start={name: decoder.decode(value) for name, value in described["start"].items()},
         priors=plain.decode_priors(described["priors"]),
@@ -176,9 +214,10 @@ def _quantities(spec: ModelSpec, scaling: Scaling, mean: Affine) -> Mapping[str,
 def _check(spec: ModelSpec, values: Values) -> None:
     """Refuse hyperparameters at which levels have no covariance, such as a correlation above 1."""
     assert spec.columns is not None
+    terms = (*spec.terms, *spec.inputs.noise_terms)
     known = {name: values.standardized(name) for name in values.space.quantities}
-    known |= constants_of(spec.terms, spec.columns)
-    for term in spec.terms:
+    known |= constants_of(terms, spec.columns)
+    for term in terms:
         for factor, places, prefix in term.parts():
             functions = factor.functions(spec.columns.select(places)) if factor.kind is Kind.LEVEL else None
             if functions is None:

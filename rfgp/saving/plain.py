@@ -1,6 +1,6 @@
 """Options, reports of fits and records of choices as JSON, and back; names and numbers, nothing that could execute."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, is_dataclass
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -122,11 +122,16 @@ def _decode_prior(entry: Mapping[str, Any] | None) -> Hyperprior | None:
     return prior
 
 
-def encode_likelihood(likelihood: Likelihood) -> dict[str, Any] | None:
-    """Return a likelihood as JSON, with the parameters that were given; the normal one is None."""
+def encode_likelihood(likelihood: Likelihood, encode: Callable[[Any], Any] = plain) -> dict[str, Any] | None:
+    """Return a likelihood as JSON, with the parameters that were given; the normal one is None.
+
+    Args:
+        likelihood: The likelihood.
+        encode: Returns a parameter as JSON. The default is that of numbers and texts.
+    """
     if isinstance(likelihood, likelihoods.Normal):
         return None
-    chosen = {key: plain(value) for key, value in vars(likelihood).items() if value is not None}
+    chosen = {key: encode(value) for key, value in vars(likelihood).items() if value is not None}
     return {"name": likelihoods.REGISTRY.name_of(likelihood), **chosen}
 
 

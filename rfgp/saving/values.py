@@ -150,7 +150,7 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "graph": graphs.Graph,
     "network": graphs.RoadNetwork,
     "mesh": graphs.MeshField,
-    "base": (Kernel, type),
+    "base": (Kernel, type, partial),
 }
 """The classes of arguments that constructors would otherwise read from other things, such as a mesh from a path."""
 _ODD = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
@@ -186,6 +186,8 @@ class Encoder:
             return {"mapping": [[self.encode(key), self.encode(one)] for key, one in value.items()]}
         if isinstance(value, type) and value in KERNELS.classes.values():
             return {"class": value.__name__}
+        if isinstance(value, partial) and value.func in KERNELS.classes.values() and not value.args:
+            return {"partial": [self.encode(value.func), self.encode(value.keywords)]}
         for name, role in _ROLES.items():
             if isinstance(value, role.kind):
                 arguments = {key: self.encode(one) for key, one in role.arguments(value).items()}
@@ -193,8 +195,8 @@ class Encoder:
         if any(isinstance(value, shared.kind) for shared in _SHARED.values()):
             return {"object": self.place(value)}
         raise InvalidArgumentError(
-            f"{value!r} ({type(value).__name__}) is of a class that no file can hold. Use numbers, texts, arrays and "
-            "classes of rfgp and graphs."
+            f"{value!r} ({type(value).__name__}) is of a class that no file can hold. Use numbers, texts, arrays, "
+            "classes of rfgp and graphs, and functools.partial of kernels with arguments by name."
         )
 
     def place(self, thing: Any) -> int:
@@ -259,6 +261,11 @@ class Decoder:
             return {self.decode(key): self.decode(one) for key, one in inner}
         if mark == "class":
             return KERNELS.find(inner)
+        if mark == "partial":
+            kind, arguments = map(self.decode, inner)
+            base = partial(kind, **_checked(arguments))
+            base("x")  # arguments that no kernel has are errors
+            return base
         if mark == "object":
             return self.objects[_number(inner)]
         raise InvalidArgumentError(f"There is no value with the mark {mark!r}.")
@@ -279,9 +286,19 @@ class Decoder:
         for name, value in arguments.items():
             if name in _KINDS and content["role"] == "kernel" and not isinstance(value, _KINDS[name]):
                 raise InvalidArgumentError(f"{name} is of the type {type(value).__name__}.")
-            if isinstance(value, int) and name != "seed" and abs(value) > MOST:
-                raise InvalidArgumentError(f"{name} must be at most {MOST}, got {value}.")
-        return _ROLES[content["role"]].make(content["name"], arguments)
+        return _ROLES[content["role"]].make(content["name"], _checked(arguments))
+
+
+def _checked(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return arguments by name if none is a number for which a constructor would take too much memory.
+
+    Raises:
+        InvalidArgumentError: an integer other than a seed is too large.
+    """
+    for name, value in arguments.items():
+        if isinstance(value, int) and name != "seed" and abs(value) > MOST:
+            raise InvalidArgumentError(f"{name} must be at most {MOST}, got {value}.")
+    return arguments
 
 
 def _number(value: Any) -> int:

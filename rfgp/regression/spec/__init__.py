@@ -1,5 +1,9 @@
 """The specification of a model: a kernel, approximations of its terms and a likelihood, resolved on data."""
 
+from rfgp.regression.spec.bounds import exact_evidence_bounds as exact_evidence_bounds
+from rfgp.regression.spec.changes import learnable_draws as learnable_draws
+from rfgp.regression.spec.changes import reassigned as reassigned
+from rfgp.regression.spec.changes import with_learned as with_learned
 from rfgp.regression.spec.freedom import degrees_of_freedom as degrees_of_freedom
 from rfgp.regression.spec.options import ModelOptions as ModelOptions
 from rfgp.regression.spec.spec import ModelSpec as ModelSpec

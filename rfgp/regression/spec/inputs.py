@@ -30,6 +30,7 @@ class ModelInputs:
         columns: The summary of the training rows. If None, there are none yet.
         dtype: The type that the user chose. If None, that of the data.
         standardize: Whether numbers and targets are standardised.
+        noise_terms: The terms of the noise, if it has a kernel of its own.
     """
 
     schema: Schema | None
@@ -37,6 +38,7 @@ class ModelInputs:
     columns: ColumnSummary | None
     dtype: torch.dtype | None
     standardize: bool
+    noise_terms: Sequence[BoundTerm] = ()
     reads_blocks = False
 
     def read(self, inputs: Any) -> tuple[Tensor, Origin]:
@@ -46,7 +48,7 @@ class ModelInputs:
         table = table_of(inputs, graph)
         found = self.schema.read(table)
         found = found if self.dtype is None else found.to(self.dtype)
-        check_points(self.terms, found)
+        check_points((*self.terms, *self.noise_terms), found)
         return found, Origin(table.origin.is_numpy, found.new_empty(0))
 
     def complete(self, given: Chunk) -> Chunk:
@@ -73,7 +75,7 @@ class ModelInputs:
         assert self.columns is not None
         if inputs.ndim != 2 or inputs.shape[1] != len(self.schema.columns):
             raise DataError(f"The rows must have shape (n, {len(self.schema.columns)}), got {tuple(inputs.shape)}.")
-        check_columns(self.terms, self.columns, inputs)
+        check_columns((*self.terms, *self.noise_terms), self.columns, inputs)
 
 
 def check_columns(terms: Sequence[BoundTerm], columns: ColumnSummary, inputs: Tensor) -> None:

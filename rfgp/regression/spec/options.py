@@ -14,6 +14,7 @@ from rfgp.kernels import Kernel
 from rfgp.kernels.arguments import read_positive
 from rfgp.parameters import Hyperprior
 from rfgp.regression.family import check_approximation, read_likelihood
+from rfgp.regression.spec.noise import check_kernel
 
 MEANS = ("constant", "zero")
 """Mean functions."""
@@ -63,7 +64,8 @@ class ModelOptions:
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, Kernel):
             raise InvalidArgumentError(f"kernel must be a kernel such as k.RBF(), got {self.kernel!r}.")
-        object.__setattr__(self, "likelihood", read_likelihood(self.likelihood, None))
+        object.__setattr__(self, "likelihood", read_likelihood(self.likelihood, None, takes_kernel=True))
+        check_kernel(self.likelihood)
         check_approximation(self.inference, self.likelihood)
         object.__setattr__(self, "approximations", read_approximation(self.approximations))
         if self.mean not in MEANS:

@@ -1,7 +1,7 @@
 """The specification of a model, resolved on data."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -24,14 +24,14 @@ from rfgp.regression.family import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUND
 from rfgp.regression.report import FitReport
 from rfgp.regression.spec.checks import check_memory, identity_of, term_warnings, warnings_of_places
 from rfgp.regression.spec.inputs import ModelInputs, graph_of, table_of, without_missing
+from rfgp.regression.spec.noise import by_process, noise_kernel
 from rfgp.regression.spec.options import ModelOptions
+from rfgp.regression.spec.starts import kernel_starts, sampled, summary_of
 from rfgp.rows import Block, Chunk, DataSummary, Rows, gathered, pool_of
 from rfgp.scaling import Affine, Scaling, moments
 
 NORMALIZED_ROWS = 2000
 """The most rows over which the prior variances of terms are averaged for their starting output scales."""
-MOST_SAMPLED = 10_000
-"""The most rows whose columns are summarised for starting values and random draws."""
 NOISE_START = 0.1
 """The starting noise, in variances of the target."""
 
@@ -48,6 +48,8 @@ class ModelSpec(Family):
         columns: The summary of the training rows.
         approximations: The approximation of each term by name.
         priors: The terms with their random draws made.
+        noise_process: The specification of the logarithm of the noise, on the same columns, if it has a kernel of its
+            own.
     """
 
     options: ModelOptions
@@ -57,6 +59,7 @@ class ModelSpec(Family):
     columns: ColumnSummary | None = None
     approximations: Mapping[str, Approximation] = field(default_factory=dict)
     priors: tuple[TermPrior, ...] = ()
+    noise_process: "ModelSpec | None" = None
 
     has_few_features = True
     noise_prefix = "noise."
@@ -64,7 +67,8 @@ class ModelSpec(Family):
     @property
     def inputs(self) -> ModelInputs:
         """The columns of the kernel."""
-        return ModelInputs(self.schema, self.terms, self.columns, self.options.dtype, self.options.standardize)
+        options, of_noise = self.options, () if self.noise_process is None else self.noise_process.terms
+        return ModelInputs(self.schema, self.terms, self.columns, options.dtype, options.standardize, of_noise)
 
     @property
     def variances(self) -> tuple[Variance, ...]:
@@ -87,7 +91,7 @@ class ModelSpec(Family):
         options = self.options.changed(kernel=kernel, alternatives={})
         expanded = transformed(kernel, lambda factor: factor.expanded(keys))
         terms = bind(expanded.terms(), self.schema.column_of)
-        return type(self)(options, self.schema, expanded, terms)
+        return type(self)(options, self.schema, expanded, terms, noise_process=self.noise_process)
 
     # --- data -------------------------------------------------------------------------------------
 
@@ -109,9 +113,11 @@ class ModelSpec(Family):
         if self.schema is not None:
             return self._with_levels(self.schema.extended(table)), data
         kernel = transformed(self.options.kernel, lambda factor: factor.expanded(table.keys))
-        terms = kernel.terms()
+        of_noise = noise_kernel(self.options.likelihood, kernel, table.keys)
+        terms = kernel.terms() if of_noise is None else (*kernel.terms(), *of_noise.terms())
         schema = Schema.learn(requests_of(terms), table)
-        return replace(self, schema=schema, kernel=kernel, terms=bind(terms, schema.column_of)), data
+        spec = replace(self, schema=schema, kernel=kernel, terms=bind(kernel.terms(), schema.column_of))
+        return replace(spec, noise_process=noise_spec(spec, of_noise)), data
 
     def with_data_summary(self, summary: DataSummary) -> tuple[Self, DataSummary]:
         """Return the specification, and a summary whose map leaves levels, nodes and coordinates as they are."""
@@ -128,8 +134,9 @@ class ModelSpec(Family):
         assert self.kernel is not None
         assert scaling.inputs is not None
         assert rows is not None
-        summary = _summary(self.schema, _sample(rows, self.options.seed), scaling.inputs)
-        return self._resolved(summary, {})._with_paths()
+        summary = summary_of(self.schema, sampled(rows, self.options.seed), scaling.inputs)
+        noise = None if self.noise_process is None else self.noise_process._resolved(summary, {})
+        return replace(self._resolved(summary, {}), noise_process=noise)._with_paths()
 
     def _resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Self:
         """Return the specification with the kernel resolved on rows, and with starting values by path."""
@@ -160,17 +167,19 @@ class ModelSpec(Family):
         grown = next((path for path, found in after.items() if found.start.shape != before[path].start.shape), None)
         if grown is not None:
             raise InvalidArgumentError(f"There are new levels, and {grown} has a value for each level. Fit again.")
-        return replace(self, schema=schema, columns=columns)
+        noise = None if self.noise_process is None else self.noise_process._with_levels(schema)
+        return replace(self, schema=schema, columns=columns, noise_process=noise)
 
     def _with_paths(self) -> Self:
         """Return the specification whose starting values and priors have full paths."""
         assert self.columns is not None
-        paths = [*self.inputs.quantities(self.columns.scale, Scaling(Affine.identity(torch.zeros(1)))), "mean"]
-        paths += [variance.name for variance in self.variances]
-        if self.options.likelihood.has_noise_process:
-            paths += [f"{self.noise_prefix}{path}" for path in paths if path != "mean"]
-        paths += [parameter.name for parameter in self.options.likelihood.parameters]
-        starts = dict(_kernel_starts(self.terms))
+        noise, paths = self.noise_process, _paths_of(self)
+        if noise is not None:
+            paths += _paths_of(noise)
+        elif self.options.likelihood.has_noise_process:
+            paths += [f"{self.noise_prefix}{path}" for path in paths]
+        paths += ["mean", *(parameter.name for parameter in self.options.likelihood.parameters)]
+        starts = dict(kernel_starts(self.terms if noise is None else (*self.terms, *noise.terms)))
         starts |= {find_path(name, paths): value for name, value in self.options.start.items()}
         if self.options.mean == "zero":
             starts["mean"] = 0.0
@@ -226,14 +235,17 @@ class ModelSpec(Family):
         Raises:
             InvalidArgumentError: an approximation cannot serve a term, or the terms take too much memory.
         """
-        data = self.term_data(values, num_rows)
+        data, noise = self.term_data(values, num_rows), self.noise_process
+        others = [] if noise is None else noise.term_data(values, num_rows)
+        approximations, of_noise = by_process(approximations, data, others)
         chosen = assign(approximations, data)
         if self.options.budget is not None and not shares:
             shares = dict.fromkeys(sharing(self.options.approximations, chosen), 1.0)
         chosen = divided(self.options.budget, chosen, data, shares) if self.options.budget and shares else chosen
-        check_memory(chosen, data, self.options.memory)
+        noise = None if noise is None else noise.drawn(of_noise, values, num_rows)
+        check_memory({**chosen, **(noise.approximations if noise else {})}, [*data, *others], self.options.memory)
         priors = [chosen[one.term.name].draw(one, self._seed(place)) for place, one in enumerate(data)]
-        return replace(self, approximations=chosen, priors=tuple(priors))
+        return replace(self, approximations=chosen, priors=tuple(priors), noise_process=noise)
 
     def redrawn(self, values: Values, num_rows: int) -> Self:
         """Return the specification whose draws that depend on hyperparameters are those for these, or itself.
@@ -242,12 +254,13 @@ class ModelSpec(Family):
             values: The hyperparameters.
             num_rows: The number of rows.
         """
-        priors = list(self.priors)
+        priors, noise = list(self.priors), self.noise_process
         for place, one in enumerate(self.term_data(values, num_rows)):
             approximation = self.approximations[one.term.name]
             priors[place] = approximation.redraw(one, self._seed(place), priors[place])
-        is_same = all(new is old for new, old in zip(priors, self.priors, strict=True))
-        return self if is_same else replace(self, priors=tuple(priors))
+        noise = None if noise is None else noise.redrawn(values, num_rows)
+        is_same = noise is self.noise_process and all(a is b for a, b in zip(priors, self.priors, strict=True))
+        return self if is_same else replace(self, priors=tuple(priors), noise_process=noise)
 
     def _seed(self, place: int) -> int:
         """Return the seed of the term at a place."""
@@ -269,9 +282,10 @@ class ModelSpec(Family):
         """Yield warnings about terms that the rows do not determine, and about parts of domains without a row."""
         assert self.columns is not None
         known = {name: values.standardized(name).detach() for name in values.space.quantities}
-        yield from term_warnings(self.terms, self.columns, known)
+        terms = (*self.terms, *self.inputs.noise_terms)
+        yield from term_warnings(terms, self.columns, known)
         if rows is not None:
-            yield from warnings_of_places(self.terms, self.columns, gathered(rows).inputs)
+            yield from warnings_of_places(terms, self.columns, gathered(rows).inputs)
 
     def identity(self) -> Iterator[str | Tensor]:
         """Yield the options as texts, and the tensors (...) of graphs, meshes and roads."""
@@ -286,7 +300,21 @@ class ModelSpec(Family):
         return [TermData(term, self.columns, num_rows, known, self.is_normal) for term in self.terms]
 
 
-def restored(options: ModelOptions, schema: Schema, kernel: Kernel, columns: ColumnSummary) -> ModelSpec:
+def noise_spec(spec: ModelSpec, kernel: Kernel | None) -> ModelSpec | None:
+    """Return the specification of the logarithm of the noise on the columns of the function. None without a kernel.
+
+    Its draws have the seeds of those of the function, as if both had one kernel.
+    """
+    if kernel is None:
+        return None
+    assert spec.schema is not None
+    terms = bind(kernel.terms(), spec.schema.column_of)
+    return ModelSpec(spec.options.changed(kernel=kernel), spec.schema, kernel, terms, spec.columns)
+
+
+def restored(
+    options: ModelOptions, schema: Schema, kernel: Kernel, columns: ColumnSummary, noise: Kernel | None = None
+) -> ModelSpec:
     """Return the specification of a kernel that was resolved on rows before.
 
     Args:
@@ -294,9 +322,11 @@ def restored(options: ModelOptions, schema: Schema, kernel: Kernel, columns: Col
         schema: The columns of these rows.
         kernel: The kernel.
         columns: Their summary.
+        noise: The kernel of the noise, resolved likewise. If None, it has none of its own.
     """
     terms = bind(kernel.terms(), schema.column_of)
-    return ModelSpec(options, schema, kernel, terms, columns)._with_paths()
+    spec = ModelSpec(options, schema, kernel, terms, columns)
+    return replace(spec, noise_process=noise_spec(spec, noise))._with_paths()
 
 
 def with_rows(spec: ModelSpec, rows: Rows) -> ModelSpec:
@@ -304,7 +334,16 @@ def with_rows(spec: ModelSpec, rows: Rows) -> ModelSpec:
     assert spec.columns is not None
     if len(spec.columns.sample):
         return spec
-    return replace(spec, columns=replace(spec.columns, sample=_sample(rows, spec.options.seed)))
+    noise = None if spec.noise_process is None else with_rows(spec.noise_process, rows)
+    columns = replace(spec.columns, sample=sampled(rows, spec.options.seed))
+    return replace(spec, columns=columns, noise_process=noise)
+
+
+def _paths_of(spec: ModelSpec) -> list[str]:
+    """Return the paths of the hyperparameters of the terms, and of the noise if it is one number."""
+    assert spec.columns is not None
+    quantities = spec.inputs.quantities(spec.columns.scale, Scaling(Affine.identity(torch.zeros(1))))
+    return [*quantities, *(variance.name for variance in spec.variances)]
 
 
 def _plain(value: Tensor) -> Any:
@@ -327,34 +366,3 @@ def _of_factors() -> Hyperprior:
     """Return the log-normal prior of mode 1 of a factor of a free modulation."""
     one = torch.ones((), dtype=torch.float64)
     return torch.distributions.LogNormal(FREEDOM**2 * one, FREEDOM * one)
-
-
-def _kernel_starts(terms: Sequence[BoundTerm]) -> Iterator[tuple[str, Any]]:
-    """Yield the starting values that kernels have, by path, in the user's units."""
-    for term in terms:
-        for factor, _, prefix in term.parts():
-            for name, value in factor.starts.items():
-                if value is not None:
-                    yield f"{prefix}{name}", value
-        if term.term.variance is not None:
-            if term.outputscale is None:
-                raise InvalidArgumentError(
-                    f"The term {term.name!r} has no output scale to start at {term.term.variance:g}. Give start= for "
-                    "its variance."
-                )
-            yield term.outputscale, term.term.variance
-
-
-def _sample(rows: Rows, seed: int) -> Tensor:
-    """Return the inputs of all rows, or of a random sample, (r, D)."""
-    block = pool_of(rows)
-    if len(block) <= MOST_SAMPLED:
-        return block.inputs.detach()
-    order = torch.randperm(len(block), generator=random.generator(seed, random.Role.SAMPLE))
-    return block.inputs[order[:MOST_SAMPLED]].detach()
-
-
-def _summary(schema: Schema, sample: Tensor, maps: Affine) -> ColumnSummary:
-    """Return the summary of columns from a sample of standardised rows (r, D)."""
-    own = ColumnSummary.of(sample, tuple(column.num_levels for column in schema.columns))
-    return replace(own, location=maps.location, scale=maps.scale)

@@ -40,7 +40,7 @@ class EvidenceBounds:
 
     @property
     def divergence(self) -> float:
-        """The most that the Kullback-Leibler divergence can be from the posterior with diagonal="vfe" to the exact one.
+        """The most that the Kullback-Leibler divergence can be from the variational posterior (VFE) to the exact one.
 
         In nats, for all observations together, of the whole functions.
         """
@@ -48,8 +48,8 @@ class EvidenceBounds:
 
     def __str__(self) -> str:
         return (
-            f"The exact log marginal likelihood is between {self.lower:.6g} and {self.upper:.6g}, so the posterior "
-            f'with diagonal="vfe" is at most {self.divergence:.2g} nats from the exact one'
+            f"The exact log marginal likelihood is between {self.lower:.6g} and {self.upper:.6g}, so the variational "
+            f"posterior (VFE) is at most {self.divergence:.2g} nats from the exact one"
             f" ({self.count:,.6g} observations)."
         )
 
@@ -58,7 +58,7 @@ def evidence_bounds(model: LinearModel, log_jacobian: float = 0.0) -> EvidenceBo
     """Return the bounds, in three passes over the rows: O(n F^2).
 
     Args:
-        model: A model whose terms have a residual, of either kind.
+        model: A model whose terms have a residual of either kind, or are exact.
         log_jacobian: The log Jacobian of the targets' scaling, which both bounds get. The default is 0.
     """
     with torch.no_grad():
@@ -76,8 +76,7 @@ def evidence_bounds(model: LinearModel, log_jacobian: float = 0.0) -> EvidenceBo
 
 
 def _bounding(block: WeightBlock) -> WeightBlock:
-    assert block.residual is not None
-    return replace(block, residual=replace(block.residual, is_noise=False))
+    return block if block.residual is None else replace(block, residual=replace(block.residual, is_noise=False))
 
 
 def _trace(model: LinearModel) -> Sums:

@@ -8,7 +8,6 @@ import graphs
 import rfgp
 from rfgp import kernels as k
 
-
 ROADS = graphs.RoadNetwork.from_lines([[(0.0, 0.0), (1.0, 0.0)], [(1.0, 0.0), (1.0, 1.0)]], metric="euclidean")
 
 

@@ -5,6 +5,7 @@ import json
 import pickle
 import warnings
 from dataclasses import dataclass
+from functools import partial
 
 import field_cases
 import numpy as np
@@ -163,6 +164,8 @@ def test_kernels_without_columns_and_unnamed_arrays(tmp_path):
         k.RBF(),
         k.Constant(),
         k.Additive(name="a") + k.Linear(1),
+        k.Additive(partial(k.Matern, nu=2.5, lengthscale=2)) + k.Linear(1),
+        k.Additive(partial(k.Polynomial, degree=3), (0, 1), order=2),
         2.0 * (k.RBF() + k.Constant()).named("all"),
     ):
         assert_saved(rfgp.GP(kernel, seed=0).condition(rows, Y), new, tmp_path)
@@ -228,6 +231,37 @@ def test_likelihoods_predict_bit_for_bit(likelihood, tmp_path):
         a, b = (one.predict(NEW).observed() for one in (again, gp))
         if hasattr(a, "mean"):
             np.testing.assert_array_equal(a.mean, b.mean)
+
+
+@pytest.mark.parametrize("approximation", APPROXIMATIONS, ids=repr)
+def test_kernels_of_the_noise_predict_bit_for_bit(approximation, tmp_path):
+    likelihood = rfgp.likelihoods.Heteroscedastic(kernel=0.5 * k.RBF("q", lengthscale=2.0) + k.Group("store"))
+    gp = rfgp.GP(BASE, likelihood, approximation, seed=0).condition(ROWS, Y)
+    again = assert_saved(gp, NEW, tmp_path)
+    assert repr(again.family.options.likelihood) == repr(likelihood)
+    np.testing.assert_array_equal(again.predict(NEW).observed().variance, gp.predict(NEW).observed().variance)
+    bound = gp.log_marginal_likelihood().item()
+    assert again.condition(ROWS, Y).log_marginal_likelihood().item() == pytest.approx(bound, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda options, *_: options.pop("noise"),
+        lambda options, *_: options["likelihood"].pop("kernel"),
+        lambda options, *_: options["likelihood"].update(kernel=1.0),
+        lambda options, *_: options["noise"].update(draws=[]),
+        lambda options, *_: options["noise"].update(resolved=options["resolved"]),
+        lambda options, *_: options["noise"]["resolved"]["terms"][0].update(name="other"),
+        lambda options, tensors, _: tensors.pop("noise.draw.0.frequencies"),
+    ],
+)
+def test_forged_kernels_of_the_noise_are_refused(change, tmp_path):
+    likelihood = rfgp.likelihoods.Heteroscedastic(kernel=k.RBF("q"))
+    rfgp.GP(BASE, likelihood, rfgp.RandomFeatures(4), seed=0).condition(ROWS, Y).save(tmp_path / "m")
+    rewrite(tmp_path / "m", tmp_path / "forged", change)
+    with pytest.raises(rfgp.ModelFileError, match="does not hold a model that fits together"):
+        rfgp.load(tmp_path / "forged")
 
 
 def test_classes_by_laplace_predict_bit_for_bit(tmp_path):
@@ -441,6 +475,8 @@ class OwnSpectrum(rfgp.spectra.Gaussian):
         (lambda: rfgp.GP((STORE * Own("t")).named("mine")), r"term 'mine'.*not a kernel"),
         (lambda: rfgp.GP(k.Additive(lambda key: k.RBF(key), columns=("t", "p"))), r"term 'additive\(t, p\)'.*class"),
         (lambda: rfgp.GP(k.Additive(Own, columns=("t", "p"))), r"term 'additive\(t\)'.*not a kernel"),
+        (lambda: rfgp.GP(k.Additive(partial(k.RBF, ard=len), columns=("t", "p"))), r"'additive\(t\)'.*class"),
+        (lambda: rfgp.GP(BASE, rfgp.likelihoods.Heteroscedastic(kernel=Own("t"))), r"'noise.own\(t\)'.*not a kernel"),
         (lambda: rfgp.GP(k.Stationary("t", spectrum=OwnSpectrum(), name="mine")), r"term 'mine'.*not a spectrum"),
         (lambda: rfgp.GP(BASE, approximation={"trend": OwnApproximation()}), r"term 'trend'.*not an? approximation"),
         (lambda: rfgp.GP(BASE, approximation=OwnApproximation()), r"term 'trend'.*not an? approximation"),
@@ -690,6 +726,31 @@ def test_forged_graphs_roads_and_meshes_are_refused(saved_fields, tmp_path, chan
 def test_forged_walks_are_refused(saved_walks, tmp_path, change, message):
     rewrite(saved_walks, tmp_path / "forged", change)
     with pytest.raises(rfgp.ModelFileError, match=message):
+        rfgp.load(tmp_path / "forged")
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        [{"class": "RBF"}],
+        [{"class": "os.system"}, {"mapping": []}],
+        ["RBF", {"mapping": []}],
+        [{"class": "RBF"}, {"mapping": [["nothing", 1]]}],
+        [{"class": "RBF"}, {"mapping": [[1, 1]]}],
+        [{"class": "Polynomial"}, {"mapping": [["degree", 10**9]]}],
+        [{"class": "RBF"}, 1],
+    ],
+    ids=repr,
+)
+def test_forged_partials_are_refused(inner, tmp_path):
+    kernel = k.Additive(partial(k.RBF, lengthscale=1.0), columns=("t", "p"))
+    rfgp.GP(kernel, seed=0).condition(ROWS, Y).save(tmp_path / "m", data=True)
+
+    def change(options, *_):
+        options["kernel"]["leaves"][0]["arguments"]["base"]["partial"] = inner
+
+    rewrite(tmp_path / "m", tmp_path / "forged", change)
+    with pytest.raises(rfgp.ModelFileError, match="does not hold a model that fits together"):
         rfgp.load(tmp_path / "forged")
 
 

@@ -1,0 +1,40 @@
+"""Bounds of the log marginal likelihood of the exact kernel."""
+
+from dataclasses import replace
+
+from rfgp.errors import InvalidArgumentError
+from rfgp.regression.family import mean_and_noise
+from rfgp.regression.regression import Regression
+from rfgp.regression.spec.spec import ModelSpec
+from rfgp.solvers.lowrank import EvidenceBounds, LinearModel, evidence_bounds
+
+
+def exact_evidence_bounds(regression: Regression) -> EvidenceBounds:
+    """Return bounds of the log marginal likelihood of the exact kernel, in the user's units.
+
+    Raises:
+        NotFittedError: there are no rows.
+        InvalidArgumentError: the likelihood is not Gaussian, or a term has no bounds.
+    """
+    spec, rows = regression.family, regression.needed_rows("evidence_bounds")
+    assert isinstance(spec, ModelSpec)
+    if not spec.is_normal:
+        raise InvalidArgumentError(
+            f"evidence_bounds requires a Gaussian likelihood, got {spec.options.likelihood!r}. Compare "
+            "log_marginal_likelihood() with that of exact() on some of the rows."
+        )
+    pairs = zip(spec.terms, spec.priors, strict=True)
+    found = {term.name: spec.approximations[term.name].bounding(prior) for term, prior in pairs}
+    kept = tuple(prior for prior in found.values() if prior is not None)
+    values = regression.hyperparameters.detached()
+    prior = replace(spec, priors=kept).prior(values)
+    wrong = [name for name, one in found.items() if one is None]
+    wrong += [name for block in prior.blocks if block not in prior.weights for name in block.names]
+    if wrong:
+        raise InvalidArgumentError(
+            "evidence_bounds requires inducing points, or exact terms of finitely many functions, got "
+            f"{spec.approximations[wrong[0]]!r} for the term {wrong[0]!r}. Use "
+            "with_approximation(rfgp.InducingPoints())."
+        )
+    model = LinearModel(prior.dense, rows, *mean_and_noise(values))
+    return evidence_bounds(model, regression.scaling.targets.log_jacobian(rows.count))

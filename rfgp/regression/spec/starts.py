@@ -1,0 +1,50 @@
+"""Starting values of kernels, and samples of rows from which others are found."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rfgp import random
+from rfgp.columns import Schema
+from rfgp.errors import InvalidArgumentError
+from rfgp.kernels.summary import ColumnSummary
+from rfgp.kernels.terms import BoundTerm
+from rfgp.rows import Rows, pool_of
+from rfgp.scaling import Affine
+
+MOST_SAMPLED = 10_000
+"""The most rows whose columns are summarised for starting values and random draws."""
+
+
+def kernel_starts(terms: Sequence[BoundTerm]) -> Iterator[tuple[str, Any]]:
+    """Yield the starting values that kernels have, by path, in the user's units."""
+    for term in terms:
+        for factor, _, prefix in term.parts():
+            for name, value in factor.starts.items():
+                if value is not None:
+                    yield f"{prefix}{name}", value
+        if term.term.variance is not None:
+            if term.outputscale is None:
+                raise InvalidArgumentError(
+                    f"The term {term.name!r} has no output scale to start at {term.term.variance:g}. Give start= for "
+                    "its variance."
+                )
+            yield term.outputscale, term.term.variance
+
+
+def sampled(rows: Rows, seed: int) -> Tensor:
+    """Return the inputs of all rows, or of a random sample, (r, D)."""
+    block = pool_of(rows)
+    if len(block) <= MOST_SAMPLED:
+        return block.inputs.detach()
+    order = torch.randperm(len(block), generator=random.generator(seed, random.Role.SAMPLE))
+    return block.inputs[order[:MOST_SAMPLED]].detach()
+
+
+def summary_of(schema: Schema, sample: Tensor, maps: Affine) -> ColumnSummary:
+    """Return the summary of columns from a sample of standardised rows (r, D)."""
+    own = ColumnSummary.of(sample, tuple(column.num_levels for column in schema.columns))
+    return replace(own, location=maps.location, scale=maps.scale)
