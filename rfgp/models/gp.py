@@ -17,7 +17,7 @@ from rfgp.likelihoods import Likelihood
 from rfgp.models.process import Fitted, Process
 from rfgp.models.terms import TermReport, term_reports
 from rfgp.parameters import Hyperprior
-from rfgp.regression import Choice
+from rfgp.regression import Choice, solved_if_read
 from rfgp.regression.spec import ModelOptions, ModelSpec, with_rows
 from rfgp.saving.gp import MODELS, row_terms
 
@@ -135,7 +135,7 @@ class GP(Process[ModelSpec]):
         data = spec.term_data(values, len(rows))
         chosen = assign(read_approximation(approximation), data, spec.approximations)
         spec = spec.drawn(chosen, values, len(rows))
-        return type(self).of(spec, Fitted.of(regression.replace(family=spec)))
+        return type(self).of(spec, Fitted.of(solved_if_read(regression.replace(family=spec))))
 
     @plain()
     def exact(self) -> Self:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,12 +21,16 @@ from rfgp.kernels.terms import BoundTerm, bind, hyperparameters_of, requests_of
 from rfgp.parameters import BoundaryAvoiding, Hyperprior, Values
 from rfgp.paths import find_path
 from rfgp.regression.family import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, Family, Variance
+from rfgp.regression.observing import check_blocks
 from rfgp.regression.report import FitReport
 from rfgp.regression.spec.checks import check_memory, term_warnings, warnings_of_places
 from rfgp.regression.spec.inputs import ModelInputs
 from rfgp.regression.spec.options import ModelOptions
-from rfgp.rows import Chunk, DataSummary, Rows, gathered, pool_of
+from rfgp.regression.spec.sources import first_table, with_all_levels
+from rfgp.rows import Chunk, DataSummary, Rows, RowSource, as_source, gathered, is_read_in_blocks, pool_of
 from rfgp.scaling import Affine, Scaling
+
+S = TypeVar("S", bound="ModelSpec")
 
 NORMALIZED_ROWS = 2000
 """The most rows over which the prior variances of terms are averaged for their starting output scales."""
@@ -59,6 +63,7 @@ class ModelSpec(Family):
     priors: tuple[TermPrior, ...] = ()
 
     has_few_features = True
+    needs_weights_in_blocks = True
     noise_prefix = "noise."
 
     @property
@@ -92,7 +97,7 @@ class ModelSpec(Family):
     # --- data -------------------------------------------------------------------------------------
 
     def with_data(self, data: Chunk) -> tuple[Self, Chunk]:
-        """Return the specification with the schema of the data, and the data as a table.
+        """Return the specification with the schema of the data, and the data as a table or a source of matrices.
 
         A specification that has a schema keeps it and adds new levels.
 
@@ -100,17 +105,15 @@ class ModelSpec(Family):
             DataError: columns are missing or cannot be read.
             InvalidArgumentError: there are new levels, and hyperparameters of each level.
         """
+        source = as_source(*data[:4])
+        if source is not None:
+            found = _with_columns(self, first_table(source), source)
+            return found, Chunk(found.inputs.coded(source))
         target = data.y if isinstance(data.y, str) else None
         whole = Table.of(data.X)
         y = data.y if target is None else whole.column(target)
         table = whole if target is None else whole.without(target)
-        data = data._replace(X=table, y=y)
-        if self.schema is not None:
-            return self._with_levels(self.schema.extended(table)), data
-        kernel = transformed(self.options.kernel, lambda factor: factor.expanded(table.keys))
-        terms = kernel.terms()
-        schema = Schema.learn(requests_of(terms), table)
-        return replace(self, schema=schema, kernel=kernel, terms=bind(terms, schema.column_of)), data
+        return _with_columns(self, table), data._replace(X=table, y=y)
 
     def with_data_summary(self, summary: DataSummary) -> tuple[Self, DataSummary]:
         """Return the specification, and a summary whose map leaves levels, nodes and coordinates as they are."""
@@ -144,23 +147,6 @@ class ModelSpec(Family):
         kernel = transformed(self.kernel, change)
         return replace(self, kernel=kernel, terms=bind(kernel.terms(), self.schema.column_of), columns=columns)
 
-    def _with_levels(self, schema: Schema) -> Self:
-        """Return the specification with more levels.
-
-        Raises:
-            InvalidArgumentError: a term has hyperparameters of each level.
-        """
-        assert self.columns is not None
-        sizes = tuple(column.num_levels for column in schema.columns)
-        if sizes == self.columns.num_levels:
-            return self
-        columns = replace(self.columns, num_levels=sizes)
-        before, after = (hyperparameters_of(self.terms, c) for c in (self.columns, columns))
-        grown = next((path for path, found in after.items() if found.start.shape != before[path].start.shape), None)
-        if grown is not None:
-            raise InvalidArgumentError(f"There are new levels, and {grown} has a value for each level. Fit again.")
-        return replace(self, schema=schema, columns=columns)
-
     def _with_paths(self) -> Self:
         """Return the specification whose starting values and priors have full paths."""
         assert self.columns is not None
@@ -184,7 +170,8 @@ class ModelSpec(Family):
 
         The prior variance of a term is then, on average over some rows, its share of the variance of the target.
         """
-        spec = self.drawn(self.options.approximations, values, len(rows))
+        spec = self.drawn(self.options.approximations, values, len(rows), in_blocks=is_read_in_blocks(rows))
+        check_blocks(spec, values, rows)
         return spec, spec._normalized(values)
 
     def _normalized(self, values: Values) -> Values:
@@ -206,7 +193,13 @@ class ModelSpec(Family):
         return values.replaced(changed)
 
     def drawn(
-        self, approximations: Any, values: Values, num_rows: int, shares: Mapping[str, float] | None = None
+        self,
+        approximations: Any,
+        values: Values,
+        num_rows: int,
+        shares: Mapping[str, float] | None = None,
+        *,
+        in_blocks: bool = False,
     ) -> Self:
         """Return the specification with approximations of all terms and their random draws.
 
@@ -216,12 +209,13 @@ class ModelSpec(Family):
             num_rows: The number of rows.
             shares: The effective degrees of freedom of terms that share the budget of features. If None, they are
                 equal.
+            in_blocks: Whether the rows are read in blocks.
 
         Raises:
             InvalidArgumentError: an approximation cannot serve a term, or the terms take too much memory.
         """
         data = self.term_data(values, num_rows)
-        chosen = assign(approximations, data)
+        chosen = assign(approximations, data, in_blocks=in_blocks)
         if self.options.budget is not None and not shares:
             shares = dict.fromkeys(sharing(self.options.approximations, chosen), 1.0)
         chosen = divided(self.options.budget, chosen, data, shares) if self.options.budget and shares else chosen
@@ -265,7 +259,7 @@ class ModelSpec(Family):
         assert self.columns is not None
         known = {name: values.standardized(name).detach() for name in values.space.quantities}
         yield from term_warnings(self.terms, self.columns, known)
-        if rows is not None:
+        if rows is not None and not is_read_in_blocks(rows):
             yield from warnings_of_places(self.terms, self.columns, gathered(rows).inputs)
 
     def identity(self) -> Iterator[str | Tensor]:
@@ -278,6 +272,44 @@ class ModelSpec(Family):
         assert self.columns is not None
         known = {name: values.standardized(name).detach() for name in values.space.quantities}
         return [TermData(term, self.columns, num_rows, known, self.is_normal) for term in self.terms]
+
+
+def _with_columns(spec: S, table: Table, source: RowSource | None = None) -> S:
+    """Return a specification with the schema of a table, or with the new levels of one if it has a schema.
+
+    Args:
+        spec: The specification.
+        table: The rows, or the first rows of a source.
+        source: All rows, if they are read in blocks.
+    """
+    if spec.schema is not None:
+        known = spec.schema
+        found = known.extended(table) if source is None else with_all_levels(known, source, is_new=False)
+        return _with_levels(spec, found)
+    kernel = transformed(spec.options.kernel, lambda factor: factor.expanded(table.keys))
+    terms = kernel.terms()
+    schema = Schema.learn(requests_of(terms), table)
+    if source is not None:
+        schema = with_all_levels(schema, source, is_new=True)
+    return replace(spec, schema=schema, kernel=kernel, terms=bind(terms, schema.column_of))
+
+
+def _with_levels(spec: S, schema: Schema) -> S:
+    """Return a specification with more levels.
+
+    Raises:
+        InvalidArgumentError: a term has hyperparameters of each level.
+    """
+    assert spec.columns is not None
+    sizes = tuple(column.num_levels for column in schema.columns)
+    if sizes == spec.columns.num_levels:
+        return spec
+    columns = replace(spec.columns, num_levels=sizes)
+    before, after = (hyperparameters_of(spec.terms, c) for c in (spec.columns, columns))
+    grown = next((path for path, found in after.items() if found.start.shape != before[path].start.shape), None)
+    if grown is not None:
+        raise InvalidArgumentError(f"There are new levels, and {grown} has a value for each level. Fit again.")
+    return replace(spec, schema=schema, columns=columns)
 
 
 def restored(options: ModelOptions, schema: Schema, kernel: Kernel, columns: ColumnSummary) -> ModelSpec:
