@@ -145,7 +145,7 @@ def as_source(X: Any, y: Any = None, noise: Any = None, sample_weight: Any = Non
     Raises:
         DataError: arguments beside a source, which brings its own; or arrays of different lengths.
     """
-    if isinstance(X, RowSource):
+    if isinstance(X, RowSource) and callable(X.chunks):  # arrays of others have numbers there
         if any(value is not None for value in (y, noise, sample_weight)):
             raise DataError(
                 "Rows that are read in blocks bring their own targets, noise and weights: name them where the source "

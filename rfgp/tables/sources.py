@@ -23,8 +23,10 @@ from rfgp.tables.roles import Columns, Roles, Target, selected
 from rfgp.tables.text import read_head
 from rfgp.tables.typed import Reader, reader_of
 
-_ROWS = 2**16
-_BYTES = 2**24
+BATCH_ROWS = 2**16
+"""The number of rows of a Parquet file that are read at a time."""
+BATCH_BYTES = 2**24
+"""The number of bytes of a text file that are read at a time."""
 
 
 class Parquet:
@@ -77,12 +79,12 @@ class Parquet:
         if missing := set(columns) - set(_names(file)):
             raise DataError(f"{title(file)} has no column {show(min(missing))} any more.")
         with opened(file) as parquet:
-            yield from parquet.iter_batches(batch_size=_ROWS, columns=columns, use_threads=False)
+            yield from parquet.iter_batches(batch_size=BATCH_ROWS, columns=columns, use_threads=False)
 
     def _first(self, name: str) -> NDArray[Any]:
         """Return the first rows (b,) of a column."""
         with opened(self.paths[0]) as parquet:
-            batches = parquet.iter_batches(batch_size=_ROWS, columns=[name], use_threads=False)
+            batches = parquet.iter_batches(batch_size=BATCH_ROWS, columns=[name], use_threads=False)
             return np.asarray(next(batches).column(0)) if parquet.metadata.num_rows else np.empty(0)
 
     def __repr__(self) -> str:
@@ -166,7 +168,7 @@ class CSV:
             batches = arrow.open_csv(
                 pa.input_stream(str(self.path), compression="detect"),
                 arrow.ReadOptions(
-                    column_names=list(head.names), skip_rows=head.skipped, block_size=_BYTES, use_threads=False
+                    column_names=list(head.names), skip_rows=head.skipped, block_size=BATCH_BYTES, use_threads=False
                 ),
                 arrow.ParseOptions(delimiter=head.mark),
                 arrow.ConvertOptions(

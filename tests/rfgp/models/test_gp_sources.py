@@ -78,8 +78,8 @@ MAKERS = {
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Blocks of files and arrays of fewer rows than there are."""
-    monkeypatch.setattr(tables, "_ROWS", 128)
-    monkeypatch.setattr(tables, "_BYTES", 2**13)
+    monkeypatch.setattr(tables, "BATCH_ROWS", 128)
+    monkeypatch.setattr(tables, "BATCH_BYTES", 2**13)
     monkeypatch.setattr(sources, "CHUNK", 150)
     monkeypatch.setattr(sources, "SMALL", 0)
 
@@ -246,6 +246,17 @@ def test_columns_of_float32_stay_float32(tmp_path):
     assert_same(gp, model(k.RBF("t")).condition(single[["t"]], single.y.to_numpy()), single[["t"]], 1e-5)
     mixed = model(k.RBF("t")).condition(Blocks(lambda: [FRAME.assign(t=single.t)], "y"))
     assert mixed.predict(X).mean.dtype == np.float64
+
+
+def test_arrays_with_a_shape_of_chunks_are_no_source():
+    class Chunked(np.ndarray):
+        """An array as those of Dask and HDF5, whose `chunks` are numbers."""
+
+        chunks = (100, 2)
+
+    values = X[["t", "zip"]].to_numpy(dtype=float)
+    kernel = k.RBF(0) + k.Linear(1)
+    assert_same(model(kernel).condition(values.view(Chunked), Y), model(kernel).condition(values, Y), values)
 
 
 class Counting:
