@@ -19,5 +19,5 @@ for name, options in {
     "independent": {"lengths": "iid", "directions": "independent"},
     "stratified": {"lengths": "systematic", "directions": "stratified"},
 }.items():
-    prediction = exact.redraw(features="walks", num_walkers=16, seed=0, **options).predict(hidden)
+    prediction = exact.with_approximation(rfgp.RandomWalks(16, seed=0, **options)).predict(hidden)
     print(f"{name:12s} KL to the exact posterior {rfgp.metrics.kl_divergence(target, prediction):6.2f} nats")

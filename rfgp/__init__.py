@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from rfgp.approximations import Chebyshev as Chebyshev
     from rfgp.approximations import Exact as Exact
     from rfgp.approximations import InducingPoints as InducingPoints
+    from rfgp.approximations import MeasuredFeatures as MeasuredFeatures
     from rfgp.approximations import RandomFeatures as RandomFeatures
     from rfgp.approximations import RandomWalks as RandomWalks
     from rfgp.approximations import RationalPrecision as RationalPrecision
@@ -104,6 +105,7 @@ __all__ = [
     "InvalidArgumentError",
     "JitterWarning",
     "LogNormal",
+    "MeasuredFeatures",
     "MissingDependencyError",
     "MissingFolderError",
     "ModelFileError",
@@ -145,6 +147,7 @@ __all__ = [
 _HOMES = {
     "TruncatedSpectrum": "rfgp.approximations",
     "Taylor": "rfgp.approximations",
+    "MeasuredFeatures": "rfgp.approximations",
     "RationalPrecision": "rfgp.approximations",
     "RandomWalks": "rfgp.approximations",
     "Chebyshev": "rfgp.approximations",

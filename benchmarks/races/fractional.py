@@ -41,7 +41,7 @@ def main() -> None:
         found.mean  # noqa: B018
         middle = time.perf_counter()
         found.std  # noqa: B018
-        error = gp.check().spectral_error
+        error = gp.diagnose().spectral_error
         bound = "" if error is None else f", spectrum to {error:.1g}"
         print(f"{options}{bound}: {middle - begin:.1f} s, {time.perf_counter() - middle:.1f} s", end="", flush=True)
         return found

@@ -81,7 +81,7 @@ def run(kind: str, count: int, observed: int, walkers: int) -> dict[str, Any]:
         "rmse": float(np.sqrt(np.mean((mean - field) ** 2))),
         "calibration_elsewhere": float(np.mean(z**2)),
         "hyperparameters": repr(gp.hyperparameters),
-        "check": str(gp.check()),
+        "check": str(gp.diagnose()),
         "converged": gp.fit_report.converged,
         **(compare(gp.condition(nodes, y), deviation) if observed <= 10**4 else {}),
     }

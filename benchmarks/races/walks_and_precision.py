@@ -25,11 +25,11 @@ SIDE, SEEN, SEEDS = 316, 10_000, (1, 2, 3)
 KERNEL = graphs.kernels.RegularizedLaplacian(2, 3.0)
 
 
-def approximations() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def approximations() -> Iterator[tuple[str, list[rfgp.approximations.Approximation]]]:
     for walkers in (16, 64):
-        yield f"{walkers} walkers", [{"features": "walks", "num_walkers": walkers, "seed": s} for s in SEEDS]
+        yield f"{walkers} walkers", [rfgp.RandomWalks(walkers, seed=s) for s in SEEDS]
     for degree in (5, 10):
-        yield f"Chebyshev, degree {degree}", [{"features": "chebyshev", "degree": degree}]
+        yield f"Chebyshev, degree {degree}", [rfgp.Chebyshev(degree)]
 
 
 def spread(values: Any) -> str:
@@ -72,8 +72,8 @@ def main() -> None:
     exact = made.condition(seen, y)
     table.add_row("precision", "0", "0", "", *(f"{s:.1f}" for s in timed(exact)), "")
     truth, everywhere = exact.predict(hidden), exact.predict(np.arange(count))
-    for name, options in approximations():
-        models = [exact.redraw(**each) for each in options]
+    for name, chosen in approximations():
+        models = [exact.with_approximation(each) for each in chosen]
         seconds = np.array([timed(model) for model in models]).mean(axis=0)
         found = [rfgp.metrics.kl_divergence(truth, model.predict(hidden), per_point=True) for model in models]
         begin = time.perf_counter()

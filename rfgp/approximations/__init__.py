@@ -2,6 +2,7 @@
 
 from rfgp.approximations.exact import Exact as Exact
 from rfgp.approximations.inducing_points import InducingPoints as InducingPoints
+from rfgp.approximations.measured import MeasuredFeatures as MeasuredFeatures
 from rfgp.approximations.neighbors import Vecchia as Vecchia
 from rfgp.approximations.nodes import Chebyshev as Chebyshev
 from rfgp.approximations.nodes import RandomWalks as RandomWalks

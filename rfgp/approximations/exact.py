@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 
+from rfgp.approximations.node_features import ExactFeatures
+from rfgp.approximations.nodes import node_term, nodes_of
 from rfgp.approximations.parts import FinitePart, TermCovariance
 from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, parameter_names, weights_memory
 from rfgp.approximations.weights import WeightTerm
 from rfgp.blocks import KernelBlock, Prior
+from rfgp.columns import Kind
 from rfgp.kernels.role import Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, constants_of
@@ -43,6 +46,9 @@ class Exact(Approximation):
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term. Nothing is random."""
+        if [factor.kind for factor in data.term.term.factors] == [Kind.NODE]:
+            graph, kernel, _ = nodes_of(data)
+            return node_term(data, ExactFeatures(graph, kernel))
         if _num_functions(data) is None:
             return KernelTerm(data.term, parameter_names(data, with_scale=True))
         return WeightTerm.of(data, [FinitePart(*factor) for factor in data.term.parts()])

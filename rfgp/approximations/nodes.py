@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 import graphs
+from graphs.advice import Advice
 from rfgp import random
-from rfgp.approximations.node_features import NodeFeatures, make_features
+from rfgp.approximations.node_features import NodeFeatures, make_features, same_hops
 from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, scale_name
-from rfgp.blocks import Prior
+from rfgp.blocks import KernelBlock, Prior
 from rfgp.columns import Kind
 from rfgp.counts import check_count
 from rfgp.kernels.role import Factor, Values
@@ -60,13 +61,33 @@ class NodeApproximation(Approximation):
         return Cost(data.num_rows, 12.0 * int(size) * data.num_rows, f"{self.kind} of the nodes")
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
-        """Return the term with features drawn for the graph."""
-        (factor, _, prefix) = next(part for part in data.term.parts() if part[0].kind is Kind.NODE)
+        """Return the term with features drawn for the graph, tuned to the kernel at its hyperparameters."""
+        return node_term(data, self.make(data, self.kind, seed, self.options))
+
+    def make(self, data: TermData, kind: str, seed: int, options: Mapping[str, Any]) -> NodeFeatures:
+        """Return features of a kind for the graph and the kernel of a term.
+
+        Args:
+            data: The term.
+            kind: The kind of features.
+            seed: The seed for the term, unless the approximation has its own.
+            options: The options of the features.
+        """
+        graph, kernel, _ = nodes_of(data)
         own = seed if self.seed is None else random.resolve_seed(self.seed)
-        kernel = factor.graph_kernel
-        made = make_features(self.kind, factor.nodes, kernel, own, self.options)
-        paths = tuple(f"{prefix}{name}" for name in kernel.parameters)
-        return NodeTerm(data.term, made, paths, scale_name(data.term, data.values))
+        return make_features(kind, graph, kernel, own, options)
+
+
+def nodes_of(data: TermData) -> tuple[Any, Any, tuple[str, ...]]:
+    """Return the graph of a term, its kernel at the hyperparameters, and the paths of the kernel's parameters."""
+    factor, _, prefix = next(part for part in data.term.parts() if part[0].kind is Kind.NODE)
+    paths = tuple(f"{prefix}{name}" for name in factor.graph_kernel.parameters)
+    return factor.nodes, factor.graph_kernel.with_values([float(data.values[path]) for path in paths]), paths
+
+
+def node_term(data: TermData, features: NodeFeatures, advice: Advice | None = None) -> "NodeTerm":
+    """Return a term through features, with the measurements by which they were selected, if they were."""
+    return NodeTerm(data.term, features, nodes_of(data)[2], scale_name(data.term, data.values), advice)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,29 +99,78 @@ class NodeTerm(TermPrior):
         features: The features.
         paths: The paths of the parameters of the graph kernel, in its order.
         scale: The path of the variance. If None, it is 1.
+        advice: The measured errors by which the features were selected. If None, they were not.
     """
 
     term: BoundTerm
     features: NodeFeatures
     paths: tuple[str, ...]
     scale: str | None
+    advice: Advice | None = None
 
     def at(self, values: Values, columns: ColumnSummary) -> Prior:
         """Return the prior at hyperparameters by path, whatever the columns."""
-        theta = torch.stack([values[path].double() for path in self.paths])
+        theta = self.theta(values)
         scale = torch.ones((), dtype=torch.float64) if self.scale is None else values[self.scale].double().reshape(())
         prior = self.features.prior(theta, scale)
         ((_, (place,), _),) = self.term.parts()
         name = self.term.name
         return Prior(
             tuple(replace(b, features=partial(_at_nodes, b.features, place), name=name) for b in prior.weights),
-            (),
+            tuple(_kernel_at(b, place, name) for b in prior.kernels),
             tuple(
                 replace(b, at=partial(_at_nodes, b.at, place), name=name, position=partial(_position, place))
                 for b in prior.walks
             ),
             tuple(replace(b, projector=partial(_at_nodes, b.projector, place), name=name) for b in prior.precisions),
         )
+
+    def has_draws_of(self, other: TermPrior) -> bool:
+        """Return whether another prior of the same term has the same features."""
+        return isinstance(other, NodeTerm) and other.features is self.features
+
+    def theta(self, values: Values) -> Tensor:
+        """Return the parameters of the graph kernel (p,) among hyperparameters by path."""
+        found = [values[path].double() for path in self.paths]
+        return torch.stack(found) if found else torch.zeros(0, dtype=torch.float64)
+
+
+def _kernel_at(block: KernelBlock, place: int, name: str) -> KernelBlock:
+    """Return the block of a covariance of positions as that of the nodes of rows, under the name of a term."""
+    functions = block.functions
+    return replace(
+        block,
+        covariance=partial(_between_nodes, block.covariance, place),
+        variances=partial(_at_nodes, block.variances, place),
+        functions=None if functions is None else NodeFunctions(functions, place),
+        name=name,
+    )
+
+
+def _between_nodes(function: Callable[..., Tensor], place: int, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
+    """Return a covariance of positions at the nodes of rows a (n, D) and b (m, D)."""
+    return function(_position(place, a), _position(place, b), *parameters)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeFunctions:
+    """Functions drawn from a prior over positions, as functions of rows.
+
+    Attributes:
+        functions: The functions of positions.
+        place: The column of the nodes.
+    """
+
+    functions: Any
+    place: int
+
+    def draw(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+        """Draw functions of rows (n, D), (n, count)."""
+        return partial(_at_nodes, self.functions.draw(count, generator), self.place)
+
+    def through(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return x -> k(x, inputs) @ coefficients, for rows (n, D) and coefficients (n, p)."""
+        return partial(_at_nodes, self.functions.through(_position(self.place, inputs), coefficients), self.place)
 
 
 def _position(place: int, inputs: Tensor) -> Tensor:
@@ -111,6 +181,16 @@ def _position(place: int, inputs: Tensor) -> Tensor:
 def _at_nodes(function: Callable[..., Any], place: int, inputs: Tensor, *rest: Any, **options: Any) -> Any:
     """Return a function of positions (n,) at the nodes of rows (n, D)."""
     return function(_position(place, inputs), *rest, **options)
+
+
+_OF_COUPLINGS = ("permutation", "num_quantiles", "tuples")
+"""The options of walks that belong to single couplings of their lengths."""
+
+
+def retuned(prior: NodeTerm, features: NodeFeatures) -> NodeTerm:
+    """Return a term with other walks, or the same one if their exact hops follow the same rule."""
+    walks = prior.features.walks
+    return prior if walks is None or same_hops(features, walks) else replace(prior, features=features)
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,6 +207,9 @@ class RandomWalks(NodeApproximation):
         exact_hops: The number of first steps that are computed exactly, "auto", or a rule.
         max_nonzeros: The number of non-zero features of a node that "auto" fills. If None, 4 for each walker.
         transitions: "weights" or "uniform".
+        permutation: The permutation of quantiles of the lengths "sigma", (n,). If None, the one that suits the kernel.
+        num_quantiles: The number of quantiles that are permuted. If None, as for `graphs.sample_walks`.
+        tuples: The table of quantiles of the lengths "learned".
         seed: The seed of the walks. If None, that of the model.
 
     `graphs.sample_walks` describes the options, and raises errors about them.
@@ -144,8 +227,24 @@ class RandomWalks(NodeApproximation):
     exact_hops: Any = field(default="auto", kw_only=True)
     max_nonzeros: int | None = field(default=None, kw_only=True)
     transitions: str = field(default="weights", kw_only=True)
+    permutation: Any = field(default=None, kw_only=True)
+    num_quantiles: int | None = field(default=None, kw_only=True)
+    tuples: Any = field(default=None, kw_only=True)
     kind: ClassVar[str] = "walks"
     count: ClassVar[str] = "num_walkers"
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options of the features: all but the seed, and those of single couplings if they are given."""
+        known = dict(super().options)
+        return {name: value for name, value in known.items() if value is not None or name not in _OF_COUPLINGS}
+
+    def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
+        """Return the term with exact hops tuned to other hyperparameters, or the same one if they stay."""
+        if self.exact_hops != "auto" or not nodes_of(data)[2]:
+            return prior
+        assert isinstance(prior, NodeTerm)
+        return retuned(prior, self.make(data, self.kind, seed, self.options))
 
 
 @dataclass(frozen=True, repr=False)
@@ -237,3 +336,12 @@ class RationalPrecision(NodeApproximation):
         if order == int(order):
             return "its kernel has an integer order. Use SparsePrecision(), which is exact."
         return None
+
+    def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
+        """Return the term with the fields that other hyperparameters need, if they are more and `degree` is None."""
+        if self.degree is not None:
+            return prior
+        assert isinstance(prior, NodeTerm)
+        more = self.make(data, self.kind, seed, self.options)
+        is_enough = more.size["degree"] <= prior.features.size["degree"]
+        return prior if is_enough else replace(prior, features=more)

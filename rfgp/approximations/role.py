@@ -77,6 +77,10 @@ class TermPrior(ABC):
             columns: The summary of all columns, with the levels that there are now.
         """
 
+    def has_draws_of(self, other: "TermPrior") -> bool:
+        """Return whether another prior of the same term has the same draws."""
+        return self is other
+
     @property
     def learnable(self) -> Values:
         """The draws (...) that a fit may change, by path."""
@@ -112,6 +116,16 @@ class Approximation(ABC):
     def is_tuned(self, data: TermData) -> bool:
         """Return whether the draws depend on the hyperparameters."""
         return False
+
+    def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
+        """Return the term drawn for other hyperparameters, or the same one if that changes nothing.
+
+        Args:
+            data: The term and the rows, at the other hyperparameters.
+            seed: The seed for the term.
+            prior: The term as it was drawn.
+        """
+        return self.draw(data, seed) if self.is_tuned(data) else prior
 
     @abstractmethod
     def draw(self, data: TermData, seed: int) -> TermPrior:

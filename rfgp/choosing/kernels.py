@@ -9,6 +9,7 @@ import torch
 from rfgp.choosing.averages import measured
 from rfgp.fitting import Plan, fit_terms
 from rfgp.regression import Choice, FitReport, Regression, Trial
+from rfgp.regression.graph import choice_of_features
 from rfgp.regression.record import RATE
 from rfgp.regression.regression import restarted
 from rfgp.regression.spec import ModelSpec
@@ -23,7 +24,9 @@ def fit_kernels(regression: Regression, plan: Plan) -> tuple[Regression, FitRepo
     spec = regression.family
     assert isinstance(spec, ModelSpec)
     if not spec.options.alternatives:
-        return fit_terms(regression, plan)
+        fitted, report = fit_terms(regression, plan)
+        assert isinstance(fitted.family, ModelSpec)
+        return fitted, replace(report, choice=choice_of_features(fitted.family))
     begun, found = time.monotonic(), []
     for name, kernel in spec.options.alternatives.items():
         other = restarted(regression, spec.with_kernel(kernel))

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 import graphs
 from graphs.advice import node_sample
 from rfgp import couplings, metrics
+from rfgp.approximations import Chebyshev, RandomWalks
+from rfgp.approximations.measured import has_small_precision
+from rfgp.approximations.node_features import NONZEROS_PER_WALKER
 from rfgp.compare.methods import NODE_METHODS, POINTS, WALKS
 from rfgp.compare.plan import Plan
 from rfgp.compare.results import Comparison, Draw, Exact, Example
@@ -23,7 +26,6 @@ from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference.prediction import Prediction
 from rfgp.models import ExactGP, Process, TableGP
 from rfgp.models.graph import GraphGP
-from rfgp.regression.graph import NONZEROS_PER_WALKER, exact_features
 from rfgp.rows import repeat_groups
 
 MOST_MEASURED, SAMPLED = 5000, 500
@@ -163,7 +165,7 @@ def compare_nodes(
         train, test = plan.parts(split, positions, train_count, test_count)
         hidden = [labels[i] for i in test]
         start = time.perf_counter()
-        features = exact_features(graph, graphs.kernels.by_name(kernel))
+        features = "precision" if has_small_precision(graph, graphs.kernels.by_name(kernel)) else "exact"
         exact = GraphGP(graph, kernel, features=features).fit([labels[i] for i in train], y[train])
         permutation = graphs.match_quantiles(graph, exact.fitted_kernel, halt) if "sigma" in methods else None
         return node_case(exact, hidden, y[test], halt, start, permutation)
@@ -254,12 +256,12 @@ def node_case(
         if named is not None and method in named:
             gp = named[method](size, seed)
         elif method == "chebyshev":
-            gp = exact.redraw(features="chebyshev", degree=graphs.largest_degree(graph, NONZEROS_PER_WALKER * size))
+            gp = exact.with_approximation(Chebyshev(graphs.largest_degree(graph, NONZEROS_PER_WALKER * size)))
         else:
-            options: dict[str, Any] = {**WALKS[method], "num_walkers": size, "halt": halt, "seed": seed}
-            if method == "sigma":
-                options["permutation"] = permutation
-            gp = exact.redraw(features="walks", **options)
+            own: dict[str, Any] = {"permutation": permutation} if method == "sigma" else {}
+            budget = NONZEROS_PER_WALKER * size
+            walks = RandomWalks(size, halt=halt, seed=seed, max_nonzeros=budget, **WALKS[method], **own)
+            gp = exact.with_approximation(walks)
         return gp.predict(hidden), lambda: unit_kernel(gp, every)
 
     return Case(

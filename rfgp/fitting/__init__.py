@@ -4,7 +4,6 @@ from rfgp.fitting.checkpoint import fingerprint as fingerprint
 from rfgp.fitting.checkpoint import open_journal as open_journal
 from rfgp.fitting.maximize import Plan as Plan
 from rfgp.fitting.maximize import maximize as maximize
-from rfgp.fitting.nodes import fit_nodes as fit_nodes
 from rfgp.fitting.progress import Callback as Callback
 from rfgp.fitting.progress import Progress as Progress
 from rfgp.fitting.progress import Reporter as Reporter

@@ -5,10 +5,11 @@ from typing import Any
 
 import graphs
 from graphs.kernels import GraphKernel
+from rfgp.approximations.measured import MOST_EXACT_NODES
+from rfgp.approximations.node_features import FEATURES, DrawnFeatures, SpectrumFeatures, make_features
 from rfgp.errors import InvalidArgumentError
 from rfgp.gpytorch.graph import GraphFeatureKernel
 from rfgp.gpytorch.graph_exact import GraphExactKernel
-from rfgp.regression.graph import EXACT_LIMIT, FEATURES, DrawnFeatures, SpectrumFeatures, make_features
 
 
 def choose(features: str, graph: graphs.Graph) -> str:
@@ -20,7 +21,7 @@ def choose(features: str, graph: graphs.Graph) -> str:
     if features not in FEATURES:
         raise InvalidArgumentError(f"features must be one of {', '.join(map(repr, FEATURES))}, got {features!r}.")
     if features == "auto":
-        return "exact" if graph.num_nodes <= EXACT_LIMIT else "walks"
+        return "exact" if graph.num_nodes <= MOST_EXACT_NODES else "walks"
     return features
 
 

@@ -35,7 +35,7 @@ class Nodes(Kernel):
 
     Attributes:
         graph: The graph, a `graphs.Graph`.
-        kernel: The graph kernel, whose parameters are the starting values, or its name.
+        kernel: The graph kernel, whose parameters are the starting values. Or its name, so that a fit compares several.
         column: The key of the labels. If None, "node", or the first column of an array; n labels (n,) serve as well.
         name: The name of the term. If None, the class and the column.
 
@@ -59,22 +59,24 @@ class Nodes(Kernel):
     def __post_init__(self) -> None:
         if not isinstance(self.graph, graphs.Graph):
             raise InvalidArgumentError(f"graph must be a graphs.Graph, got {type(self.graph).__name__}.")
-        if not isinstance(self.kernel, GraphKernel):
-            object.__setattr__(self, "kernel", graphs.kernels.by_name(self.kernel))
+        found = self.kernel if isinstance(self.kernel, GraphKernel) else graphs.kernels.by_name(self.kernel)
         object.__setattr__(self, "columns", self.column)
         object.__setattr__(self, "nodes", self.graph)
-        object.__setattr__(self, "graph_kernel", self.kernel)
+        object.__setattr__(self, "graph_kernel", found)
         super().__post_init__()
 
     @property
     def starts(self) -> Mapping[str, Any]:
-        """The parameters of the graph kernel."""
-        return dict(zip(self.kernel.parameters, self.kernel.values.tolist(), strict=True))
+        """The parameters of the graph kernel. They are None if it was given by name, so that a fit compares several."""
+        kernel = self.graph_kernel
+        is_named = not isinstance(self.kernel, GraphKernel)
+        values = [None] * len(kernel.parameters) if is_named else kernel.values.tolist()
+        return dict(zip(kernel.parameters, values, strict=True))
 
     def latent_field(self, columns: ColumnSummary) -> LatentField | None:
         """Return the values at all nodes, if the kernel has a sparse precision, whatever the columns."""
         try:
-            return NodeField(self.graph, self.kernel, precision_order(self.kernel))
+            return NodeField(self.graph, self.graph_kernel, precision_order(self.graph_kernel))
         except graphs.GraphError:
             return None
 
@@ -92,12 +94,16 @@ class Nodes(Kernel):
         """Return the parameters of the graph kernel."""
         one = torch.ones((), dtype=torch.float64)
         bounds = (PARAMETER_BOUNDS[0] * one, PARAMETER_BOUNDS[1] * one)
-        return {name: Quantity(one * value, one, bounds) for name, value in self.starts.items()}
+        pairs = zip(self.graph_kernel.parameters, self.graph_kernel.values, strict=True)
+        return {name: Quantity(one * value, one, bounds) for name, value in pairs}
 
     def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Kernel:
         """Return the kernel with starting values."""
-        known = {**self.starts, **starts}
-        return replace(self, kernel=self.kernel.with_values([known[name] for name in self.kernel.parameters]))
+        if not starts:
+            return self
+        kernel = self.graph_kernel
+        known = {**dict(zip(kernel.parameters, kernel.values, strict=True)), **starts}
+        return replace(self, kernel=kernel.with_values([known[name] for name in kernel.parameters]))
 
     def expanded(self, keys: Sequence[Key]) -> Kernel:
         """Return the kernel with an explicit column.
@@ -117,11 +123,11 @@ class Nodes(Kernel):
     def _spectrum(self, values: Values) -> tuple[Tensor, Tensor]:
         """Return the eigenvectors (N, N) of the Laplacian and the kernel's eigenvalues (N,)."""
         eigenvalues, eigenvectors = self.graph.spectrum
-        theta = torch.stack([values[name].double() for name in self.kernel.parameters])
+        theta = torch.stack([values[name].double() for name in self.graph_kernel.parameters])
         found = kernel_function(
             theta,
-            lambda point: self.kernel.with_values(point).spectral(eigenvalues),
-            lambda point: self.kernel.with_values(point).spectral_jacobian(eigenvalues),
+            lambda point: self.graph_kernel.with_values(point).spectral(eigenvalues),
+            lambda point: self.graph_kernel.with_values(point).spectral_jacobian(eigenvalues),
         )
         return torch.from_numpy(eigenvectors), found
 

@@ -1,37 +1,47 @@
-"""The Gaussian process on the nodes of a graph."""
+"""The Gaussian process on the nodes of a graph: `GP` of one kernel on nodes."""
 
-import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import graphs
 from graphs.graph import wrong_graph
 from graphs.kernels import GraphKernel
+from graphs.kernels.kernel import precision_order
 from rfgp import random
 from rfgp.ambient import plain
-from rfgp.errors import InvalidArgumentError
-from rfgp.fitting import fit_nodes
+from rfgp.approximations import (
+    Approximation,
+    Chebyshev,
+    Exact,
+    MeasuredFeatures,
+    RandomWalks,
+    RationalPrecision,
+    SparsePrecision,
+    Taylor,
+    TruncatedSpectrum,
+)
+from rfgp.approximations.measured import MOST_EXACT_NODES, has_small_precision
+from rfgp.approximations.node_features import NONZEROS_PER_WALKER, make_features
+from rfgp.approximations.nodes import NodeTerm, nodes_of
+from rfgp.errors import InvalidArgumentError, PoorFeaturesWarning, arguments
+from rfgp.kernels import Nodes
 from rfgp.likelihoods import Likelihood
-from rfgp.models.given import options_from
-from rfgp.models.process import Fitted, Process, with_rows
+from rfgp.models.fields import starts
+from rfgp.models.gp import GP
 from rfgp.parameters import Hyperprior
-from rfgp.regression import Choice
-from rfgp.regression.graph import WALK_OPTIONS, FeatureCheck, GraphOptions, NodeFamily, exact_features
+from rfgp.regression import Choice, FitReport
+from rfgp.regression.graph import FeatureCheck, check_features, choice_of_features, features_of
 from rfgp.rows import gathered
-from rfgp.saving.graph import NODES
-
-_MORE_WALK_OPTIONS = ("transitions", "permutation", "num_quantiles", "max_nonzeros", "tuples")
-_OTHERS = ("features", "seed", "degree", "rank")
 
 
-class GraphGP(Process[NodeFamily]):
-    """A Gaussian process on graph nodes: through walks, series, a truncated spectrum, or the kernel itself.
+class GraphGP(GP):
+    """A Gaussian process on the nodes of a graph: `GP` of one `kernels.Nodes`.
 
-    Inputs are node labels; the same node may be observed more than once, and values that are NaN are missing. Up to
-    4,000 observations matrices are factorised; beyond that, and with sparse features, everything is solved by
-    conjugate gradients, to a relative residual of 1e-9 for means and 1e-5 for variances and gradients
-    (`rfgp.solvers.iterative`): the log marginal likelihood has a standard error then, `fit_report.likelihood_error`.
+    Inputs are node labels (n,). The same node may be observed more than once, and rows whose value is NaN are left out.
+    Up to 4,000 observations matrices are factorised. Beyond that, sparse features are solved by conjugate gradients, to
+    a relative residual of 1e-9 for means and 1e-5 for variances and gradients (`rfgp.solvers.iterative`): the log
+    marginal likelihood then has a standard error, `fit_report.likelihood_error`.
 
     Args:
         graph: The graph.
@@ -40,41 +50,37 @@ class GraphGP(Process[NodeFamily]):
         features: "walks"; "chebyshev" or "taylor": polynomials of U; "spectrum": the smallest eigenvalues; "exact": the
             kernel by all eigenvectors; "precision": the kernel by its sparse precision, which it has for an integer
             order (`GraphKernel.precision`), exactly, to 10^6 nodes on meshes, roads and grids; "rational": a kernel of
-            fractional order as a sum of such fields, its spectrum to a relative error that `check` states (Bolin, Simas
-            and Xiong, 2024); or "auto": exact up to 2,000 nodes, beyond the precision where there is one and its factor
-            is small enough, or else what is measured to have the least error on a sample of nodes, for the starting
-            kernel and again for the fitted one. What it chose is readable in `.features`, and the measurement in
-            `.advice`.
+            fractional order as a sum of such fields, its spectrum to a relative error that `diagnose` states (Bolin,
+            Simas and Xiong, 2024); or "auto": exact up to 2,000 nodes, beyond that the
+            precision if its factor is small enough, or else the features with the least error on a sample of nodes,
+            measured at the starting kernel and again at the fitted one (`rfgp.MeasuredFeatures`). The choice is in
+            `.features`, and the measurements are in `.advice`.
         num_walkers: Walkers per node, as the next seven for `graphs.sample_walks`.
         halt: The halting probability.
         lengths: The coupling of a node's lengths.
         directions: The coupling of a node's directions.
         exact_hops: An integer, a `graphs.HopRule`, or "auto", with at most four non-zeros a row for each walker; tuned
             to the starting kernel, and in a fit again to the fitted one.
-        outputscale: Starting value; None: such that the prior variance of the observed nodes is on average that of
-            the targets.
-        noise: Starting value of the noise variance; None: a tenth of the targets' variance.
-        likelihood: The law of an observation given the process, as for `rfgp.TableGP`: "normal", "bernoulli",
-            "poisson", "negative-binomial", "gamma", "student-t", "heteroscedastic", or one of `rfgp.likelihoods`.
-        approximation: "laplace" or "variational", as for `rfgp.TableGP`.
+        outputscale: Starting value. If None, the prior variance of the observed nodes is on average that of the
+            targets.
+        noise: Starting value of the noise variance. If None, several are compared.
         priors: Log densities (objects with `log_prob`) of named hyperparameters, in the user's units; None for a name
             that is to have none. Unless given, the noise has one that keeps it from 0
             (`rfgp.parameters.BoundaryAvoiding`), and the factors of `graphs.kernels.FreeModulation` have log-normal
             ones of mode 1.
-        seed: An integer, or None for one from the system, kept as `.seed`.
+        seed: The seed of everything random. If None, one from the system.
         degree: Of "chebyshev" and "taylor"; None: as high as four non-zeros a row for each walker allow. Of "rational"
             the number of fields, at most 8; None: the fewest within a relative error of 1e-3 at the starting kernel.
         rank: Of "spectrum"; None: four for each walker.
         walk_options: Further options of `graphs.sample_walks`, such as `permutation` or `max_nonzeros`.
+        likelihood: As for `rfgp.GP`.
+        inference: As for `rfgp.GP`.
 
-    Hyperparameters: the kernel's parameters by their names, outputscale, noise, mean.
+    The hyperparameters are those of the kernel by their names, outputscale, noise and mean.
 
     Raises:
         InvalidArgumentError: an unknown name; `graphs` raises its own for the features.
     """
-
-    codec = NODES
-    strategy = staticmethod(fit_nodes)
 
     @plain()
     def __init__(
@@ -96,144 +102,182 @@ class GraphGP(Process[NodeFamily]):
         rank: int | None = None,
         walk_options: Mapping[str, Any] | None = None,
         likelihood: str | Likelihood = "normal",
-        approximation: str | None = None,
+        inference: str | None = None,
     ) -> None:
         if (wrong := wrong_graph(graph)) is not None:
             raise InvalidArgumentError(wrong)
-        arguments = {
-            **locals(),
-            "kernel": kernel if isinstance(kernel, GraphKernel) else graphs.kernels.by_name(kernel),
-            "compares_starts": not isinstance(kernel, GraphKernel),
-            "seed": random.resolve_seed(seed),
-            "walk_options": dict(walk_options or {}),
-        }
-        super().__init__(NodeFamily.of(graph, options_from(GraphOptions, arguments)))
-
-    # --- what is known of it ---------------------------------------------------------------------
-
-    @property
-    def options(self) -> GraphOptions:
-        """What the constructor was given."""
-        return self.family.options
+        if not isinstance(features, str) or features not in _KINDS:
+            raise InvalidArgumentError(f"features must be one of {', '.join(map(repr, _KINDS))}, got {features!r}.")
+        seed = random.resolve_seed(seed)
+        options = {"halt": halt, "lengths": lengths, "directions": directions, "exact_hops": exact_hops}
+        walks = RandomWalks(num_walkers, **options, **dict(walk_options or {}), seed=seed)
+        nodes = Nodes(graph, kernel)
+        approximation = _approximation(features, nodes, walks, degree, rank)
+        start = starts(outputscale=outputscale, noise=noise)
+        super().__init__(nodes, likelihood, approximation, inference=inference, start=start, priors=priors, seed=seed)
 
     @property
     def graph(self) -> graphs.Graph:
         """The graph."""
-        return self.family.graph
-
-    @property
-    def kernel(self) -> GraphKernel:
-        """The graph kernel at its starting values."""
-        return self.options.kernel
+        graph: graphs.Graph = nodes_kernel(self).graph
+        return graph
 
     @property
     def features(self) -> str:
-        """The features in use; "auto" as long as they have not been chosen, which `fit` and `condition` do."""
-        features = self.family.features
-        return "auto" if features is None else features.name
+        """The features in use. They are "auto" until `fit` or `condition` has chosen them."""
+        if not self.family.priors:
+            given = self._used
+            if isinstance(given, MeasuredFeatures) and self.graph.num_nodes <= MOST_EXACT_NODES:
+                return "exact"
+            return next(name for name, kind in _KINDS.items() if type(given) is kind)
+        found = features_of(self.family.priors[0])
+        return "precision" if found is None else found.name
 
     @property
     def is_exact(self) -> bool:
-        """Whether there are no features in use but the kernel itself, by eigenvectors or by its sparse precision."""
-        features = self.family.features
-        return features is not None and features.is_exact
+        """Whether the kernel itself is in use, by eigenvectors or by its sparse precision."""
+        return self.features in ("exact", "precision")
+
+    @property
+    def approximation(self) -> Approximation:
+        """The approximation in use: the one that "auto" chose, once there are data."""
+        given = self._used
+        if not isinstance(given, MeasuredFeatures) or not self.family.priors:
+            return given
+        walks = replace(given.walks, seed=given.seed)
+        return walks if self.features == "walks" else _KINDS[self.features](**self.feature_size)
+
+    @property
+    def _used(self) -> Approximation:
+        """The approximation of the term once there are data, else the given one."""
+        spec = self.family
+        return next(iter(spec.approximations.values()), spec.options.approximations)
 
     @property
     def advice(self) -> graphs.Advice | None:
-        """What "auto" measured when it chose; None where it did not."""
-        return self.family.advice
+        """The measured errors by which "auto" chose. None if nothing was measured."""
+        terms = self.family.priors
+        return terms[0].advice if terms and isinstance(terms[0], NodeTerm) else None
 
     @property
     def choice(self) -> Choice | None:
-        """What "auto" chose and why, in the same form as on tables; None where the features were named."""
-        return self.family.choice or (None if self.fit_report is None else self.fit_report.choice)
+        """The features that "auto" compared, their errors and the reason of the choice. None if they were named."""
+        return choice_of_features(self.family) or super().choice
 
     @property
     def walks(self) -> graphs.Walks | None:
-        """The walks that the features come from, of no nodes; None where they are others."""
-        return self.family.walks
+        """The walks that the features come from, of no nodes. None if the features are others."""
+        found = features_of(self.family.priors[0]) if self.family.priors else None
+        return None if found is None else found.walks
 
     @property
-    def walk_options(self) -> dict[str, Any]:
-        """The options of `graphs.sample_walks` that the features are drawn with; a copy."""
-        return self.options.walks
+    def feature_size(self) -> dict[str, int]:
+        """The degree of a series, the number of fields or the rank of a spectrum, by its name."""
+        found = features_of(self.family.priors[0]) if self.family.priors else None
+        return {} if found is None else found.size
+
+    @property
+    def walk_options(self) -> RandomWalks:
+        """The random walks of the model. If its features are others by name, the usual ones."""
+        given = self._used
+        given = given.walks if isinstance(given, MeasuredFeatures) else given
+        return given if isinstance(given, RandomWalks) else RandomWalks()
 
     @property
     def fitted_kernel(self) -> GraphKernel:
         """The graph kernel at the present hyperparameters, without the output scale."""
-        return self.family.fitted_kernel(self.hyperparameters.values)
-
-    # --- other models ----------------------------------------------------------------------------
+        (data,) = self.family.term_data(self.regression.hyperparameters, self.num_observations)
+        kernel: GraphKernel = nodes_of(data)[1]
+        return kernel
 
     @plain()
-    def redraw(self, **changes: Any) -> "GraphGP":
-        """Return a new model with new features; what is not named stays, data and hyperparameters too.
+    def exact(self) -> Self:
+        """Return the exact process with the same data and hyperparameters.
 
-        Exact hops that were chosen stay as they are unless an option of the walks is named; then they are chosen anew,
-        for the fitted kernel.
+        On more than 2,000 nodes it is computed by the kernel's sparse precision, if it has one whose factor is small
+        enough; otherwise by the eigenvectors of up to 20,000 nodes.
+        """
+        is_sparse = has_small_precision(self.graph, self.fitted_kernel)
+        return self.with_approximation(SparsePrecision() if is_sparse else Exact())
+
+    @plain()
+    def diagnose(self, *, seed: int = 0) -> FeatureCheck:
+        """Return the error of the features as far as it is known without the exact process.
+
+        Walks are compared with an independent draw of walks, on held-out observations near each other. Deterministic
+        features are compared with the exact kernel on a sample of nodes. `fit` does it, and warns.
 
         Args:
-            changes: `features`, `seed`, `degree`, `rank`, or any option of the walks, with which features are walks.
+            seed: The seed of the choice of nodes.
 
         Raises:
-            InvalidArgumentError: another name.
-            NotFittedError: there are no data yet.
-        """
-        walks = {name: value for name, value in changes.items() if name not in _OTHERS}
-        unknown = set(walks) - {*_MORE_WALK_OPTIONS, *self.options.walks}
-        if unknown:
-            raise InvalidArgumentError(f"redraw does not know {', '.join(sorted(unknown))}.")
-        rows = with_rows(self)
-        family = NodeFamily.of(self.graph, self._changed(changes, walks), **self._present_hops(walks))
-        family = family if family.features is not None else family.chosen(family.options.kernel)
-        regression = rows.replace(family=family)
-        for warning in family.diagnosed(regression.hyperparameters, None, regression.scaling, None):
-            warnings.warn(warning, stacklevel=3)
-        return GraphGP.of(family, Fitted.of(regression))
-
-    def _changed(self, changes: Mapping[str, Any], walks: Mapping[str, Any]) -> GraphOptions:
-        """Return the options of a redraw; `walks` are those of the changes that belong to walks."""
-        named: dict[str, Any] = {"features": self.features}
-        named |= {name: changes[name] for name in _OTHERS if name in changes}
-        if walks:
-            named["features"] = "walks"
-        if "seed" in named:
-            named["seed"] = random.resolve_seed(named["seed"])
-        named |= {name: value for name, value in walks.items() if name in WALK_OPTIONS}
-        others = {name: value for name, value in walks.items() if name not in WALK_OPTIONS}
-        named |= {"walk_options": {**self.options.walk_options, **others}, "compares_starts": False}
-        return replace(self.options, kernel=self.fitted_kernel, **named)
-
-    def _present_hops(self, walks: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the exact hops in use, which are tuned anew with other walks only."""
-        if walks or self.walks is None:
-            return {}
-        return {"exact_hops": self.walks.settings.exact_hops}
-
-    @plain()
-    def exact(self) -> "GraphGP":
-        """Return the exact process with a copy of the hyperparameters and the same data.
-
-        Beyond 2,000 nodes through the kernel's sparse precision, where it has one whose factor is small enough
-        (`features="precision"`); otherwise through the eigenvectors of up to 20,000 nodes (`features="exact"`).
-        """
-        return self.redraw(features=exact_features(self.graph, self.kernel))
-
-    # --- what it answers -------------------------------------------------------------------------
-
-    @plain()
-    def check(self, *, seed: int = 0) -> FeatureCheck:
-        """Return what is known about the error of the features, where the exact process need not be computed.
-
-        Walks are compared with an independent draw of walks on held-out observations near each other; deterministic
-        features with the exact kernel on a sample of nodes. `fit` does it, and warns.
-
-        Args:
-            seed: Of the choice of nodes.
-
-        Raises:
-            NotFittedError: there are no data yet.
+            NotFittedError: there are no data.
         """
         now = self.regression
-        rows = gathered(now.needed_rows("a check"))
-        return self.family.check(now.hyperparameters, rows, now.scaling, seed)
+        rows = gathered(now.needed_rows("a diagnosis"))
+        return check_features(self.family, now.hyperparameters, rows, now.scaling, seed)
+
+    def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
+        """Yield warnings about the model, its rows, and features that are poor for the fitted kernel."""
+        yield from super().diagnosed(report)
+        features = features_of(self.family.priors[0])
+        if features is None:
+            return
+        features.check(self.fitted_kernel)
+        if report is None or features.is_exact or self.regression.rows is None:
+            return
+        check = self.diagnose()
+        if check.is_poor:
+            yield PoorFeaturesWarning(
+                f"The features are poor for {self.fitted_kernel} and this noise. {check}. Use more of them "
+                f"({arguments('num_walkers', 'degree', 'rank')}), other ones (features='auto' measures them), or the "
+                "exact process (features='exact', up to 20,000 nodes). Long lengthscales with little noise need a "
+                "truncated spectrum."
+            )
+
+
+def nodes_kernel(model: GP) -> Nodes:
+    """Return the kernel on nodes that a model was made with."""
+    kernel = model.family.options.kernel
+    assert isinstance(kernel, Nodes)
+    return kernel
+
+
+_KINDS = {
+    "auto": MeasuredFeatures,
+    "walks": RandomWalks,
+    "chebyshev": Chebyshev,
+    "taylor": Taylor,
+    "spectrum": TruncatedSpectrum,
+    "exact": Exact,
+    "precision": SparsePrecision,
+    "rational": RationalPrecision,
+}
+"""Approximations by the names of features."""
+
+
+def _approximation(
+    features: str, nodes: Nodes, walks: RandomWalks, degree: int | None, rank: int | None
+) -> Approximation:
+    """Return the approximation of features by name, checked against the graph and its kernel.
+
+    Raises:
+        GraphError: an option or the kernel does not suit the features.
+    """
+    graph, kernel = nodes.graph, nodes.graph_kernel
+    budget = walks.max_nonzeros or NONZEROS_PER_WALKER * int(walks.num_walkers)
+    if features in ("auto", "walks"):
+        graphs.sample_walks(graph, [], seed=0, kernel=kernel, **{**walks.options, "max_nonzeros": budget})
+        return walks if features == "walks" else MeasuredFeatures(walks, degree, rank, seed=walks.seed)
+    if features in ("chebyshev", "taylor"):
+        chosen = graphs.largest_degree(graph, budget) if degree is None else degree
+        return (Chebyshev if features == "chebyshev" else Taylor)(chosen, seed=walks.seed)
+    if features == "spectrum":
+        return TruncatedSpectrum(min(budget, graph.num_nodes) if rank is None else rank)
+    if features == "rational":
+        make_features("rational", graph, kernel, 0, {"degree": degree})
+        return RationalPrecision(degree, seed=walks.seed)
+    if features == "precision":
+        precision_order(kernel)
+        return SparsePrecision()
+    return Exact()

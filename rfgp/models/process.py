@@ -60,7 +60,7 @@ class Fitted:
         return cls(regression, Hyperparameters(regression.hyperparameters), report)
 
 
-@hides("codec", "strategy", "of", "family", "regression")
+@hides("codec", "strategy", "of", "family", "regression", "diagnosed")
 class Process(ABC, Generic[F]):
     """A Gaussian process with a Gaussian likelihood and a constant mean.
 
@@ -202,7 +202,7 @@ class Process(ABC, Generic[F]):
                 "hyperparameter or give it a prior."
             )
             warnings.warn(ConvergenceWarning(message), stacklevel=3)
-        for warning in (*_few_rows(regression, names), *_told(self.regression, report)):
+        for warning in (*_few_rows(regression, names), *self.diagnosed(report)):
             warnings.warn(warning, stacklevel=3)
         return self
 
@@ -228,7 +228,7 @@ class Process(ABC, Generic[F]):
             self._fitted = Fitted.of(solved_if_read(decided(self._family, data)))
         else:
             self._fitted = replace(fitted, regression=conditioned(fitted.now(), data))
-        for warning in _told(self.regression):
+        for warning in self.diagnosed():
             warnings.warn(warning, stacklevel=3)
         return self
 
@@ -335,6 +335,11 @@ class Process(ABC, Generic[F]):
             return f"{type(self).__name__}({', '.join([*_chosen(type(self), self._family.options), 'not fitted'])})"
         return f"{type(self).__name__}({counted(self.num_observations, 'observation')}, {self.hyperparameters})"
 
+    def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
+        """Yield warnings about the model and its rows, after a fit if there is a report of one."""
+        now = self.regression
+        yield from now.family.diagnosed(now.hyperparameters, now.rows, now.scaling, report)
+
     # --- for models ------------------------------------------------------------------------------
 
     def _needed(self) -> Fitted:
@@ -359,11 +364,6 @@ def _chosen(model: type[Process[Any]], options: object) -> Iterator[str]:
         shown = " ".join(repr(getattr(options, name, parameter.default)).split())
         if shown not in (repr(parameter.default), f"{str(parameter.default).capitalize()}()", "{}"):
             yield f"{name}={shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + '...'}"
-
-
-def _told(now: Regression, report: FitReport | None = None) -> Iterable[Warning]:
-    """Return warnings of what a family tells of a regression."""
-    return now.family.diagnosed(now.hyperparameters, now.rows, now.scaling, report)
 
 
 def _of_choice(report: FitReport) -> Iterator[Warning]:

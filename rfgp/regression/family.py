@@ -11,9 +11,8 @@ from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.likelihoods import Likelihood, Normal, by_name
 from rfgp.parameters import Hyperprior, Quantity, Values
-from rfgp.regression.record import Choice
 from rfgp.regression.report import FitReport
-from rfgp.rows import Block, Chunk, DataSummary, InputReader, Rows
+from rfgp.rows import Chunk, DataSummary, InputReader, Rows
 from rfgp.scaling import Scaling
 
 NOISE_BOUNDS = (1e-6, 1e2)
@@ -126,16 +125,6 @@ class Family(ABC):
         """Whether observations are Gaussian given the latent function, so that inference is exact."""
         return isinstance(self.options.likelihood, Normal)
 
-    @property
-    def kernel_names(self) -> tuple[str, ...]:
-        """The kernel's hyperparameters that a fit multiplies by factors to compare starts."""
-        return ()
-
-    @property
-    def open_starts(self) -> frozenset[str]:
-        """Hyperparameters whose starts a fit may choose, and "kernel" for those of the kernel."""
-        return frozenset()
-
     @abstractmethod
     def prior(self, values: Values) -> Prior:
         """Return the prior of the standardised function over standardised inputs."""
@@ -173,19 +162,6 @@ class Family(ABC):
     def initialized(self, values: Values, rows: Rows) -> tuple[Self, Values]:
         """Return the family and the starting values that standardised rows decide, unless the user gave them."""
         return self, values
-
-    def normalized(self, values: Values, rows: Block) -> Values:
-        """Return values whose prior variance is, on average over some rows, the output scale."""
-        return values
-
-    def retuned(self, values: Values) -> tuple[Self, bool]:
-        """Return the family with features that suit the hyperparameters found, and whether a fit should continue."""
-        return self, False
-
-    @property
-    def choice(self) -> Choice | None:
-        """The report of what was selected of this family's options, or None."""
-        return None
 
     def diagnosed(
         self, values: Values, rows: Rows | None, scaling: Scaling, report: FitReport | None

@@ -71,7 +71,7 @@ def walks_beside(field: Field, train: NDArray[np.int64], test: NDArray[np.int64]
         warnings.simplefilter("ignore")  # about a process that is not the model
         gp.fit(field.nodes[train], field.values[train], max_iterations=100)
     mean = np.asarray(gp.predict(field.nodes[test]).mean)
-    name = f"{counted(gp.options.num_walkers, 'walker')} a node, diffusion on the graph"
+    name = f"{counted(gp.walk_options.num_walkers, 'walker')} a node, diffusion on the graph"
     return (Baseline(name, float(np.sqrt(np.mean((field.values[test] - mean) ** 2)))),)
 
 

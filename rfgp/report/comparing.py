@@ -3,12 +3,15 @@
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 import graphs
+from rfgp.approximations.measured import has_small_precision
+from rfgp.approximations.node_features import NONZEROS_PER_WALKER
 from rfgp.compare import WALKS, Comparison, Exact, Plan, distance_from_exact
 from rfgp.compare.protocol import Case, Report, node_case, row_case, run_comparison
 from rfgp.counts import counted
@@ -19,9 +22,9 @@ from rfgp.metrics import kl_divergence
 from rfgp.models import SparseSpectrumGP, TableGP
 from rfgp.models.graph import GraphGP
 from rfgp.regression import FeatureOptions, InducingOptions
-from rfgp.regression.graph import NONZEROS_PER_WALKER, exact_features
 from rfgp.report.processes import describe_process
 from rfgp.tables import Table
+from rfgp.values import changed_arguments
 
 TableModel = SparseSpectrumGP | TableGP
 
@@ -162,7 +165,7 @@ def compare_nodes(
     tell: Report,
 ) -> Compared:
     """Compare a fitted model of a field, given observations (n,), on held-out ones (k,), with the exact process."""
-    by_precision = exact_features(field.graph, model.kernel) == "precision"
+    by_precision = has_small_precision(field.graph, model.fitted_kernel)
     if field.graph.num_nodes > (EXACT_NODES_BY_PRECISION if by_precision else EXACT_NODES):
         remark = (
             f"The exact process was not computed beside: {field.graph.num_nodes:,} nodes are more than "
@@ -170,9 +173,9 @@ def compare_nodes(
         )
         if model.is_exact:
             return Compared(None, f"{remark} The model itself is exact.")
-        return Compared(None, f"{remark} What is known of the error without it: {model.check(seed=seed)}.")
+        return Compared(None, f"{remark} Without it the error is known as follows: {model.diagnose(seed=seed)}.")
     hidden, y = list(field.nodes[test[:_TEST_POINTS]]), field.values[test[:_TEST_POINTS]]
-    halt, own, m = model.walk_options["halt"], _own_method(model), _own_size(model)
+    halt, own, m = model.walk_options.halt, _own_method(model), _own_size(model)
 
     def run(_: int) -> tuple[Case, Exact]:
         start = time.perf_counter()
@@ -180,7 +183,7 @@ def compare_nodes(
 
     named = {} if own is None or own in WALKS else {own: _at_size(model, m)}
     methods = [*(name for name in _OTHER_WALKS if name != own), *([own] if own else [])]
-    sizes = sorted({max(2, m // 4), m} if not model.options.walk_options else {m})
+    sizes = sorted({max(2, m // 4), m} if not _other_options(model) else {m})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         remark = _remark(model, m, len(train), len(hidden))
@@ -211,31 +214,34 @@ def _remark(model: GraphGP, m: int, num_train: int, num_hidden: int) -> str:
 
 
 def _own_method(model: GraphGP) -> str | None:
-    """Return what the features in use are called: those of walks by their coupling where it has a name."""
+    """Return the name of the features in use, and for walks that of their coupling if it has one."""
     if model.features != "walks":
         return None if model.is_exact else model.features
-    options = model.walk_options
-    if set(options) - {"num_walkers", "halt", *WALKS["iid"]}:
+    if _other_options(model):
         return "walks"
+    options = model.walk_options.options
     names = (name for name, entry in WALKS.items() if name != "sigma" and entry.items() <= options.items())
     return next(names, "walks")
 
 
+def _other_options(model: GraphGP) -> set[str]:
+    """Return the names of the options of walks that differ from the usual ones and are not of a coupling."""
+    changed = {name for name, _ in changed_arguments(model.walk_options)}
+    return changed - {"num_walkers", "halt", "seed", *WALKS["iid"]}
+
+
 def _own_size(model: GraphGP) -> int:
-    """Return the number of walkers that the features in use are as many as."""
-    rank = model.family.feature_size.get("rank")
-    return int(model.options.num_walkers) if rank is None else -(-rank // NONZEROS_PER_WALKER)
+    """Return the number of walkers that have as many features as the model."""
+    rank = model.feature_size.get("rank")
+    return int(model.walk_options.num_walkers) if rank is None else -(-rank // NONZEROS_PER_WALKER)
 
 
 def _at_size(model: GraphGP, m: int) -> Callable[[int, int], GraphGP]:
-    """Return what makes the model's features in another size, with a seed; of its own size as they are."""
-    own = model.family.feature_size
+    """Return a function that makes the model with features of another size, given a seed."""
+    sizes = model.feature_size or {"num_walkers": m}
 
     def make(size: int, seed: int) -> GraphGP:
-        if size == m:
-            return model.redraw(seed=seed)
-        if not own:
-            return model.redraw(num_walkers=size, seed=seed)
-        return model.redraw(seed=seed, **{name: max(1, value * size // m) for name, value in own.items()})
+        scaled = {name: max(1, value * size // m) for name, value in sizes.items()}
+        return model.with_approximation(replace(model.approximation, seed=seed, **scaled))
 
     return make

@@ -10,7 +10,7 @@ from rfgp.counts import counted
 from rfgp.fields import Field, NodeLaw
 from rfgp.models import Process
 from rfgp.models.fields import MeshGP
-from rfgp.models.graph import GraphGP
+from rfgp.models.graph import GraphGP, nodes_kernel
 from rfgp.palette import COLOR_MAPS
 from rfgp.report import figures, words
 from rfgp.report.page import Block, Picture, Plot, Section, Text, render
@@ -68,13 +68,13 @@ def _settings(model: Process[Any]) -> dict[str, object]:
     if not isinstance(model, GraphGP):
         limit = {"farthest point from the surface": words.number(model.within)} if isinstance(model, MeshGP) else {}
         return {"process": describe_process(model), **limit, "seed": model.seed}
-    asked = model.options.features
-    out: dict[str, object] = {"kernel, at the start": repr(model.kernel), "features": model.features}
-    if asked != model.features:
-        out["features"] = f"{model.features} ({asked} chose them)"
+    start = nodes_kernel(model).graph_kernel
+    out: dict[str, object] = {"kernel, at the start": repr(start), "features": model.features}
+    if model.choice is not None:
+        out["features"] = f"{model.features} (chosen by auto)"
     if model.features == "walks":
-        out |= model.walk_options
-    return {**out, **model.family.feature_size, "seed": model.seed}
+        out |= {name: value for name, value in model.walk_options.options.items() if value is not None}
+    return {**out, **model.feature_size, "seed": model.seed}
 
 
 def _views(field: Field, law: NodeLaw) -> list[Block]:

@@ -14,15 +14,15 @@ _BYTES = 12.0
 
 def describe_process(model: Process[Any]) -> str:
     """Return the kernel or the features of a process in words."""
-    if isinstance(model, GP):
+    if not isinstance(model, GraphGP):
+        assert isinstance(model, GP)
         return ", ".join(factor.domain.description() for factor in model.kernel.terms()[0].factors)
-    assert isinstance(model, GraphGP)
-    sizes = model.family.feature_size
+    sizes = model.feature_size
     words = {
         "exact": "the exact kernel",
         "precision": "the exact kernel by its sparse precision",
         "rational": f"a sum of {sizes.get('degree')} fields with sparse precisions in place of the kernel",
-        "walks": f"{counted(model.options.num_walkers, 'walker')} per node",
+        "walks": f"{counted(model.walk_options.num_walkers, 'walker')} per node",
         "chebyshev": f"a Chebyshev polynomial of degree {sizes.get('degree')}",
         "taylor": f"the power series cut at degree {sizes.get('degree')}",
         "spectrum": f"the {sizes.get('rank')} smallest eigenvalues of the Laplacian",
@@ -41,7 +41,10 @@ def num_nonzeros(model: Process[Any]) -> int:
         return sum(int(block.refined(rows.inputs).field.analysis.num_nonzeros) for block in prior.precisions)
     if prior.walks:
         return sum(len(block.features(rows.inputs, keep=True).values) for block in prior.walks)
-    return len(rows) * (prior.num_features or model.family.graph.num_nodes)
+    if prior.num_features:
+        return len(rows) * prior.num_features
+    assert isinstance(model, GraphGP)
+    return len(rows) * model.graph.num_nodes
 
 
 def memory_of(model: Process[Any]) -> float:

@@ -27,13 +27,12 @@ from rfgp.approximations import (
 from rfgp.approximations.exact import KernelTerm
 from rfgp.approximations.inducing_points import PointTerm
 from rfgp.approximations.neighbors import KernelNeighborTerm, NeighborTerm
-from rfgp.approximations.node_features import SpectrumFeatures, make_features
-from rfgp.approximations.nodes import NodeApproximation, NodeTerm
+from rfgp.approximations.node_features import ExactFeatures, SpectrumFeatures, make_features
+from rfgp.approximations.nodes import NodeApproximation, NodeTerm, node_term, nodes_of
 from rfgp.approximations.parts import FinitePart, Part, SpectralPart
 from rfgp.approximations.role import parameter_names, scale_name
 from rfgp.approximations.sparse_precision import PrecisionTerm
 from rfgp.approximations.weights import WeightTerm
-from rfgp.columns import Kind
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import Factor
 from rfgp.regression.spec.inputs import check_columns
@@ -221,20 +220,26 @@ def _encode_nodes(prior: NodeTerm, encoder: Encoder) -> tuple[Json, dict[str, Te
         arrays = {"eigenvalues": features.draw.eigenvalues, "eigenvectors": features.draw.eigenvectors}
         tensors = {name: torch.as_tensor(np.array(array)) for name, array in arrays.items()}
     halt = None if walks is None else encoder.encode(walks.settings.halting.halt)
-    return {"size": features.size, "halt": halt, "generator": GENERATOR_VERSION, **encode_walks(walks)}, tensors
+    return {
+        "kind": features.name,
+        "size": features.size,
+        "halt": halt,
+        "generator": GENERATOR_VERSION,
+        **encode_walks(walks),
+    }, tensors
 
 
 def _nodes(saved: SavedTerm) -> TermPrior:
-    approximation, content, term = saved.approximation, saved.content, saved.data.term
+    approximation, content = saved.approximation, saved.content
+    graph, kernel, _ = nodes_of(saved.data)
+    kind = content.get("kind", getattr(approximation, "kind", None))
+    if kind == "exact":
+        return node_term(saved.data, ExactFeatures(graph, kernel))
     assert isinstance(approximation, NodeApproximation)
-    factor, _, prefix = next(part for part in term.parts() if part[0].kind is Kind.NODE)
-    graph, kernel = factor.nodes, factor.graph_kernel
-    paths = tuple(f"{prefix}{name}" for name in kernel.parameters)
-    scale = scale_name(term, saved.data.values)
-    if approximation.kind == "spectrum":
+    if kind == "spectrum":
         arrays = {name: tensor.numpy() for name, tensor in saved.tensors.items()}
-        return NodeTerm(term, SpectrumFeatures(eigenpairs(graph, arrays), kernel), paths, scale)
-    is_walk = approximation.kind == "walks"
+        return node_term(saved.data, SpectrumFeatures(eigenpairs(graph, arrays), kernel))
+    is_walk = kind == "walks"
     if is_walk and content["generator"] != GENERATOR_VERSION:
         raise InvalidArgumentError(
             f"the walks are of generator {content['generator']}, this version draws others ({GENERATOR_VERSION})"
@@ -243,7 +248,7 @@ def _nodes(saved: SavedTerm) -> TermPrior:
     options |= decode_walks(content, options["lengths"] if is_walk else None)
     options |= {"halt": saved.decoder.decode(content["halt"])} if is_walk else {}
     seed = saved.seed if approximation.seed is None else random.resolve_seed(approximation.seed)
-    return NodeTerm(term, make_features(approximation.kind, graph, kernel, seed, options), paths, scale)
+    return node_term(saved.data, make_features(kind, graph, kernel, seed, options))
 
 
 def _size(content: Any) -> dict[str, int]:
@@ -260,5 +265,5 @@ _FORMS = {
     "neighbors": _Form(NeighborTerm, _nothing, _neighbors, (Vecchia,), needs_data=True),
     "neighbors of a kernel": _Form(KernelNeighborTerm, _nothing, _neighbors, (Vecchia,), needs_data=True),
     "precision": _Form(PrecisionTerm, _nothing, _precision, (SparsePrecision,)),
-    "nodes": _Form(NodeTerm, _encode_nodes, _nodes, (NodeApproximation,)),
+    "nodes": _Form(NodeTerm, _encode_nodes, _nodes, (NodeApproximation, Exact)),
 }

@@ -27,6 +27,7 @@ from rfgp.saving.kernels import (
     encode_approximations,
     encode_kernel,
 )
+from rfgp.saving.legacy import upgraded
 from rfgp.saving.models import Codec, Json, Tensors, part
 from rfgp.saving.values import Decoder, Encoder
 from rfgp.scaling import Affine, Scaling
@@ -191,4 +192,4 @@ def _needs_data(spec: ModelSpec) -> bool:
     return bool(row_terms(spec))
 
 
-MODELS = Codec(("GP", "MeshGP", "RoadGP"), _encode, _decode, _needs_data, _quantities, _check)
+MODELS = Codec(("GP", "GraphGP", "MeshGP", "RoadGP"), _encode, _decode, _needs_data, _quantities, _check, upgraded)

@@ -1,74 +1,114 @@
-"""Files of earlier versions in the present form: fields on meshes and roads were models of their own class."""
+"""Files of earlier versions in the present form: models of one field or kernel on nodes had classes of their own.
 
-from collections.abc import Mapping
-from typing import Any
+Only names change, and the JSON of options is written anew. The decoder of the present form then checks everything.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+import graphs
+from graphs.kernels import GraphKernel
+from graphs.walks import HopRule
+from rfgp import approximations
+from rfgp.saving.values import Encoder
+
 Json = dict[str, Any]
 Tensors = Mapping[str, Tensor]
 
-KERNELS = {"MeshGP": ("Mesh", "mesh", ("within",)), "RoadGP": ("Roads", "network", ("alpha", "boundary"))}
-"""By the class of a model the kernel, its argument for the mesh or the roads, and further arguments."""
-OBJECTS = {"MeshGP": "mesh", "RoadGP": "roads"}
+FIELDS = {"MeshGP": ("Mesh", "mesh", ("within",)), "RoadGP": ("Roads", "network", ("alpha", "boundary"))}
+"""By the class of a model of a field its kernel, the argument for the mesh or the roads, and further arguments."""
+OBJECTS = {"MeshGP": "mesh", "RoadGP": "roads", "GraphGP": "graph"}
 """By the class of a model the kind of the object in the file."""
-OWN = ("lengthscale", "outputscale")
-"""The hyperparameters of the term."""
+ROOMS = ("field.", "graph.")
+"""The beginnings of the names of the tensors of that object."""
+DRAWN = ("eigenvalues", "eigenvectors")
+"""The tensors that belong to random draws."""
+
+
+class _Leaf(NamedTuple):
+    """The parts of a file that depend on the kind of kernel, as JSON.
+
+    Attributes:
+        name: The class of the kernel.
+        arguments: Its arguments.
+        columns: Its argument for the columns, once they are known.
+        kind: The kind of its columns.
+        parameters: The names of its hyperparameters.
+        approximation: Its approximation.
+        draw: The form of its draws.
+    """
+
+    name: str
+    arguments: Json
+    columns: Json
+    kind: str
+    parameters: tuple[str, ...]
+    approximation: Any
+    draw: Json
 
 
 def upgraded(header: Json, tensors: Tensors) -> tuple[Json, Tensors]:
     """Return the header and the tensors (...) of a file of any version in the form of the present one."""
-    if header["class"] not in KERNELS or "resolved" in header["options"]:
+    kind, old = header["class"], header["options"]
+    if kind not in OBJECTS or "resolved" in old:
         return header, tensors
-    old, kind = header["options"], header["class"]
-    term = KERNELS[kind][0].lower()
-    maps = [tensors[f"scaling.inputs.{part}"] for part in ("location", "scale")]
-    changed = {_renamed(name, term): tensor for name, tensor in tensors.items()}
-    for name in (name for name in tensors if name.startswith("predictor.") and name.endswith("inputs")):
-        changed[name] = tensors[name] * maps[1] + maps[0]
-    changed |= {"columns.spread": maps[1], "scaling.inputs.location": torch.zeros_like(maps[0])}
-    changed["scaling.inputs.scale"] = torch.ones_like(maps[1])
-    names = [_renamed(f"hyperparameters.{name}", term).partition(".")[2] for name in header["hyperparameters"]]
-    return {**header, "hyperparameters": names, "options": _options(old, kind, len(maps[0]))}, changed
+    changed = dict(tensors)
+    if kind == "GraphGP":
+        leaf = _nodes(old)
+        changed |= {name: t[:, None].double() for name, t in tensors.items() if _is_inputs(name)}
+        width, spread = 1, torch.ones(1, dtype=torch.float64)
+    else:
+        location, spread = (tensors[f"scaling.inputs.{part}"] for part in ("location", "scale"))
+        width, leaf = len(spread), _field(old, kind, len(spread))
+        own = {name: t * spread + location for name, t in tensors.items() if _is_inputs(name) and "data." not in name}
+        changed |= own
+    changed |= {"columns.spread": spread, "scaling.inputs.location": torch.zeros_like(spread)}
+    changed["scaling.inputs.scale"] = torch.ones_like(spread)
+    changed = {_renamed(name, leaf): tensor for name, tensor in changed.items()}
+    names = [_renamed(f"hyperparameters.{name}", leaf).partition(".")[2] for name in header["hyperparameters"]]
+    return {**header, "hyperparameters": names, "options": _options(old, kind, leaf, width)}, changed
 
 
-def _renamed(name: str, term: str) -> str:
-    """Return the present name of a tensor, those of hyperparameters by the path in a term."""
+def _is_inputs(name: str) -> bool:
+    return name.startswith(("predictor.", "data.")) and name.rpartition(".")[2] == "inputs"
+
+
+def _renamed(name: str, leaf: _Leaf) -> str:
+    """Return the present name of a tensor, those of hyperparameters by their path."""
     room, _, rest = name.partition(".")
-    if room == "field":
-        return f"object.0.{rest}"
+    if name.startswith(ROOMS):
+        return f"draw.0.{rest}" if rest in DRAWN else f"object.0.{rest}"
     noise, own = ("noise.", rest.removeprefix("noise_")) if rest.startswith("noise_") else ("", rest)
-    is_own = room == "hyperparameters" and own.startswith(OWN)
-    return f"{room}.{noise}{term}.{own}" if is_own else name
+    is_own = room == "hyperparameters" and own.partition(".")[0] in (*leaf.parameters, "outputscale")
+    return f"{room}.{noise}{leaf.name.lower()}.{own}" if is_own else name
 
 
-def _options(old: Mapping[str, Any], kind: str, width: int) -> Json:
-    """Return the options of a model with one field, for so many columns."""
-    name, place, others = KERNELS[kind]
-    arguments = {place: {"object": 0}} | {key: _number(old[key]) for key in others if key in old}
-    leaf, term = {"role": "kernel", "name": name, "arguments": arguments}, name.lower()
-    resolved = {**leaf, "arguments": {**arguments, "columns": list(range(width))}}
-    column = {"is_date": False, "kind": "coordinate", "levels": [], "terms": [term]}
-    used = {"role": "approximation", "name": "SparsePrecision", "arguments": {}}
-    starts = {key: old.get(key) for key in (*OWN, "noise")}
-    own = {key: value for key, value in old.items() if key in ("alpha", "metric")}
+def _options(old: Mapping[str, Any], kind: str, leaf: _Leaf, width: int) -> Json:
+    """Return the options of a model of one term with so many columns."""
+    term, of_object = leaf.name.lower(), {key: value for key, value in old.items() if key in _OF_OBJECTS[kind]}
+    factor = {"role": "kernel", "name": leaf.name, "arguments": leaf.arguments}
+    column = {"is_date": False, "kind": leaf.kind, "levels": [], "terms": [term]}
+    starts = {key: old.get(key) for key in ("lengthscale", "outputscale", "noise")}
+    used = Encoder().encode(leaf.approximation)
     return {
-        "kernel": {"leaves": [leaf], "terms": None},
+        "kernel": {"leaves": [factor], "terms": None},
         "resolved": {
-            "leaves": [resolved],
+            "leaves": [{**factor, "arguments": {**leaf.arguments, **leaf.columns}}],
             "terms": [{"factors": [0], "given": [], "name": term, "variance": None}],
         },
-        "objects": [{"kind": OBJECTS[kind], **own}],
+        "objects": [{**of_object, "kind": OBJECTS[kind]}],
         "likelihood": old.get("likelihood"),
-        "approximation": "auto",
+        "approximation": used,
         "approximations": [used],
-        "draws": [{"form": "precision"}],
+        "draws": [leaf.draw],
         "inference": old.get("approximation"),
         "start": {key: value for key, value in starts.items() if value is not None},
         "priors": old["priors"] or {},
         "schema": {"version": 1, "columns": [{"key": key, **column} for key in range(width)]},
-        "nodes": [],
+        "nodes": [0] if leaf.kind == "node" else [],
         "mean": "constant",
         "standardize": True,
         "seed": old["seed"],
@@ -76,6 +116,69 @@ def _options(old: Mapping[str, Any], kind: str, width: int) -> Json:
     }
 
 
+_OF_OBJECTS = {
+    "MeshGP": ("alpha",),
+    "RoadGP": ("metric",),
+    "GraphGP": ("labels", "has_labels", "numbers", "grid", "num_self_loops_dropped", "laplacian"),
+}
+"""The options that belong to the mesh, the roads or the graph."""
+
+
+# --- fields ----------------------------------------------------------------------------------------
+
+
+def _field(old: Mapping[str, Any], kind: str, width: int) -> _Leaf:
+    """Return the parts of a field on a mesh or on roads with so many columns."""
+    name, place, others = FIELDS[kind]
+    arguments = {place: {"object": 0}, **{key: _number(old[key]) for key in others if key in old}}
+    columns, draw = {"columns": list(range(width))}, {"form": "precision"}
+    return _Leaf(name, arguments, columns, "coordinate", ("lengthscale",), approximations.SparsePrecision(), draw)
+
+
 def _number(value: Any) -> Any:
     """Return an argument in the present form, in which infinity is not a text."""
     return {"number": value} if value == "inf" else value
+
+
+# --- nodes -----------------------------------------------------------------------------------------
+
+
+def _nodes(old: Mapping[str, Any]) -> _Leaf:
+    """Return the parts of a kernel on nodes."""
+    kernel, features = _graph_kernel(old["kernel"]), old["features"]
+    encoder, series = Encoder(), {"degree": None, "rank": None, **old.get("series", {})}
+    arguments = {"graph": {"object": 0}, "kernel": encoder.encode(kernel)}
+    degree, walks = series["degree"], dict(old["walks"])
+    size = {} if degree is None or features == "walks" else {"degree": degree}
+    known = {name: old[name] for name in ("generator", "permutation", "tuples", "hop_limits")}
+    draw = {"form": "nodes", "kind": features, "size": size, "halt": encoder.encode(walks["halt"]), **known}
+    makers: dict[str, Callable[[], Any]] = {
+        "exact": approximations.Exact,
+        "precision": approximations.SparsePrecision,
+        "rational": lambda: approximations.RationalPrecision(degree),
+        "chebyshev": lambda: approximations.Chebyshev(degree),
+        "taylor": lambda: approximations.Taylor(degree),
+        "spectrum": lambda: approximations.TruncatedSpectrum(series["rank"]),
+        "walks": lambda: _walks(walks, old["hop_limits"], old["seed"]),
+    }
+    draw = {"form": "precision"} if features == "precision" else draw
+    return _Leaf("Nodes", arguments, {"column": 0}, "node", tuple(kernel.parameters), makers[features](), draw)
+
+
+def _walks(walks: Json, limits: Any, seed: int) -> approximations.RandomWalks:
+    """Return the random walks of a model.
+
+    Raises:
+        ValueError: a rule for exact hops is missing, or does not belong.
+    """
+    asked = walks.pop("exact_hops")
+    if (limits is not None and asked not in ("auto", "rule")) or (limits is None and asked == "rule"):
+        raise ValueError('a rule for exact hops comes with exact_hops="auto" or "rule"')
+    hops = HopRule(limits) if asked == "rule" else asked
+    return approximations.RandomWalks(**walks, exact_hops=hops, seed=seed)
+
+
+def _graph_kernel(described: Mapping[str, Any]) -> GraphKernel:
+    """Return a graph kernel; its base, if it has one, has none of its own."""
+    inner = {name: graphs.kernels.by_name(**value) for name, value in described.items() if isinstance(value, dict)}
+    return graphs.kernels.by_name(**{**described, **inner})

@@ -27,7 +27,6 @@ from rfgp.regression.observing import restored
 from rfgp.rows import ArrayRows, Chunk, GivenArrays, in_memory
 from rfgp.rows.arrays import read_per_row
 from rfgp.saving.container import read_file, write_file
-from rfgp.saving.legacy import upgraded
 from rfgp.saving.plain import decode_choice, decode_report, encode_choice, encode_report
 from rfgp.scaling import Affine, Scaling
 from rfgp.solvers import Posterior
@@ -46,6 +45,7 @@ class Codec(NamedTuple):
         needs_data: Returns whether a family predicts only from its training data.
         quantities: Returns the hyperparameters that a family has, given a scaling and the map of the mean, for their
             names, shapes and signs. If None, they are those of tables, fields or nodes.
+        upgrade: Returns the header and the tensors of a file of any version in the present form.
         check: Refuses hyperparameters at which a family has no covariance.
     """
 
@@ -55,6 +55,7 @@ class Codec(NamedTuple):
     needs_data: Callable[[Any], bool] = lambda family: False
     quantities: Callable[[Any, Scaling, Affine], Mapping[str, Quantity]] | None = None
     check: Callable[[Any, Values], None] = lambda family, values: None
+    upgrade: Callable[[Json, Tensors], tuple[Json, Tensors]] = lambda header, tensors: (header, tensors)
 
 
 class Saved(NamedTuple):
@@ -124,8 +125,9 @@ def read(file: Path, codec_of: Callable[[str], Codec]) -> Saved:
         ModelFileError: the file is missing, truncated, damaged, foreign, or of a newer version.
         Exception: the parts of its content do not fit together.
     """
-    header, tensors = upgraded(*read_file(file))
-    codec = codec_of(header["class"])
+    content, given = read_file(file)
+    codec = codec_of(content["class"])
+    header, tensors = codec.upgrade(content, given)
     _check_values(tensors)
     if not isinstance(header["metadata"], dict):
         raise ValueError("the metadata are no JSON object")

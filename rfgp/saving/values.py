@@ -68,6 +68,7 @@ APPROXIMATIONS: Registry[Approximation] = Registry(
             approximations.InducingPoints,
             approximations.Vecchia,
             approximations.SparsePrecision,
+            approximations.MeasuredFeatures,
             approximations.RationalPrecision,
             approximations.RandomWalks,
             approximations.TruncatedSpectrum,

@@ -262,7 +262,7 @@ class GraphGPClassifier(ProcessClassifier):
             seed=resolve_seed(self.random_state),
             walk_options=self.walk_options,
             likelihood=likelihood,
-            approximation=self.approximation,
+            inference=self.approximation,
         )
 
     def _read_new(self, X: Any) -> Any:

@@ -7,10 +7,11 @@ errors add.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.sparse.csgraph import breadth_first_order
 from torch import Tensor
 
@@ -18,12 +19,17 @@ import graphs
 from graphs.advice import exact_block
 from graphs.kernels import GraphKernel
 from rfgp import random
-from rfgp.approximations.node_features import NodeFeatures
+from rfgp.approximations.measured import sample_of
+from rfgp.approximations.node_features import NodeFeatures, drawn_with
+from rfgp.approximations.nodes import NodeApproximation, NodeTerm, node_term, nodes_of
+from rfgp.approximations.role import TermData, TermPrior
 from rfgp.blocks import Prior
 from rfgp.counts import counted
 from rfgp.linalg import cholesky
-from rfgp.regression.graph.choosing import sample_of
+from rfgp.parameters import Values
+from rfgp.regression.spec import ModelSpec
 from rfgp.rows import Block
+from rfgp.scaling import Scaling
 from rfgp.solvers import solver_for
 
 MOST_ROWS, MOST_HELD_OUT, LEAST_ROWS = 1000, 64, 8
@@ -92,49 +98,46 @@ class FeatureCheck:
         return f"{self.features}: " + ("; ".join(parts) or "exact")
 
 
-def check_features(
-    graph: graphs.Graph,
-    kernel: GraphKernel,
-    rows: Block,
-    features: tuple[NodeFeatures, NodeFeatures | None],
-    values: tuple[Tensor, Tensor, Tensor, Tensor],
-    log_scale: float,
-    seed: int,
-) -> FeatureCheck:
-    """Return a diagnosis of features.
+def check_features(spec: ModelSpec, values: Values, rows: Block, scaling: Scaling, seed: int) -> FeatureCheck:
+    """Return a diagnosis of the features of a model of one kernel on nodes.
 
     Args:
-        graph: The graph.
-        kernel: The kernel at the model's hyperparameters.
+        spec: The specification.
+        values: The hyperparameters.
         rows: The model's data, standardised.
-        features: The model's features, and an independent draw of them or None.
-        values: Kernel parameters (p,), output scale, mean (k,) and noise, standardised.
-        log_scale: The mean logarithm of the targets' scales.
+        scaling: The maps to standardised units.
         seed: The seed of the selection of nodes.
     """
-    own, other = features
-    error = None
-    if other is None and not own.is_exact:
-        error = _kernel_error(graph, kernel, own)
-    bound = own.spectral_error(kernel)
-    used, held_out = split(graph, rows, seed)
+    values, (term,) = values.detached(), spec.priors
+    (data,), known = spec.term_data(values, len(rows)), {name: values.standardized(name) for name in values.space.names}
+    graph, kernel, _ = nodes_of(data)
+    own, other = features_of(term), _other_draw(spec, data, term)
+    error = None if own is None or own.is_exact or other is not None else _kernel_error(graph, kernel, own)
+    bound = None if own is None else own.spectral_error(kernel)
+    name = own.name if own is not None else "precision"
+    if not spec.is_normal:  # nothing is held out: only Gaussian observations are compared
+        rows = rows.take(slice(0))
+    ((_, (place,), _),) = spec.terms[0].parts()
+    used, held_out = split(graph, rows.inputs[:, place].long().numpy(), seed)
     if len(held_out) == 0:
-        return FeatureCheck(own.name, None, None, None, error, bound, None, None, len(used), 0)
-    theta, outputscale, mean, noise = values
+        return FeatureCheck(name, None, None, None, error, bound, None, None, len(used), 0)
+    mean, noise = values.standardized("mean").reshape(-1).double(), values.standardized("noise").double()
     seen, observed = rows.take(used), rows.take(held_out)
+    assert spec.columns is not None
     with torch.no_grad():
-        found = [_moments(each.prior(theta, outputscale), seen, observed, mean, noise) for each in features if each]
+        priors = [one.at(known, spec.columns) for one in (term, other) if one is not None]
+        found = [_moments(prior, seen, observed, mean, noise) for prior in priors]
     noise_diag = _noise_diag(observed, noise)
     residual, variance = observed.targets - mean - found[0][0], found[0][1].diagonal() + noise_diag
     squares = residual.square() / variance[:, None]
+    log_scale = -scaling.targets.log_jacobian(1) / rows.num_outputs
     density = -0.5 * (squares + (2 * math.pi * variance[:, None]).log()).mean() - log_scale
     divergence = shift = own_variance = None
     if other is not None:
         divergence, shift = _between(found[0], found[1], noise_diag)
-        own_variance = _walk_variance(own.prior(theta, outputscale), other.prior(theta, outputscale), seen)
-        own_variance /= float(_noise_diag(seen, noise).mean())
+        own_variance = _walk_variance(priors[0], priors[1], seen) / float(_noise_diag(seen, noise).mean())
     figures = (float(squares.mean()), -float(density), len(used), len(held_out))
-    return FeatureCheck(own.name, divergence, own_variance, shift, error, bound, *figures)
+    return FeatureCheck(name, divergence, own_variance, shift, error, bound, *figures)
 
 
 def _moments(prior: Prior, rows: Block, new: Block, mean: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -183,10 +186,24 @@ def _kernel_error(graph: graphs.Graph, kernel: GraphKernel, features: NodeFeatur
     return float(np.linalg.norm(estimate - exact) / np.linalg.norm(exact))
 
 
-def split(graph: graphs.Graph, rows: Block, seed: int) -> tuple[Tensor, Tensor]:
+def features_of(term: TermPrior) -> NodeFeatures | None:
+    """Return the features of nodes of a term. None if it has others, or a sparse precision."""
+    return term.features if isinstance(term, NodeTerm) else None
+
+
+def _other_draw(spec: ModelSpec, data: TermData, term: TermPrior) -> TermPrior | None:
+    """Return a term with an independent draw of its walks. None if it has none."""
+    approximation, features = spec.approximations[data.term.name], features_of(term)
+    if features is None or features.walks is None or not isinstance(approximation, NodeApproximation):
+        return None
+    options = {**approximation.options, **drawn_with(features.walks)}
+    child = random.child_seed(spec.options.seed, random.Role.CHECK)
+    return node_term(data, replace(approximation, seed=None).make(data, "walks", child, options))
+
+
+def split(graph: graphs.Graph, positions: NDArray[np.int64], seed: int) -> tuple[Tensor, Tensor]:
     """Return rows (n,) to predict from, near each other, and rows (b,) of other nodes among them to be held out."""
     generator = random.numpy_generator(seed, random.Role.SPLIT)
-    positions = rows.inputs.numpy()
     observed, taken = np.unique(positions), np.zeros(0, dtype=np.int64)
     most = MOST_ROWS + MOST_HELD_OUT
     if len(observed) <= most:

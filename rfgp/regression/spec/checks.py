@@ -83,7 +83,10 @@ def warnings_of_places(terms: Sequence[BoundTerm], columns: ColumnSummary, x: Te
             if factor.kind not in (Kind.NODE, Kind.COORDINATE):
                 continue
             latent = factor.latent_field(columns.select(places))
-            if latent is not None:
+            if factor.nodes is not None:
+                positions = x[:, places[0]].long().numpy()
+                yield from warnings_of_parts(factor.nodes.adjacency, positions, *_WORDS)
+            elif latent is not None:
                 field, projector = latent.refine(x[:, places])
                 words = _WORDS if factor.domain is None else (factor.domain.falls, factor.domain.joining)
                 yield from warnings_of_parts(pattern_links(field.pattern), projector(x[:, places]).indices, *words)

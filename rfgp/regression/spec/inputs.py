@@ -1,14 +1,17 @@
 """Mixed columns as the inputs of a model."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+import graphs
 from rfgp.columns import Kind, Schema, Table
 from rfgp.errors import DataError
+from rfgp.kernels import Kernel
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, check_points, hyperparameters_of
 from rfgp.parameters import Quantity
@@ -40,7 +43,8 @@ class ModelInputs:
     def read(self, inputs: Any) -> tuple[Tensor, Origin]:
         """Return the columns of a table as a matrix (n, D), and the origin of the table."""
         assert self.schema is not None
-        table = Table.of(inputs)
+        graph = self.terms[0].term.factors[0].nodes if len(self.schema.columns) == 1 else None
+        table = table_of(inputs, graph)
         found = self.schema.read(table)
         found = found if self.dtype is None else found.to(self.dtype)
         check_points(self.terms, found)
@@ -92,3 +96,59 @@ def check_columns(terms: Sequence[BoundTerm], columns: ColumnSummary, inputs: Te
                 if not bool(((cells >= 0) & (cells < size) & (cells == cells.floor())).all()):
                     raise DataError(f"The term {term.name!r} has {size} {factor.kind.value}s, and a row has another.")
     check_points(terms, inputs)
+
+
+def graph_of(kernel: Kernel) -> graphs.Graph | None:
+    """Return the graph of a kernel that is on the nodes of one graph alone, else None."""
+    nodes = {factor.nodes for term in kernel.terms() for factor in term.factors}
+    return nodes.pop() if len(nodes) == 1 else None
+
+
+def table_of(X: Any, graph: graphs.Graph | None) -> Table:
+    """Return inputs as a table. For a kernel on nodes alone, tuples that are labels of its graph are one column."""
+    if graph is not None and graph.labels is not None and isinstance(graph.labels[0], tuple):
+        rows = X.tolist() if isinstance(X, Tensor | np.ndarray) else X
+        if isinstance(rows, list | tuple) and any(isinstance(row, list | tuple) for row in rows):
+            labels = np.empty(len(rows), dtype=object)
+            labels[:] = [tuple(row) if isinstance(row, list) else row for row in rows]
+            return Table.of(labels)
+    return Table.of(X)
+
+
+def without_missing(given: Chunk, kernel: Kernel) -> Chunk:
+    """Leave out the rows without a value, if a kernel is on nodes alone: NaN in y, (n,) or in all k outputs of (n, k).
+
+    Raises:
+        DataError: some outputs of a row are missing and others not; or every row is.
+    """
+    graph, y, is_table = graph_of(kernel), given.y, isinstance(given.X, Mapping) or hasattr(given.X, "columns")
+    if graph is None or is_table or isinstance(y, str):
+        return given
+    try:
+        values = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y if y is not None else 0.0)
+    except ValueError:  # ragged: whoever reads the targets says so
+        return given
+    if values.dtype.kind != "f" or values.ndim not in (1, 2) or not np.isnan(values).any():
+        return given
+    missing = np.isnan(values).reshape(len(values), -1)
+    partly = missing.any(1) & ~missing.all(1)
+    if partly.any():
+        raise DataError(
+            f"Row {int(partly.argmax())} has a value for some outputs and none for others, {int(partly.sum())} rows in "
+            "all. Outputs share one posterior covariance, so fit a model for each output."
+        )
+    if missing.all():
+        raise DataError(f"All {len(values)} values are missing (NaN).")
+    graph.index(given.X.tolist() if isinstance(given.X, Tensor) else given.X)  # the labels of all rows name nodes
+    present = np.flatnonzero(~missing.all(1))
+    return Chunk(*(_take(column, present, len(values)) for column in given[:4]))
+
+
+def _take(column: Any, rows: Any, count: int) -> Any:
+    if column is None or not hasattr(column, "__len__") or len(column) != count:
+        return column  # of a wrong length: said where it is read
+    if isinstance(column, Tensor):
+        return column[torch.from_numpy(rows)]
+    if isinstance(column, list | tuple):
+        return [column[i] for i in rows]
+    return np.asarray(column)[rows]

@@ -24,10 +24,10 @@ from rfgp.regression.family import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUND
 from rfgp.regression.observing import check_blocks
 from rfgp.regression.report import FitReport
 from rfgp.regression.spec.checks import check_memory, term_warnings, warnings_of_places
-from rfgp.regression.spec.inputs import ModelInputs
+from rfgp.regression.spec.inputs import ModelInputs, graph_of, table_of, without_missing
 from rfgp.regression.spec.options import ModelOptions
 from rfgp.regression.spec.sources import first_table, with_all_levels
-from rfgp.rows import Chunk, DataSummary, Rows, RowSource, as_source, gathered, is_read_in_blocks, pool_of
+from rfgp.rows import Block, Chunk, DataSummary, Rows, RowSource, as_source, gathered, is_read_in_blocks, pool_of
 from rfgp.scaling import Affine, Scaling
 
 S = TypeVar("S", bound="ModelSpec")
@@ -109,8 +109,9 @@ class ModelSpec(Family):
         if source is not None:
             found = _with_columns(self, first_table(source), source)
             return found, Chunk(found.inputs.coded(source))
+        data = without_missing(data, self.options.kernel)
         target = data.y if isinstance(data.y, str) else None
-        whole = Table.of(data.X)
+        whole = table_of(data.X, graph_of(self.options.kernel))
         y = data.y if target is None else whole.column(target)
         table = whole if target is None else whole.without(target)
         return _with_columns(self, table), data._replace(X=table, y=y)
@@ -162,6 +163,7 @@ class ModelSpec(Family):
         kinds = {factor.kind for term in self.terms for factor in term.term.factors}
         has_places = self.is_normal and kinds & {Kind.NODE, Kind.COORDINATE}
         hyperpriors: dict[str, Hyperprior | None] = {"noise": BoundaryAvoiding()} if has_places else {}
+        hyperpriors |= {path: _of_factors() for path in paths if path.rpartition(".")[2].startswith("factor_")}
         hyperpriors |= {find_path(name, paths): prior for name, prior in self.options.priors.items()}
         return replace(self, options=self.options.changed(starts=starts, hyperpriors=hyperpriors))
 
@@ -172,12 +174,17 @@ class ModelSpec(Family):
         """
         spec = self.drawn(self.options.approximations, values, len(rows), in_blocks=is_read_in_blocks(rows))
         check_blocks(spec, values, rows)
-        return spec, spec._normalized(values)
+        return spec, spec.normalized(values, None)
 
-    def _normalized(self, values: Values) -> Values:
-        """Return values with output scales that make up for the mean variances of kernels that are not stationary."""
+    def normalized(self, values: Values, rows: Block | None) -> Values:
+        """Return values with output scales that make up for the mean variances of kernels that are not stationary.
+
+        Args:
+            values: The hyperparameters.
+            rows: The rows over which variances are averaged. If None, those of the summary.
+        """
         assert self.columns is not None
-        x, changed = self.columns.sample[:NORMALIZED_ROWS], {}
+        x, changed = (self.columns.sample if rows is None else rows.inputs)[:NORMALIZED_ROWS], {}
         with torch.no_grad():
             prior = self.prior(values)
             for term in self.terms:
@@ -233,8 +240,7 @@ class ModelSpec(Family):
         priors = list(self.priors)
         for place, one in enumerate(self.term_data(values, num_rows)):
             approximation = self.approximations[one.term.name]
-            if approximation.is_tuned(one):
-                priors[place] = approximation.draw(one, self._seed(place))
+            priors[place] = approximation.redraw(one, self._seed(place), priors[place])
         is_same = all(new is old for new, old in zip(priors, self.priors, strict=True))
         return self if is_same else replace(self, priors=tuple(priors))
 
@@ -343,6 +349,16 @@ def _variance(values: Values, path: str) -> float:
     """Return an output scale in the user's units. That of several outputs is standardised, as they share it."""
     found = values.value(path)
     return float(values.standardized(path) if found.ndim else found)
+
+
+FREEDOM = 0.5
+"""Standard deviation of the logarithm of a factor of a free modulation, under its prior."""
+
+
+def _of_factors() -> Hyperprior:
+    """Return the log-normal prior of mode 1 of a factor of a free modulation."""
+    one = torch.ones((), dtype=torch.float64)
+    return torch.distributions.LogNormal(FREEDOM**2 * one, FREEDOM * one)
 
 
 def _kernel_starts(terms: Sequence[BoundTerm]) -> Iterator[tuple[str, Any]]:

@@ -10,10 +10,10 @@ import torch
 
 import graphs
 import rfgp
+from rfgp.approximations import measured
 from rfgp.choosing import choose, costs, entries, grounds, rounds
 from rfgp.fitting import Plan
 from rfgp.regression import Measurement, begin
-from rfgp.regression.graph import family
 from rfgp.regression.table import offers
 from rfgp.rows import Chunk
 from rfgp.saving.plain import decode_choice, encode_choice
@@ -506,7 +506,7 @@ def test_graphs_have_the_same_record(tmp_path, monkeypatch):
     assert few.choice.chosen.name == "exact"
     assert "few enough" in few.choice.reason
     assert rfgp.GraphGP(graph, features="exact").fit(nodes, y, max_iterations=2).choice is None
-    monkeypatch.setattr(family, "EXACT_LIMIT", 10)
+    monkeypatch.setattr(measured, "MOST_EXACT_NODES", 10)
     gp = rfgp.GraphGP(graph, seed=0).fit(nodes, y, max_iterations=2)
     assert [trial.options["features"] for trial in gp.choice.trials] == [c.features for c in gp.advice.candidates]
     assert gp.choice.chosen.options["features"] == gp.features

@@ -8,10 +8,10 @@ from graphs.builders.junctions import DUPLICATES
 from graphs.builders.mesh_files import MESH_SUFFIXES
 from graphs.precisions.roads.layout import BOUNDARIES
 from rfgp import couplings, likelihoods, spectra
+from rfgp.approximations.node_features import FEATURES
 from rfgp.cli import choices
 from rfgp.fields import RESULTS, ROAD_SUFFIXES
 from rfgp.local import KINDS
-from rfgp.regression.graph import FEATURES
 from rfgp.regression.table.options import DIAGONALS
 from rfgp.report.holdout import HOLDOUTS
 

@@ -214,7 +214,7 @@ def test_inducing_points_and_frequencies_for_the_rows_stand_beside_couplings():
 
 
 def test_beyond_eigenvectors_the_exact_process_goes_through_a_precision(monkeypatch):
-    monkeypatch.setattr("rfgp.regression.graph.choosing.EXACT_LIMIT", 50)
+    monkeypatch.setattr("rfgp.approximations.measured.MOST_EXACT_NODES", 50)
     monkeypatch.setattr("rfgp.compare.protocol.MOST_MEASURED", 100)
     monkeypatch.setattr("rfgp.compare.protocol.SAMPLED", 40)
     graph, rng = graphs.Graph.from_grid((12, 12)), np.random.default_rng(0)

@@ -45,7 +45,7 @@ def test_a_fit_end_to_end(whole, iterative):
 def test_very_many_rows_begin_from_a_subset(whole, monkeypatch, iterative):
     whole, _ = whole
     assert {(stage.name, stage.rows) for stage in whole.fit_report.stages} == {("all rows", 253)}
-    monkeypatch.setattr("rfgp.fitting.nodes.MOST_COMPARED", 120)
+    monkeypatch.setattr("rfgp.fitting.terms.FIRST_ROWS_BY_CG", 120)
     gp = fitted()
     first, *others = gp.fit_report.stages
     assert (first.name, first.rows) == ("subset of 120", 120)
@@ -63,7 +63,7 @@ def test_starts_that_cannot_be_solved_are_left_out(iterations, monkeypatch, iter
     monkeypatch.setattr(operator, "MOST_ITERATIONS", iterations)
     searched = []
     monkeypatch.setattr(
-        "rfgp.fitting.nodes.maximize_by_scoring", lambda *arguments: searched.append(arguments[3]) or 1 / 0
+        "rfgp.fitting.terms.maximize_by_scoring", lambda *arguments: searched.append(arguments[3]) or 1 / 0
     )
     with pytest.raises(ZeroDivisionError):
         fitted()

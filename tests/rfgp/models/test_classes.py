@@ -115,7 +115,7 @@ def test_nodes_have_classes():
     exact = precise.exact().predict(labels).observed().mean
     np.testing.assert_allclose(precise.predict(labels).observed().mean, exact, atol=1e-3)
     with pytest.raises(rfgp.InvalidArgumentError, match="covariance of all rows"):
-        rfgp.GraphGP(graph, graphs.kernels.Matern(2.0, 1.0), approximation="laplace", **options).fit(
+        rfgp.GraphGP(graph, graphs.kernels.Matern(2.0, 1.0), inference="laplace", **options).fit(
             [labels[i] for i in seen], y[seen]
         )
 

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import graphs
 import rfgp
 from rfgp import kernels as k
 from rfgp.rows import sources
@@ -165,6 +166,15 @@ def test_a_fit_is_close_to_that_in_memory(folder):
     assert found == pytest.approx(wanted, abs=0.1)
     assert gp.hyperparameters.noise.item() == pytest.approx(kept.hyperparameters.noise.item(), rel=0.01)
     assert found == pytest.approx(gp.log_marginal_likelihood().item(), rel=1e-9)
+
+
+def test_features_of_nodes_are_read_in_blocks():
+    graph = graphs.Graph.from_edges([(number, (number + 1) % 30) for number in range(30)])
+    frame = FRAME[["y"]].assign(node=(3 * FRAME.t).astype(int))
+    gp, kept = (model(k.Nodes(graph), rfgp.TruncatedSpectrum(10)) for _ in range(2))
+    gp.fit(Blocks(pieces(frame), "y"))
+    kept.fit(frame[["node"]], Y)
+    assert_same(gp, kept, frame, 1e-5)
 
 
 def test_a_fit_of_many_rows_reads_all_of_them(monkeypatch):

@@ -121,7 +121,7 @@ def test_a_field_that_loses_all_digits_is_named():
     kernel = kernels.RegularizedLaplacian(6, 900.0)
     gp = rfgp.GraphGP(graph, kernel, features="precision", outputscale=1.0, noise=0.1, seed=0).condition(*data(graph))
     with pytest.raises(rfgp.NotPositiveDefiniteError, match=r"pivot at node [0-9]+ is not. A field whose lengthscale"):
-        gp.regression.prior().diagonal(torch.arange(3))
+        gp.regression.prior().diagonal(torch.arange(3.0, dtype=torch.float64)[:, None])
 
 
 @pytest.mark.slow
@@ -132,11 +132,11 @@ def test_many_nodes_are_through_a_precision_by_default():
     gp = rfgp.GraphGP(graph, kernels.Matern(2, 3.0), seed=0).condition(nodes, np.sin(nodes / 90))
     assert (gp.features, gp.is_exact, gp.exact().features) == ("precision", True, "precision")
     assert "it is exact" in gp.advice.reason
-    walks = gp.redraw(features="walks", seed=1)
+    walks = gp.with_approximation(rfgp.RandomWalks(seed=1))
     assert walks.exact().features == "precision"
     assert not walks.is_exact
     some = np.arange(40)
-    dense = gp.redraw(features="exact")
+    dense = gp.with_approximation(rfgp.Exact())
     assert rfgp.metrics.kl_divergence(dense.predict(some), gp.predict(some)) < 1e-9
     assert rfgp.metrics.kl_divergence(gp.predict(some), walks.predict(some)) > 1e-6
     diffusion = rfgp.GraphGP(graph, "diffusion", features="walks", seed=0).condition(nodes, nodes)

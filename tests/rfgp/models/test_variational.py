@@ -105,7 +105,7 @@ class TestEvery:
             y = f + 0.3 * rng.standard_normal(40)
         kernel, laws = graphs.kernels.Matern(nu=2, kappa=3.0), []
         for features in ("exact", "precision"):
-            gp = rfgp.GraphGP(grid, kernel, features, likelihood=name, approximation="variational", seed=0)
+            gp = rfgp.GraphGP(grid, kernel, features, likelihood=name, inference="variational", seed=0)
             gp.condition(nodes, y)
             laws.append((gp.log_marginal_likelihood().detach(), gp.predict(np.arange(56)).observed()))
         assert float(laws[0][0]) == pytest.approx(float(laws[1][0]), abs=1e-4)

@@ -1,0 +1,184 @@
+"""Features of nodes selected by their measured error: the kernel on a sample of nodes against the exact one."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+import graphs
+from graphs.advice import (
+    Advice,
+    Candidate,
+    exact_block,
+    feature_matrix,
+    node_sample,
+    precision_candidate,
+    solved_candidate,
+)
+from graphs.kernels import GraphKernel
+from rfgp.approximations.node_features import (
+    NONZEROS_PER_WALKER,
+    DrawnFeatures,
+    ExactFeatures,
+    NodeFeatures,
+    SpectrumFeatures,
+)
+from rfgp.approximations.nodes import NodeApproximation, NodeTerm, RandomWalks, node_term, nodes_of, retuned
+from rfgp.approximations.role import TermData, TermPrior
+
+MOST_EXACT_NODES = 2000
+"""The number of nodes up to which the kernel by its eigenvectors is the usual choice."""
+SAMPLED, MOST_ENTRIES = 128, 2**25
+"""The number of nodes of the sample, and the most entries of that many columns over all nodes."""
+MOST_EIGENPAIRS = 2_500_000
+"""The most entries of eigenvectors of a truncated spectrum that is measured: Lanczos would take over a minute."""
+DRAWS = 3
+"""The number of draws of walks over which the squared error is averaged."""
+WORTH = 2.0
+"""The factor of the error by which another kind must be better for a fit to start again."""
+
+
+@dataclass(frozen=True, repr=False)
+class MeasuredFeatures(NodeApproximation):
+    """The features of nodes that have the least error.
+
+    Up to 2,000 nodes the kernel itself is used, and beyond a sparse precision if its factor is small. Otherwise random
+    walks, a Chebyshev series and, on graphs of moderate size, a truncated spectrum are compared on a sample of nodes by
+    |Phi Phi^T - K| / |K|. They are compared at the starting kernel and again at the fitted one.
+
+    Attributes:
+        walks: The options of the random walks.
+        degree: The degree of the series. If None, that of as many non-zero features as the walks have.
+        rank: The rank of the truncated spectrum. If None, four for each walker.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.MeasuredFeatures(rfgp.RandomWalks(16))
+        MeasuredFeatures(walks=RandomWalks(num_walkers=16))
+    """
+
+    walks: RandomWalks = field(default_factory=RandomWalks)
+    degree: int | None = None
+    rank: int | None = None
+    kind: ClassVar[str] = "measured features"
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options of the features of all kinds."""
+        return {**self.walks.options, "degree": self.degree, "rank": self.rank}
+
+    def draw(self, data: TermData, seed: int) -> TermPrior:
+        """Return the term with the features of the least error, or the kernel itself on few nodes."""
+        graph, kernel, _ = nodes_of(data)
+        if graph.num_nodes <= MOST_EXACT_NODES:
+            return node_term(data, ExactFeatures(graph, kernel))
+        return self._drawn(data, seed, self.measured(data, seed))
+
+    def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
+        """Return the term with other features if their error is less than half, or with walks tuned anew."""
+        assert isinstance(prior, NodeTerm)
+        if not nodes_of(data)[2] or prior.features.name == "exact":
+            return prior
+        try:
+            advice = self.measured(data, seed)
+        except graphs.InvalidArgumentError:  # no series converges to this kernel
+            return prior
+        if is_worth_it(advice, prior.features.name):
+            return self._drawn(data, seed, advice)
+        if prior.features.walks is not None and self.walks.exact_hops == "auto":
+            prior = retuned(prior, self.make(data, "walks", seed, self.options))
+        return replace(prior, advice=advice)
+
+    def measured(self, data: TermData, seed: int) -> Advice:
+        """Return the measured errors of all kinds of features at the hyperparameters.
+
+        Args:
+            data: The term.
+            seed: The seed for the term.
+        """
+        graph, kernel, _ = nodes_of(data)
+        rank = self.rank or NONZEROS_PER_WALKER * int(self.walks.num_walkers)
+        make = partial(self._made, data)
+        return choose(graph, kernel, make, min(rank, graph.num_nodes))
+
+    def _made(self, data: TermData, kind: str, seed: int) -> NodeFeatures:
+        return replace(self, seed=None).make(data, kind, seed, self.options)
+
+    def _drawn(self, data: TermData, seed: int, advice: Advice) -> NodeTerm:
+        return node_term(data, self.make(data, advice.best.features, seed, self.options), advice)
+
+
+def sample_of(graph: graphs.Graph) -> NDArray[np.int64]:
+    """Return the positions (n,) over which features are measured."""
+    return node_sample(graph, max(16, min(SAMPLED, MOST_ENTRIES // graph.num_nodes)), 0)
+
+
+def choose(
+    graph: graphs.Graph,
+    kernel: GraphKernel,
+    make: Callable[[str, int], NodeFeatures],
+    rank: int,
+) -> Advice:
+    """Return a sparse precision if its factor is small, else the kind of features with the least measured error.
+
+    Args:
+        graph: The graph.
+        kernel: The kernel.
+        make: Makes features of a kind with a seed.
+        rank: The rank of the truncated spectrum.
+    """
+    solved = solved_candidate(graph, kernel)
+    if solved is not None:
+        close = f"its spectrum is right to {solved.error:.1g}" if solved.error else "it is exact"
+        reason = f"{solved.features} for {kernel} on {graph.num_nodes:,} nodes: {close}, and its factor is small."
+        return Advice(solved, (solved,), reason)
+    sample = sample_of(graph)
+    exact = exact_block(graph, kernel, sample)
+    kinds = ["chebyshev", "walks", *(["spectrum"] if rank * graph.num_nodes <= MOST_EIGENPAIRS else [])]
+    candidates = [measure(make, kind, kernel, sample, exact) for kind in kinds]
+    candidates.sort(key=lambda candidate: (max(candidate.error, 1e-12), candidate.features == "walks"))
+    best, second = candidates[0], candidates[1]
+    reason = (
+        f"{best.features} for {kernel} on {graph.num_nodes} nodes: error {best.error:.2g} of the kernel on "
+        f"{len(sample)} of them, against {second.error:.2g} of {second.features}."
+    )
+    return Advice(best, tuple(candidates), reason)
+
+
+def measure(
+    make: Callable[[str, int], NodeFeatures],
+    kind: str,
+    kernel: GraphKernel,
+    sample: NDArray[np.int64],  # (n,)
+    exact: NDArray[np.float64],  # (n, n)
+) -> Candidate:
+    """Return the error of features of a kind on a sample: |Phi Phi^T - K| / |K|, of walks the root mean square."""
+    errors, nonzeros, options = [], 0.0, {}
+    for seed in range(DRAWS if kind == "walks" else 1):
+        features = make(kind, seed)
+        assert isinstance(features, DrawnFeatures | SpectrumFeatures)
+        phi = feature_matrix(features.draw.at(features.draw.graph.named(sample)), kernel)
+        errors.append(np.linalg.norm((phi @ phi.T).toarray() - exact) / np.linalg.norm(exact))
+        nonzeros, options = phi.nnz / len(sample), options_of(features)
+    return Candidate(kind, options, float(np.sqrt(np.mean(np.square(errors)))), nonzeros)
+
+
+def options_of(features: NodeFeatures) -> dict[str, Any]:
+    """Return the size of features of one kind, for messages."""
+    if features.walks is not None:
+        return {"num_walkers": features.walks.settings.num_walkers, "halt": features.walks.settings.halting.halt}
+    return features.size
+
+
+def is_worth_it(advice: Advice, present: str) -> bool:
+    """Return whether recommended features are so much better than the present ones that a fit should start again."""
+    errors: Mapping[str, float] = {candidate.features: candidate.error for candidate in advice.candidates}
+    return advice.best.features != present and errors.get(present, np.inf) > WORTH * advice.best.error
+
+
+def has_small_precision(graph: graphs.Graph, kernel: GraphKernel) -> bool:
+    """Return whether the exact kernel of many nodes is computed by a sparse precision with a small factor."""
+    return graph.num_nodes > MOST_EXACT_NODES and precision_candidate(graph, kernel) is not None
