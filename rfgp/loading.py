@@ -24,7 +24,12 @@ def load(path: str | Path) -> Any:
     file = Path(path)
     try:
         saved = read(file, _codec_of)
-        model = _class_of(saved.kind).of(saved.regression.family, Fitted.of(saved.regression, saved.report))
+        kind = _class_of(saved.kind)
+        leaf = getattr(kind, "leaf", None)
+        options: Any = saved.regression.family.options
+        if leaf is not None and not isinstance(options.kernel, leaf):
+            raise ValueError(f"a {saved.kind} has another kernel")
+        model = kind.of(saved.regression.family, Fitted.of(saved.regression, saved.report))
     except ModelFileError:
         raise
     except Exception as error:  # a well-formed file with a wrong content may break anything here
@@ -34,18 +39,13 @@ def load(path: str | Path) -> Any:
 
 
 def _class_of(kind: str) -> type[Process[Any]]:
-    if kind == "GP":
+    if kind in ("GP", "GraphGP", "MeshGP", "RoadGP"):
+        from rfgp.models.fields import MeshGP, RoadGP  # graphs are loaded where they are needed
         from rfgp.models.gp import GP
+        from rfgp.models.graph import GraphGP
 
-        return GP
-    if kind == "GraphGP":
-        from rfgp.models.graph import GraphGP  # graphs are loaded where they are needed
-
-        return GraphGP
-    if kind in ("MeshGP", "RoadGP"):
-        from rfgp.models.fields import MeshGP, RoadGP
-
-        return MeshGP if kind == "MeshGP" else RoadGP
+        models: dict[str, type[GP]] = {each.__name__: each for each in (GP, GraphGP, MeshGP, RoadGP)}
+        return models[kind]
     tables: dict[str, type[Process[Any]]] = {each.__name__: each for each in (TableGP, SparseSpectrumGP, ExactGP)}
     if kind not in tables:
         raise ValueError(f"there is no model class {kind!r}")

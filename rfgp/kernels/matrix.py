@@ -54,7 +54,14 @@ def _known_values(
         if value is not None
     }
     units = dict.fromkeys((*scales, *(path for path, found in quantities.items() if found.is_variance)), 1.0)
-    known = {**units, **starts, **given}
+    usual = {
+        f"{prefix}{name}": value
+        for term in terms
+        for factor, _, prefix in term.parts()
+        if factor.graph_kernel is not None
+        for name, value in zip(factor.graph_kernel.parameters, factor.graph_kernel.values.tolist(), strict=True)
+    }
+    known = {**units, **usual, **starts, **given}
     missing = [path for path in paths if path not in known]
     if missing:
         raise InvalidArgumentError(

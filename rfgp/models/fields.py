@@ -56,6 +56,8 @@ class RoadGP(GP):
         (1,)
     """
 
+    leaf = Roads
+
     @plain()
     def __init__(
         self,
@@ -122,6 +124,8 @@ class MeshGP(GP):
         Traceback (most recent call last):
         rfgp.errors.DataError: Points must lie within 0.05 of the surface, got row 0 at a distance of 0.973...
     """
+
+    leaf = Mesh
 
     @plain()
     def __init__(

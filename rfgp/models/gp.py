@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 
@@ -59,6 +59,8 @@ class GP(Process[ModelSpec]):
     """
 
     codec = MODELS
+    leaf: ClassVar[Any] = Kernel
+    """The class of the kernel, which is fixed for the presets."""
     strategy = staticmethod(fit_kernels)
 
     @plain()

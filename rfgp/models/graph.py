@@ -82,6 +82,8 @@ class GraphGP(GP):
         InvalidArgumentError: an unknown name; `graphs` raises its own for the features.
     """
 
+    leaf = Nodes
+
     @plain()
     def __init__(
         self,

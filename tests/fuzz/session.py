@@ -212,7 +212,8 @@ class Session:
         if coupling == "structured" and self.setup.get("spectrum") != "gaussian":
             coupling = "orthogonal"  # there are no others
         if self.is_graph:
-            result = outcome(lambda: self.model.redraw(seed=seed))
+            approximation = replace(self.model.approximation, seed=seed)
+            result = outcome(lambda: self.model.with_approximation(approximation))
         else:
             result = outcome(lambda: self.model.redraw(seed=seed, num_frequencies=m, coupling=coupling))
         if self._needs_data(result):
@@ -360,7 +361,7 @@ class Session:
     def _look(self):
         """Read off the model what the twin cannot know: the numbers after a fit, and the draw."""
         h = self.model.hyperparameters
-        self.state.numbers = {name: h.value(name).detach().numpy().astype(float) for name in h.names}
+        self.state.numbers = {name.rpartition(".")[2]: h.value(name).detach().numpy().astype(float) for name in h.names}
         if self.is_graph:
             walks = self.model.walks
             self.state.draw = None if walks is None else walks.at(self.labels)

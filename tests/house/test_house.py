@@ -174,7 +174,8 @@ def test_classes_have_few_methods_and_shallow_inheritance():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
                 names = {f.name for f in node.body if isinstance(f, ast.FunctionDef)}
-                assert len(names) < 20, f"{path}: {node.name} has {len(names)}"
+                most = 25 if path.parent.name == "models" else 20  # what users hold has more
+                assert len(names) < most, f"{path}: {node.name} has {len(names)}"
     for cls in filter(inspect.isclass, (thing for module in modules() for thing in vars(module).values())):
         ours = [c for c in cls.__mro__ if c.__module__.split(".")[0] in ("graphs", "rfgp")]
         is_deep = cls.__module__.startswith(("rfgp.kernels.", "rfgp.approximations.", "rfgp.models."))

@@ -117,4 +117,6 @@ def test_a_model_that_is_not_fitted_shows_what_was_chosen():
     assert repr(gp).endswith("..., seed=3, not fitted)")
     assert repr(rfgp.ExactGP(spectrum=rfgp.spectra.Gaussian())) == "ExactGP(not fitted)"
     graph = graphs.Graph.from_edges([(0, 1)])
-    assert repr(rfgp.GraphGP(graph, seed=2)) == "GraphGP(kernel=Diffusion(lengthscale=2.0), seed=2, not fitted)"
+    assert (
+        repr(rfgp.GraphGP(graph, seed=2)) == "GraphGP(kernel=Nodes(graph=Graph(2 nodes, 1 edge)), seed=2, not fitted)"
+    )

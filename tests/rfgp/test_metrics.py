@@ -122,7 +122,7 @@ class TestEstimates:
         """|z| < 7 of a mean of 1,024 light-tailed probes: a false-alarm rate below 1e-10 for each of the two."""
         monkeypatch.setattr("rfgp.solvers.choice.MOST_DENSE", 10)
         exact, found = self.model(), []
-        p, q = exact.predict(self.points), exact.redraw(features="walks", num_walkers=8, seed=1).predict(self.points)
+        p, q = exact.predict(self.points), exact.with_approximation(rfgp.RandomWalks(8, seed=1)).predict(self.points)
         for a, b in ((p, q), (q, p)):
             estimate, expected = metrics.estimate_kl(a, b, num_probes=1024, seed=1), metrics.kl_divergence(a, b)
             assert abs(estimate.value - expected) < 7 * estimate.error
@@ -146,7 +146,7 @@ class TestEstimates:
 
     def test_what_has_none_is_refused(self):
         exact, two = self.model(), self.model(outputs=2).predict(self.points)
-        p, dense = exact.predict(self.points), exact.redraw(features="spectrum", rank=20)
+        p, dense = exact.predict(self.points), exact.with_approximation(rfgp.TruncatedSpectrum(20))
         with pytest.raises(rfgp.InvalidArgumentError, match="kl_divergence"):
             metrics.estimate_kl(p, dense.predict(self.points))
         with pytest.raises(rfgp.InvalidArgumentError, match="one output"):

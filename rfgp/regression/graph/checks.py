@@ -197,7 +197,8 @@ def _other_draw(spec: ModelSpec, data: TermData, term: TermPrior) -> TermPrior |
     if features is None or features.walks is None or not isinstance(approximation, NodeApproximation):
         return None
     options = {**approximation.options, **drawn_with(features.walks)}
-    child = random.child_seed(spec.options.seed, random.Role.CHECK)
+    seed = spec.options.seed if approximation.seed is None else random.resolve_seed(approximation.seed)
+    child = random.child_seed(seed, random.Role.CHECK)
     return node_term(data, replace(approximation, seed=None).make(data, "walks", child, options))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,7 +12,7 @@ from rfgp.approximations.role import TermData
 from rfgp.columns import Kind
 from rfgp.errors import InvalidArgumentError, TermWarning
 from rfgp.kernels.summary import ColumnSummary
-from rfgp.kernels.terms import BoundTerm, label_of
+from rfgp.kernels.terms import BoundTerm, Term, label_of
 from rfgp.regression.parts import pattern_links, warnings_of_parts
 
 LONG = 1.5
@@ -93,3 +94,14 @@ def warnings_of_places(terms: Sequence[BoundTerm], columns: ColumnSummary, x: Te
 
 
 _WORDS = "The graph falls", ""
+
+
+def identity_of(terms: Sequence[Term]) -> Iterator[str | Tensor]:
+    """Yield the texts and tensors (...) of which the graphs, meshes and roads of terms are functions."""
+    for factor in (factor for term in terms for factor in term.factors):
+        if factor.domain is not None:
+            yield from factor.domain.identity()
+        if factor.nodes is not None:
+            matrix = factor.nodes.adjacency
+            yield factor.nodes.laplacian
+            yield from (torch.from_numpy(np.array(part)) for part in (matrix.indptr, matrix.indices, matrix.data))

@@ -108,7 +108,8 @@ def table_of(X: Any, graph: graphs.Graph | None) -> Table:
     """Return inputs as a table. For a kernel on nodes alone, tuples that are labels of its graph are one column."""
     if graph is not None and graph.labels is not None and isinstance(graph.labels[0], tuple):
         rows = X.tolist() if isinstance(X, Tensor | np.ndarray) else X
-        if isinstance(rows, list | tuple) and any(isinstance(row, list | tuple) for row in rows):
+        size = len(graph.labels[0])
+        if isinstance(rows, list | tuple) and any(isinstance(row, list | tuple) and len(row) == size for row in rows):
             labels = np.empty(len(rows), dtype=object)
             labels[:] = [tuple(row) if isinstance(row, list) else row for row in rows]
             return Table.of(labels)

@@ -23,12 +23,12 @@ from rfgp.paths import find_path
 from rfgp.regression.family import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, Family, Variance
 from rfgp.regression.observing import check_blocks
 from rfgp.regression.report import FitReport
-from rfgp.regression.spec.checks import check_memory, term_warnings, warnings_of_places
+from rfgp.regression.spec.checks import check_memory, identity_of, term_warnings, warnings_of_places
 from rfgp.regression.spec.inputs import ModelInputs, graph_of, table_of, without_missing
 from rfgp.regression.spec.options import ModelOptions
 from rfgp.regression.spec.sources import first_table, with_all_levels
 from rfgp.rows import Block, Chunk, DataSummary, Rows, RowSource, as_source, gathered, is_read_in_blocks, pool_of
-from rfgp.scaling import Affine, Scaling
+from rfgp.scaling import Affine, Scaling, moments
 
 S = TypeVar("S", bound="ModelSpec")
 
@@ -174,17 +174,16 @@ class ModelSpec(Family):
         """
         spec = self.drawn(self.options.approximations, values, len(rows), in_blocks=is_read_in_blocks(rows))
         check_blocks(spec, values, rows)
-        return spec, spec.normalized(values, None)
+        return spec, spec.normalized(values, pool_of(rows).take(slice(NORMALIZED_ROWS)))
 
-    def normalized(self, values: Values, rows: Block | None) -> Values:
+    def normalized(self, values: Values, rows: Block) -> Values:
         """Return values with output scales that make up for the mean variances of kernels that are not stationary.
 
         Args:
             values: The hyperparameters.
-            rows: The rows over which variances are averaged. If None, those of the summary.
+            rows: The rows over which variances are averaged.
         """
-        assert self.columns is not None
-        x, changed = (self.columns.sample if rows is None else rows.inputs)[:NORMALIZED_ROWS], {}
+        changed = {}
         with torch.no_grad():
             prior = self.prior(values)
             for term in self.terms:
@@ -193,7 +192,7 @@ class ModelSpec(Family):
                 if path is None or is_stationary or path in self.options.starts:
                     continue
                 scale = values.standardized(path).double()
-                size = prior.of([term.name]).diagonal(x).mean() / scale
+                size = moments(prior.of([term.name]).diagonal(rows.inputs), rows.weight)[0] / scale
                 if size > 0 and math.isfinite(size):
                     low, high = (bound.double() for bound in values.space.quantities[path].bounds)
                     changed[path] = (scale / size).clamp(low, high).log()
@@ -269,9 +268,10 @@ class ModelSpec(Family):
             yield from warnings_of_places(self.terms, self.columns, gathered(rows).inputs)
 
     def identity(self) -> Iterator[str | Tensor]:
-        """Yield the options as texts; there are no tensors (...) among them."""
+        """Yield the options as texts, and the tensors (...) of graphs, meshes and roads."""
         yield repr(self.options.kernel)
         yield from (f"{name}={value!r}" for name, value in sorted(vars(self.options).items()) if name != "priors")
+        yield from identity_of(self.options.kernel.terms())
 
     def term_data(self, values: Values, num_rows: int) -> list[TermData]:
         """Return what approximations may know of each term, at some hyperparameters and for a number of rows."""

@@ -41,7 +41,7 @@ def test_observations_of_one_node_are_on_one_side_of_a_split():
     twice, values = np.repeat(np.arange(40), 2), np.repeat(VALUES[:40], 2)
     found = compare_nodes(GRAPH, twice, values, methods=("chebyshev",), sizes=(8,), num_train=61, plan=Plan(1, 1, 0))
     exact = found.example.process
-    known = {int(i) for i in exact.regression.rows.inputs.tolist()}
+    known = {int(i) for i in exact.regression.rows.inputs.flatten().tolist()}
     assert len(known) == 31
     assert found.example.observed.shape == (80 - 62,)
     with pytest.raises(rfgp.DataError, match="training part"):
@@ -55,7 +55,7 @@ def test_crowded_nodes_are_not_always_trained_on():
     for seed in range(8):
         options = {"methods": ("chebyshev",), "sizes": (4,), "num_train": 15}
         found = compare_nodes(GRAPH, nodes, VALUES[nodes] + np.arange(69) / 100, plan=Plan(1, 1, seed), **options)
-        trained.append(0 in found.example.process.regression.rows.inputs.tolist())
+        trained.append(0 in found.example.process.regression.rows.inputs.flatten().tolist())
     assert 0 < sum(trained) < 8
 
 

@@ -88,7 +88,7 @@ def test_steps_are_the_best_within_radius_and_bounds():
     assert failures > 40
 
 
-@pytest.mark.parametrize("name", ["noise", "lengthscale"])
+@pytest.mark.parametrize("name", ["noise", "nodes.lengthscale"])
 def test_scoring_begins_within_bounds(name, iterative):
     regression = model(observations()).regression
     ((_, high),) = regression.hyperparameters.space.bounds(name)
@@ -111,7 +111,7 @@ def test_scoring_minds_priors_and_what_is_fixed(iterative):
     regression = model(observations(), lengthscale=1.2, priors={"lengthscale": tight}).regression
     values, report = ascended(regression, fixed=("noise",))
     assert report.converged
-    assert values.value("lengthscale").item() == pytest.approx(1.0, abs=5e-3)
+    assert values.value("nodes.lengthscale").item() == pytest.approx(1.0, abs=5e-3)
     assert values.value("noise").item() == regression.hyperparameters.value("noise").item()
     same, everything = ascended(regression, fixed=regression.hyperparameters.space.names)
     assert everything.iterations == 0

@@ -341,7 +341,7 @@ def test_what_was_left_out_and_simple_rules_that_do_better_are_said(monkeypatch,
     field = dataclasses.replace(field, values=rng.standard_normal(len(field.values)))
     study = report.study_field(field, GraphGP(field.graph, features="spectrum", seed=0), test_share=0.2)
     said = " ".join(study.notes)
-    assert "162 nodes are more than 100. What is known of the error without it: spectrum: the kernel" in said
+    assert "162 nodes are more than 100. Without it the error is known as follows: spectrum: the kernel" in said
     best = min(study.baselines, key=lambda rule: rule.rmse)
     assert (f"the {best.name} has an RMSE" in said) == (best.rmse < 0.99 * study.rmse)
     assert notes.of_rules(study.baselines, 1.1 * best.rmse) != () == notes.of_rules(study.baselines, best.rmse)

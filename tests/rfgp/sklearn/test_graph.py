@@ -70,9 +70,9 @@ def test_weights_repeat_observations(form):
 @pytest.mark.filterwarnings("ignore::graphs.GraphWarning")
 def test_warnings_call_options_as_the_estimator_does():
     options = {"features": "walks", "exact_hops": 0, "noise": 1e-5}
-    with pytest.warns(rfgp.PoorFeaturesWarning, match=r"More of them \(n_walkers\), other ones"):
+    with pytest.warns(rfgp.PoorFeaturesWarning, match=r"Use more of them \(n_walkers\), other ones"):
         regressor(n_walkers=2, fixed=("noise",), **options).fit(SEEN, Y[::2])
-    with pytest.warns(rfgp.PoorFeaturesWarning, match=r"More of them \(num_walkers, degree, rank\), other ones"):
+    with pytest.warns(rfgp.PoorFeaturesWarning, match=r"Use more of them \(num_walkers, degree, rank\), other ones"):
         rfgp.GraphGP(GRAPH, num_walkers=2, seed=0, **options).fit(SEEN, Y[::2], fixed="noise")
 
 
@@ -237,5 +237,5 @@ def test_bad_calls_are_named():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         estimator = regressor().fit(SEEN, Y[::2])
-    with pytest.raises(KeyError, match=r"There is no node \(99, 99\)"):
+    with pytest.raises(rfgp.DataError, match=r"There is no node \(99, 99\)"):
         estimator.predict([(99, 99)])
