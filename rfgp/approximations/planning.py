@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from rfgp.approximations.exact import Exact
@@ -52,7 +53,11 @@ def read_approximation(value: Any) -> Any:
 
 
 def assign(
-    approximation: Any, terms: Sequence[TermData], others: Mapping[str, Approximation] | None = None
+    approximation: Any,
+    terms: Sequence[TermData],
+    others: Mapping[str, Approximation] | None = None,
+    *,
+    in_blocks: bool = False,
 ) -> dict[str, Approximation]:
     """Return the approximation of each term by its name.
 
@@ -62,6 +67,7 @@ def assign(
         approximation: "auto", an approximation, or a dict by the names of terms.
         terms: The terms and the rows.
         others: The approximations of the other terms by name. If None, they are planned.
+        in_blocks: Whether rows are read in blocks, so that only weights are planned.
 
     Raises:
         InvalidArgumentError: there is no term of a name, or an approximation serves no term, or not the one it is for.
@@ -90,11 +96,14 @@ def assign(
         )
     has_neighbors = bool(near)
     for data in terms:
-        if data.term.name not in known and _is_sparse(data, has_neighbors=has_neighbors):
+        if data.term.name not in known and not in_blocks and _is_sparse(data, has_neighbors=has_neighbors):
             known[data.term.name] = SparsePrecision()
     needs_weights = any(isinstance(one, Vecchia | SparsePrecision | InducingPoints) for one in known.values())
-    options = {"needs_weights": needs_weights, "has_neighbors": has_neighbors}
-    return {data.term.name: known.get(data.term.name) or plan(data, **options) for data in terms}
+    usual = partial(plan, needs_weights=needs_weights, has_neighbors=has_neighbors)
+    return {
+        data.term.name: known.get(data.term.name) or (plan_weights(data) if in_blocks else usual(data))
+        for data in terms
+    }
 
 
 def sharing(given: Any, chosen: Mapping[str, Approximation]) -> list[str]:
@@ -155,6 +164,14 @@ def plan(data: TermData, *, needs_weights: bool = False, has_neighbors: bool = F
     if features.refusal(data) is None and (is_series or not is_small):
         return features
     return InducingPoints()
+
+
+def plan_weights(data: TermData) -> Approximation:
+    """Return the approximation by dense weights that serves a term best, as rows that are read in blocks need it."""
+    if Exact().cost(data).has_weights:
+        return Exact()
+    features = RandomFeatures()
+    return features if features.refusal(data) is None else InducingPoints()
 
 
 def _is_sparse(data: TermData, *, needs_weights: bool = False, has_neighbors: bool = False) -> bool:

@@ -81,6 +81,8 @@ class SparsePrecision(Approximation):
     def cost(self, data: TermData) -> Cost:
         """Return the cost of the latent values, at the starting hyperparameters and a sample of the rows."""
         chosen = fields_of(data.term, data.columns)
+        if not len(data.columns.sample) and any(factor.kind is Kind.NUMBER for factor, _, _ in chosen):
+            return Cost(0, 0.0, "latent values with a sparse precision, whose number is unknown without rows")
         sizes = [len(_field_at(part, data)[0].pattern.indptr) - 1 for part in chosen]
         copies = TermFeatures(_functions(data.term, chosen, data.columns), (), {}).size
         size = math.prod(sizes) * copies

@@ -49,6 +49,7 @@ class Cells:
         missing: (n,), whether a cell is missing; its value is arbitrary.
         codes: None, or places (n,) of the cells among the k categories, -1 where missing.
         is_ordered: Whether the order of the categories is the caller's.
+        first: The number of the first row, for messages.
 
     Examples:
         >>> from rfgp.columns.cells import of_objects
@@ -62,13 +63,14 @@ class Cells:
     missing: NDArray[np.bool_]
     codes: NDArray[np.int64] | None = None
     is_ordered: bool = False
+    first: int = 0
 
     def expanded(self) -> "Cells":
         """Return the same cells (n,) without codes."""
         if self.codes is None:
             return self
         values = self.values[self.codes] if len(self.values) else np.zeros(len(self.codes))
-        return Cells(self.content, values, self.missing)
+        return Cells(self.content, values, self.missing, first=self.first)
 
 
 def of_tensor(

@@ -30,7 +30,7 @@ def faults_of(column: ColumnSchema, cells: Cells) -> list[str]:
         >>> faults_of(ColumnSchema("t", Kind.NUMBER, ("rbf(t)",)), of_objects([1.0, None]))
         ["Column 't' has 1 missing value, the first in row 1; rbf(t) reads it. Leave such rows out, or fill them."]
     """
-    gaps = [_gaps(column, cells.missing)] if cells.missing.any() else []
+    gaps = [_gaps(column, cells)] if cells.missing.any() else []
     if cells.missing.all():
         return gaps
     cells = cells.expanded()
@@ -86,11 +86,9 @@ def _sentence(column: ColumnSchema, fault: Fault, needs: str, remedy: str) -> st
     return f"{words[0].upper()}{words[1:]}; {column.readers} reads {needs}. {remedy}"
 
 
-def _gaps(
-    column: ColumnSchema,
-    missing: NDArray[np.bool_],  # (n,)
-) -> str:
-    fault = Fault(column.key, "missing values", int(missing.argmax()), "", int(missing.sum()))
+def _gaps(column: ColumnSchema, cells: Cells) -> str:
+    row = cells.first + int(cells.missing.argmax())
+    fault = Fault(column.key, "missing values", row, "", int(cells.missing.sum()))
     return _sentence(column, fault, "it", "Leave such rows out, or fill them.")
 
 
@@ -101,7 +99,7 @@ def _holding(column: ColumnSchema, cells: Cells, bad: Any, remedy: str, needs: s
     content = cells.content if cells.content is not Content.OBJECT else content_of(type(cell))
     kind = f"values of type {type(cell).__name__}" if content is Content.OBJECT else str(content)
     word = str(np.datetime64(int(cell // 1), "D")) if cells.content is Content.DATE else shown(cell)
-    fault = Fault(column.key, kind, row, word, int(np.sum(bad)))
+    fault = Fault(column.key, kind, cells.first + row, word, int(np.sum(bad)))
     return _sentence(column, fault, needs, remedy)
 
 
@@ -124,18 +122,19 @@ def _of_number(column: ColumnSchema, cells: Cells) -> list[str]:
     values = cells.values
     if isinstance(values, np.ndarray) and values.dtype == object:
         values = np.array([as_float(cell) for cell in values.tolist()])
-    return _infinite(column, as_numpy(values))
+    return _infinite(column, as_numpy(values), cells.first)
 
 
 def _infinite(
     column: ColumnSchema,
     values: NDArray[Any],  # (n,)
+    first: int,
 ) -> list[str]:
     bad = np.isinf(values)
     if not bad.any():
         return []
     row = int(bad.argmax())
-    found = f"{not_finite(int(bad.sum()))}, the first ({values[row]}) in row {row}"
+    found = f"{not_finite(int(bad.sum()))}, the first ({values[row]}) in row {first + row}"
     return [f"{_title(column)} has {found}; {column.readers} reads it. Leave such rows out, or fill them."]
 
 
@@ -170,11 +169,12 @@ def _of_level(column: ColumnSchema, cells: Cells) -> list[str]:
 
 def _types(cells: Cells) -> str:
     """Return "text ('a' in row 0) and integers (7 in row 1)" of cells of several types."""
-    first: dict[Content | None, int] = {}
+    found: dict[Content | None, int] = {}
     for row, (cell, gap) in enumerate(zip(cells.values.tolist(), cells.missing.tolist(), strict=True)):
         if not gap:
-            first.setdefault(content_of(type(cell)), row)
-    return " and ".join(f"{content} ({shown(cells.values[row])} in row {row})" for content, row in first.items())
+            found.setdefault(content_of(type(cell)), row)
+    words = (f"{content} ({shown(cells.values[row])} in row {cells.first + row})" for content, row in found.items())
+    return " and ".join(words)
 
 
 def _of_node(column: ColumnSchema, cells: Cells) -> list[str]:

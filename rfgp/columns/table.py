@@ -31,6 +31,7 @@ class Table:
         num_rows: The number n of rows.
         columns: The columns (n,) by key, as the caller's container has them; also those with a second key.
         source: "dataframe", "dict", "array" or "sequence".
+        first: The number of the first row, for messages.
 
     Examples:
         >>> from rfgp.columns import Table
@@ -42,6 +43,7 @@ class Table:
     num_rows: int
     columns: Mapping[Key, Any]
     source: str
+    first: int = 0
 
     @classmethod
     def of(cls, X: Any, target: Key | None = None) -> "Table":
@@ -111,7 +113,7 @@ class Table:
         """
         column = self.column(key, reader)
         try:
-            return read_cells(column)
+            return replace(read_cells(column), first=self.first)
         except DataError as error:
             raise DataError(f"Column {shown(key)}{_read_by(reader)} {error}") from error
         except MemoryError:

@@ -1,7 +1,7 @@
 """Rows that lie on a Dask cluster, as a source that every model takes in the place of arrays."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -24,25 +24,35 @@ _EXTRAS = ("y", "noise", "sample_weight")
 
 @dataclass(frozen=True)
 class _Part:
-    """The rows of one partition, on a worker."""
+    """The rows of one partition, on a worker.
+
+    Attributes:
+        chunk: With an array (b, d) of inputs, or a dataframe.
+    """
 
     chunk: Chunk
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield them."""
+        """Yield them, a dataframe of numbers as an array."""
+        for chunk in self.tables():
+            yield chunk if chunk.names is None else chunk._replace(X=_values(chunk.X, chunk.names))
+
+    def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
+        """Yield them as they are, whatever the columns that are needed."""
         if len(self.chunk.X):
             yield self.chunk
 
 
 class Partitions:
-    """The rows of Dask arrays or dataframes, for `fit`, `condition` and `update` of a `SparseSpectrumGP`.
+    """The rows of Dask arrays or dataframes, for `fit`, `condition` and `update` of a `SparseSpectrumGP` or a `GP`.
 
     Sums over the rows are taken on the workers, and only what has F x F entries comes back. A pass over rows that are
     not persisted computes them anew, and a worker that dies has its share computed by the others: `X.persist()` where
     they fit in the cluster's memory. rfgp must be installed on the workers.
 
     Args:
-        X: A Dask array (n, d), or a Dask dataframe; columns that a model takes have to be numbers.
+        X: A Dask array (n, d), or a Dask dataframe. Columns that a `SparseSpectrumGP` takes have to be numbers; a `GP`
+            reads dates, text and truth values by the names of columns as well.
         y: Targets, a Dask array (n,) or (n, k), or a series or dataframe partitioned as X; or, where X is a dataframe,
             the name of its target column, or k names. None: there are none.
         noise: Known variances (n,), likewise.
@@ -94,6 +104,11 @@ class Partitions:
         for part in self._parts:
             yield from computed(self._client, part).chunks()
 
+    def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
+        """Yield all rows here, a partition at a time, with dataframes as they are."""
+        for part in self._parts:
+            yield from computed(self._client, part).tables()
+
     def reduce(self, function: Callable[[RowSource, int], T], combine: Callable[[T, T], T]) -> T:
         """Return function(part, rows before it) of each partition, taken on the workers, combined in their order.
 
@@ -137,7 +152,6 @@ def _part(columns: dict[str, Any], X: Any, others: dict[str, Any]) -> _Part:
     if hasattr(X, "columns"):
         X = X.drop(columns=taken)
         names = tuple(map(str, X.columns))
-        X = _values(X, names)
     for name, value in found.items():
         found[name] = value.to_numpy() if hasattr(value, "to_numpy") else value
         if len(found[name]) != len(X):

@@ -2,7 +2,7 @@
 
 import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import dask
 import dask.array as da
@@ -10,8 +10,10 @@ import numpy as np
 from distributed import Client
 
 from rfgp.dask.partitions import Partitions, blocks_of, known_lengths
-from rfgp.models import SparseSpectrumGP
+from rfgp.models import Process
 from rfgp.regression import Regression
+
+M = TypeVar("M", bound=Process[Any])
 
 
 class Predicted(NamedTuple):
@@ -27,7 +29,7 @@ class Predicted(NamedTuple):
 
 
 def fit(
-    gp: SparseSpectrumGP,
+    gp: M,
     X: Any,
     y: Any,
     *,
@@ -35,7 +37,7 @@ def fit(
     sample_weight: Any = None,  # (n,)
     client: Client | None = None,
     **options: Any,
-) -> SparseSpectrumGP:
+) -> M:
     """Fit a model to rows on a cluster, in place: `gp.fit(Partitions(X, y, ...))`.
 
     Hyperparameters, and frequencies where they are learned, come from a random sample of 32,768 rows that is taken to
@@ -44,13 +46,13 @@ def fit(
     workers and partitions. Of rows in memory a fit may use more than the sample for the hyperparameters.
 
     Args:
-        gp: The model.
+        gp: The model, a `SparseSpectrumGP` or a `GP` of dense weights.
         X: A Dask array (n, d) or dataframe.
         y: Targets (n,) or (n, k), or names of columns; see `Partitions`.
         noise: As there.
         sample_weight: As there.
         client: As there.
-        options: Of `SparseSpectrumGP.fit`.
+        options: Of its `fit`.
 
     Returns:
         The model; it predicts here, and by `predict` on the cluster.
@@ -61,7 +63,7 @@ def fit(
     return gp.fit(Partitions(X, y, noise, sample_weight, client=client), **options)
 
 
-def predict(gp: SparseSpectrumGP, X: Any, *, observed: bool = False) -> Predicted:
+def predict(gp: Process[Any], X: Any, *, observed: bool = False) -> Predicted:
     """Return means and variances at the rows of a Dask collection, computed where they lie when they are asked for.
 
     They are those of the model as it is at the call. Each is computed apart, so that the mean alone is cheap.

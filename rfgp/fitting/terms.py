@@ -74,7 +74,7 @@ def _searched(
     regression: Regression, starts: list[Values], plan: Plan, *, is_continued: bool
 ) -> tuple[Regression, FitReport]:
     """Search on all rows from several starts, or by conjugate gradients from the first; return the best."""
-    rows, best = gathered(regression.needed_rows("a fit")), None
+    rows, best = regression.needed_rows("a fit"), None
     if uses_cg(regression.prior(), rows):
         return fit_by_scoring(regression.replace(hyperparameters=starts[0]), plan, has_subset=not is_continued)
     objective, reports = Objective.of(regression, rows), []

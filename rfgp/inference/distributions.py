@@ -137,22 +137,25 @@ class LatentDistribution(Distribution):
 
     def function_covariance(self) -> Tensor:
         """Return the covariances of C functions at each point, (n, C, C)."""
-        return torch.cat(self._over_chunks(self.posterior.function_covariance))
+        return joined(self._over_chunks(self.posterior.function_covariance))
 
     def operator(self) -> LatentOperator | None:
         """Return the covariance (n, n) as products and solves. None if it has to be formed."""
         return self.posterior.operator(in_memory(self.inputs))
 
     def _mean(self) -> Tensor:
-        return torch.cat(self._over_chunks(lambda inputs, projected: self.posterior.mean(projected)))
+        return joined(self._over_chunks(lambda inputs, projected: self.posterior.mean(projected)))
 
     def _variance(self) -> Tensor:
         if self._is_one_chunk:
             return self.posterior.variance(*self._joint())
-        means, variances = zip(*self._over_chunks(self.posterior.moments), strict=True)
+        means, variances = _Joined(), _Joined()
+        for mean, variance in self._over_chunks(self.posterior.moments):
+            means.add(mean)
+            variances.add(variance)
         if not self.requires_grad:
-            self._cache.put("mean", torch.cat(means))
-        return torch.cat(variances)
+            self._cache.put("mean", means.tensor())
+        return variances.tensor()
 
     def _covariance(self) -> Tensor:
         return self.posterior.covariance(*self._joint())
@@ -168,11 +171,13 @@ class LatentDistribution(Distribution):
     def _is_one_chunk(self) -> bool:
         return isinstance(self.inputs, Tensor) and len(self.inputs) <= self._chunk_size
 
-    def _over_chunks(self, read: Callable[[Tensor, Any], T]) -> list[T]:
-        """Return read(inputs, projection) of each chunk. One projection is held at a time."""
+    def _over_chunks(self, read: Callable[[Tensor, Any], T]) -> Iterator[T]:
+        """Yield read(inputs, projection) of each chunk. One projection is held at a time."""
         if self._is_one_chunk:
-            return [read(*self._joint())]
-        return [read(x, self.posterior.project(x)) for x in _chunks(self.inputs, self._chunk_size)]
+            yield read(*self._joint())
+            return
+        for x in _chunks(self.inputs, self._chunk_size):
+            yield read(x, self.posterior.project(x))
 
     def _joint(self) -> tuple[Tensor, Any]:
         """Return all points and their projection."""
@@ -264,6 +269,31 @@ class MarginalDistribution(Distribution):
 
     def _root(self) -> Tensor:
         return self._covariance()
+
+
+class _Joined:
+    """Tensors (b, ...) one after the other. Few parts are kept, since many between large arrays fragment the memory."""
+
+    def __init__(self) -> None:
+        self._parts: list[Tensor] = []
+
+    def add(self, part: Tensor) -> None:
+        """Add a tensor (b, ...), and join the last parts if they are of about one length."""
+        self._parts.append(part)
+        while len(self._parts) > 1 and 2 * len(self._parts[-1]) > len(self._parts[-2]):
+            self._parts[-2:] = [torch.cat(self._parts[-2:])]
+
+    def tensor(self) -> Tensor:
+        """Return all parts as one tensor (n, ...)."""
+        return torch.cat(self._parts)
+
+
+def joined(parts: Iterable[Tensor]) -> Tensor:
+    """Return tensors (b, ...) one after the other, (n, ...), and keep few of them on the way."""
+    found = _Joined()
+    for part in parts:
+        found.add(part)
+    return found.tensor()
 
 
 def in_memory(inputs: Tensor | InputBlocks) -> Tensor:

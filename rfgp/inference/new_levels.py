@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rfgp.blocks import PrecisionBlock, Prior, WeightBlock
-from rfgp.inference.distributions import Distribution, InputBlocks
+from rfgp.inference.distributions import Distribution, InputBlocks, joined
 from rfgp.linalg import covariance_root
 
 CHUNK = 2**14
@@ -101,4 +101,4 @@ class WithNewLevels(Distribution):
         if isinstance(self.inputs, Tensor):
             return torch.stack([of_block(block, self.inputs) for block in self.blocks]).sum(0)
         chunks = self.inputs.blocks(CHUNK)
-        return torch.cat([torch.stack([of_block(block, x) for block in self.blocks]).sum(0) for x in chunks])
+        return joined(torch.stack([of_block(block, x) for block in self.blocks]).sum(0) for x in chunks)

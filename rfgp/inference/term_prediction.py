@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from rfgp.ambient import hides
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.arguments import in_caller_form
 from rfgp.inference.conditioned import ConditionedGP
+from rfgp.inference.distributions import in_memory
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.refusals import refuse_terms
 
@@ -22,7 +22,7 @@ class TermPrediction(Prediction):
 
     Attributes:
         process: The standardised process of the sum.
-        inputs: The points, standardised, (n, D).
+        inputs: The points, standardised, (n, D), or blocks of them.
 
     Examples:
         >>> import numpy as np
@@ -63,7 +63,7 @@ class TermPrediction(Prediction):
 
         A constant that several terms share cancels, so that it does not widen their intervals.
         """
-        zero = torch.zeros_like(self.location)
+        zero, _ = torch.zeros_like(self.location), in_memory(self.inputs)
         return replace(self, latent=self.latent.centered(), location=zero, process=None)
 
     def linear(self, weights: Any) -> Prediction:
@@ -83,16 +83,15 @@ class TermPrediction(Prediction):
         Raises:
             InvalidArgumentError: no term, or an unknown one; or the posterior is not divided into terms.
         """
-        found = self._process.cross_covariance(self.inputs, first, second)
+        found = self._process.cross_covariance(in_memory(self.inputs), first, second)
         scaled = self.scale**2 * (found[..., None] if self.scale.ndim else found)
         return in_caller_form(scaled, self.template, self.as_numpy)
 
     @property
     def _process(self) -> ConditionedGP:
-        if self.process is None or not isinstance(self.inputs, Tensor):
+        if self.process is None:
             raise InvalidArgumentError(
-                "This prediction is not divided into terms. Call predict with points in memory, and select terms "
-                "before centered() or linear()."
+                "This prediction is not divided into terms. Select terms before centered() or linear()."
             )
         return self.process
 

@@ -17,7 +17,7 @@ from rfgp.likelihoods import Likelihood
 from rfgp.models.process import Fitted, Process
 from rfgp.models.terms import TermReport, term_reports
 from rfgp.parameters import Hyperprior
-from rfgp.regression import Choice
+from rfgp.regression import Choice, solved_if_read
 from rfgp.regression.spec import ModelOptions, ModelSpec, exact_evidence_bounds, reassigned, with_rows
 from rfgp.saving.gp import MODELS, row_terms
 from rfgp.solvers.lowrank import EvidenceBounds
@@ -137,7 +137,7 @@ class GP(Process[ModelSpec]):
         spec, values = with_rows(self.family, rows), regression.hyperparameters
         chosen = reassigned(spec, read_approximation(approximation), values, len(rows))
         spec = spec.drawn(chosen, values, len(rows))
-        return type(self).of(spec, Fitted.of(regression.replace(family=spec)))
+        return type(self).of(spec, Fitted.of(solved_if_read(regression.replace(family=spec))))
 
     @plain()
     def exact(self) -> Self:

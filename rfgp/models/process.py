@@ -159,7 +159,8 @@ class Process(ABC, Generic[F]):
 
         Args:
             X: Inputs; (n, d) for tables, n labels for graphs. Or, for tables, rows with their targets that are read in
-                blocks: `rfgp.tables.Parquet`, `CSV` or `Blocks`. A `numpy.memmap` is read in blocks as well.
+                blocks: `rfgp.tables.Parquet`, `CSV` or `Blocks`. A `numpy.memmap` is read in blocks as well. A `GP`
+                reads blocks if all terms are dense weights, as those of random features and inducing points are.
             y: Targets (n,), or (n, k) for k outputs that share one kernel and, standardised, one noise.
             noise: Known variances of the rows' errors (n,), in the user's units squared, added to the learned noise.
             sample_weight: How often each row counts (n,), positive: as that many repetitions of the observation.
@@ -191,7 +192,7 @@ class Process(ABC, Generic[F]):
         journaled = open_journal(checkpoint, lambda: fingerprint(begun, names, max_iterations))
         with journaled as journal, Reporter(callback, progress) as reporter:
             regression, report = self.strategy(begun, Plan(names, max_iterations, reporter, journal))
-        self._fitted = Fitted.of(regression, report)
+        self._fitted = Fitted.of(solved_if_read(regression), report)
         for warning in _of_choice(report):
             warnings.warn(warning, stacklevel=3)
         if not report.converged:

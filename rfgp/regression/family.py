@@ -114,6 +114,8 @@ class Family(ABC):
     """The beginning of the names of the hyperparameters of a noise that is a function of the inputs."""
     has_few_features: ClassVar[bool] = False
     """Whether matrices of features replace those of all pairs of rows if the rows are more."""
+    needs_weights_in_blocks: ClassVar[bool] = False
+    """Whether only dense weights serve rows that are read in blocks. Otherwise such rows are taken into memory."""
 
     @property
     @abstractmethod

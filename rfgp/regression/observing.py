@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rfgp import solvers
 from rfgp.blocks import Prior
-from rfgp.errors import DataError
+from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference import sites
 from rfgp.inference.composite import tensors_by_prefix
 from rfgp.inference.distributions import MarginalDistribution
@@ -21,7 +21,17 @@ from rfgp.likelihoods.role import learned as learned_of
 from rfgp.likelihoods.role import refuse, standardized
 from rfgp.parameters import Quantity, Values
 from rfgp.regression.family import Family
-from rfgp.rows import ArrayRows, Block, DataSummary, GivenArrays, GivenSource, Rows, came_as_numpy, parts_of
+from rfgp.rows import (
+    ArrayRows,
+    Block,
+    DataSummary,
+    GivenArrays,
+    GivenSource,
+    Rows,
+    came_as_numpy,
+    is_read_in_blocks,
+    parts_of,
+)
 from rfgp.scaling import Affine, Scaling
 from rfgp.solvers import Inference, Posterior, WarmStart
 from rfgp.solvers.choice import MOST_DENSE
@@ -99,6 +109,28 @@ def check_rows(family: Family, rows: Rows) -> None:
         )
     if isinstance(rows, ArrayRows):
         refuse(likelihood, rows.targets[:, 0])
+
+
+def check_blocks(family: Family, values: Values, rows: Rows) -> None:
+    """Refuse terms and inference that need rows in memory, if rows are read in blocks.
+
+    Raises:
+        InvalidArgumentError: with the name of the term, and what to do.
+    """
+    if not family.needs_weights_in_blocks or not is_read_in_blocks(rows):
+        return
+    prior, remedy = family.prior(values), "or pass the rows as a dataframe or arrays."
+    for name in prior.names:
+        if not prior.of([name]).has_weights_only:
+            raise InvalidArgumentError(
+                f"The approximation of the term {name!r} needs all rows in memory, but they are read in blocks. Use "
+                f"rfgp.RandomFeatures() or rfgp.InducingPoints(), for groups and linear terms rfgp.Exact(), {remedy}"
+            )
+    if approximation_of(family, rows) == "variational":
+        raise InvalidArgumentError(
+            f"Variational inference needs all rows in memory, but they are read in blocks. Use inference='laplace' if "
+            f"the likelihood has it, {remedy}"
+        )
 
 
 def likelihood_quantities(family: Family, summary: DataSummary) -> dict[str, Quantity]:

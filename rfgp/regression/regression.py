@@ -24,6 +24,7 @@ from rfgp.regression.family import Family, mean_and_noise
 from rfgp.regression.observing import (
     approximation_of,
     bound_likelihood,
+    check_blocks,
     check_rows,
     left_out_observations,
     mixture_members,
@@ -41,9 +42,10 @@ from rfgp.rows import (
     Rows,
     SourceInputs,
     SourceRows,
-    as_source,
     came_as_numpy,
     in_memory,
+    inputs_source,
+    is_read_in_blocks,
     parts_of,
     read_more,
     read_training,
@@ -178,10 +180,12 @@ class Regression:
         with torch.no_grad():
             mean, variance = self.infer(rows).leave_one_out()
             noise = self.family.observation_noise(self.hyperparameters).double()
-            blocks = list(rows.blocks(2**16))
-            more = [(b.observation_noise(noise) - b.noise_diag(noise)).expand(len(b)) for b in blocks]  # of repetitions
-        targets, as_numpy = torch.cat([block.targets for block in blocks]), came_as_numpy(rows)
-        return LeaveOneOut.of(mean, variance + torch.cat(more), targets, self.scaling.targets, as_numpy)
+            repeated = [  # a row is the mean of its repetitions
+                (b.targets, (b.observation_noise(noise) - b.noise_diag(noise)).expand(len(b)))
+                for b in rows.blocks(2**16)
+            ]
+        targets, more = (torch.cat(column) for column in zip(*repeated, strict=True))
+        return LeaveOneOut.of(mean, variance + more, targets, self.scaling.targets, came_as_numpy(rows))
 
     # --- predictions -----------------------------------------------------------------------------
 
@@ -256,7 +260,7 @@ class Regression:
 
 def _points_or_blocks(regression: Regression, X: Any) -> tuple[Tensor | SourceInputs, Origin]:
     family, scaling = regression.family, regression.scaling
-    source = as_source(X) if family.inputs.reads_blocks else None
+    source = inputs_source(family.inputs, X)
     if source is None:
         return regression.points(X)
     like = scaling.targets.scale.new_empty(0)
@@ -362,10 +366,15 @@ def extended(regression: Regression, data: Chunk) -> Regression:
 
 
 def solved_if_read(regression: Regression) -> Regression:
-    """Return a regression, with its posterior if rows are read in blocks: later their source may be gone."""
-    if regression.rows is not None and any(isinstance(part, SourceRows) for part in parts_of(regression.rows)):
-        return regression.replace(given=regression.posterior)
-    return regression
+    """Return a regression, with its posterior if rows are read in blocks: later their source may be gone.
+
+    Raises:
+        InvalidArgumentError: rows are read in blocks, and a term needs them in memory.
+    """
+    if regression.rows is None or not is_read_in_blocks(regression.rows):
+        return regression
+    check_blocks(regression.family, regression.hyperparameters, regression.rows)
+    return regression.replace(given=regression.posterior)
 
 
 def _updated(

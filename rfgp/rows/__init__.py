@@ -13,13 +13,17 @@ from rfgp.rows.given import GivenSource as GivenSource
 from rfgp.rows.given import InputReader as InputReader
 from rfgp.rows.given import came_as_numpy as came_as_numpy
 from rfgp.rows.given import in_memory as in_memory
+from rfgp.rows.given import inputs_source as inputs_source
 from rfgp.rows.given import read_more as read_more
 from rfgp.rows.given import read_training as read_training
 from rfgp.rows.repeats import merge_repeats as merge_repeats
 from rfgp.rows.repeats import repeat_groups as repeat_groups
 from rfgp.rows.sources import Chunk as Chunk
+from rfgp.rows.sources import DistributedSource as DistributedSource
 from rfgp.rows.sources import RowSource as RowSource
 from rfgp.rows.sources import SourceInputs as SourceInputs
 from rfgp.rows.sources import SourceRows as SourceRows
+from rfgp.rows.sources import TableSource as TableSource
 from rfgp.rows.sources import as_source as as_source
+from rfgp.rows.sources import is_read_in_blocks as is_read_in_blocks
 from rfgp.rows.sources import pool_of as pool_of

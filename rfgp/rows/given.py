@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -45,6 +45,14 @@ class InputReader(Protocol):
 
     def complete(self, given: Chunk) -> Chunk:
         """Return the rows without those that are missing, or all of them where nothing may be."""
+
+
+@runtime_checkable
+class SourceReader(InputReader, Protocol):
+    """The role: a reader of sources with columns of any kind."""
+
+    def coded(self, source: RowSource) -> RowSource:
+        """Return a source whose blocks are matrices of numbers."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -228,6 +236,12 @@ def _unread(source: RowSource, dtype: torch.dtype | None, scaling: Scaling) -> S
         raise DataError("The source has no rows.")
     (some,) = checked([first], dtype, True, scaling.columns)
     return SourceRows(source, scaling, dtype, *_kind_of_rows(some, np.ndim(first.y) == 1, scaling))
+
+
+def inputs_source(reader: InputReader, X: Any) -> RowSource | None:
+    """Return new inputs that are read in blocks as a source for a reader; None for what is taken into memory."""
+    source = as_source(X) if reader.reads_blocks else None
+    return reader.coded(source) if source is not None and isinstance(reader, SourceReader) else source
 
 
 def in_memory(rows: Rows, purpose: str) -> tuple[Chunk, bool]:

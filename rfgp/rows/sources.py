@@ -1,6 +1,6 @@
 """Rows of a user, in memory or in chunks that are read as often as asked: checked, and standardised block by block."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -12,7 +12,7 @@ from torch import Tensor
 from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.rows.arrays import check_dtypes, check_targets, read_matrix, read_per_row, read_target_values
-from rfgp.rows.blocks import Block, Rows, Sums, gathered
+from rfgp.rows.blocks import Block, Rows, Sums, gathered, parts_of
 from rfgp.rows.names import arranged, names_of, without_index
 from rfgp.scaling import Scaling
 
@@ -93,6 +93,18 @@ class RowSource(Protocol):
         """Yield all rows, some at a time."""
 
 
+@runtime_checkable
+class TableSource(RowSource, Protocol):
+    """The role: a source whose columns may have cells of any kind, such as text and dates."""
+
+    def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
+        """Yield all rows, some at a time, with dataframes or dicts of columns (b,) in the place of inputs.
+
+        Args:
+            columns: The names of the columns that are read. If None, or if one of them is missing, all inputs.
+        """
+
+
 T = TypeVar("T")
 
 
@@ -133,7 +145,7 @@ def as_source(X: Any, y: Any = None, noise: Any = None, sample_weight: Any = Non
     Raises:
         DataError: arguments beside a source, which brings its own; or arrays of different lengths.
     """
-    if isinstance(X, RowSource):
+    if isinstance(X, RowSource) and callable(X.chunks):  # arrays of others have numbers there
         if any(value is not None for value in (y, noise, sample_weight)):
             raise DataError(
                 "Rows that are read in blocks bring their own targets, noise and weights: name them where the source "
@@ -229,6 +241,11 @@ def pool_of(rows: Rows) -> Block:
     pool = rows.sample if isinstance(rows, SourceRows) else gathered(rows)
     assert pool is not None  # the rows of a fit are surveyed
     return pool
+
+
+def is_read_in_blocks(rows: Rows) -> bool:
+    """Return whether some of the rows are read in blocks."""
+    return any(isinstance(part, SourceRows) for part in parts_of(rows))
 
 
 def standardized(chunk: Chunk, scaling: Scaling) -> Block:

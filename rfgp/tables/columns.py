@@ -22,7 +22,7 @@ DATE = (
     r" ?(?:[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?)?$"
 )
 _NUMERIC = rf"(?:{NUMBER})|(?:^[+-]?(?i:inf|infinity|nan)$)"
-_TRUTH = r"^(?:True|TRUE|true|False|FALSE|false)$"
+TRUTH = r"^(?:True|TRUE|true|False|FALSE|false)$"
 _PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
 Kind = Literal["number", "date", "text"]
@@ -149,7 +149,7 @@ class Frame:
         if column.kind != "number" or column.cells is None:
             return bool(pa.types.is_boolean(self.sources[column.place].type))
         first = column.cells.drop_null()[:1]
-        return len(first) > 0 and _all_match(first, _TRUTH)
+        return len(first) > 0 and all_match(first, TRUTH)
 
     def check_names(self, places: Sequence[int]) -> None:
         """Check that the columns at these positions have different names.
@@ -255,14 +255,15 @@ def _read_texts(cells: Any, form: TextFormat) -> tuple[Kind, NDArray[np.float64]
     values = _floats(pc.replace_substring_regex(numbers, "^[+]", ""))
     if pc.all(pc.or_(is_number, pc.is_null(cells))).as_py():
         return "number", values, cells
-    if _all_match(cells, _TRUTH):
+    if all_match(cells, TRUTH):
         return "number", _floats(cells.cast(pa.bool_())), cells
-    if _all_match(cells, DATE):
-        return "date", _days(_timestamps(cells)), cells
+    if all_match(cells, DATE):
+        return "date", _days(timestamps(cells)), cells
     return "text", values, cells
 
 
-def _all_match(cells: Any, pattern: str) -> bool:
+def all_match(cells: Any, pattern: str) -> bool:
+    """Return whether all Arrow texts (n,) match a pattern, apart from missing ones."""
     import pyarrow.compute as pc
 
     return bool(pc.all(pc.match_substring_regex(cells, pattern)).as_py())
@@ -276,7 +277,7 @@ _ISO = (  # what the library's reader of times needs: a time, no blank before th
 )
 
 
-def _timestamps(cells: Any) -> Any:
+def timestamps(cells: Any) -> Any:
     """Return the times (n,) of ISO 8601 dates; null for those that do not exist."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -1,6 +1,6 @@
 """Which column of a table that is read in blocks is what, and rows of them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,14 +93,17 @@ class Roles:
     def chunk(self, table: Columns, inputs: Sequence[str]) -> Chunk:
         """Return the rows of columns (b,) each, the inputs in this order."""
         table = _one_type({name: table[name] for name in (*inputs, *self.others)})
-        X = np.stack([table[name] for name in inputs], axis=1)
+        return self.beside(np.stack([table[name] for name in inputs], axis=1), table)._replace(names=tuple(inputs))
+
+    def beside(self, X: Any, table: Columns) -> Chunk:
+        """Return inputs (b, d), or columns by name, with the targets, noise and weights (b,) of a table."""
         y: Any = None
         if isinstance(self.target, str):
             y = table[self.target]
         elif self.target is not None:
             y = np.stack([table[name] for name in self.target], axis=1)
         noise, weight = (None if name is None else table[name] for name in (self.noise, self.sample_weight))
-        return Chunk(X, y, noise, weight, tuple(inputs))
+        return Chunk(X, y, noise, weight)
 
     def chunks(self, file: Path, batches: Iterable[Any], inputs: Sequence[str]) -> Iterator[Chunk]:
         """Yield the rows of a file's Arrow batches."""
@@ -110,6 +113,23 @@ class Roles:
             first += batch.num_rows
             if batch.num_rows:
                 yield self.chunk(table, inputs)
+
+    def tables(self, file: Path, batches: Iterable[Any], inputs: Sequence[str]) -> Iterator[Chunk]:
+        """Yield the rows of a file's Arrow batches, with the inputs as Arrow tables."""
+        import pyarrow as pa
+
+        first = 0
+        for batch in batches:
+            others = _one_type({name: _numbers(file, name, batch.column(name), first) for name in self.others})
+            first += batch.num_rows
+            if batch.num_rows:
+                yield self.beside(pa.Table.from_batches([batch.select(inputs)]), others)
+
+
+def selected(inputs: Sequence[str], columns: Collection[str | int] | None) -> list[str]:
+    """Return the names of the inputs among some columns; of all inputs if there are none or one is missing."""
+    is_known = columns is not None and all(column in inputs for column in columns)
+    return [name for name in inputs if columns is None or not is_known or name in columns]
 
 
 def _numbers(file: Path, name: str, column: Any, first: int) -> NDArray[Any]:

@@ -1,10 +1,11 @@
 """Tables that need not fit in memory: rows with their targets, read in blocks whenever a model asks for them.
 
 Each is a `rfgp.rows.RowSource`: `fit`, `condition`, `update` and `predict` take it in the place of arrays.
-Columns must be numbers already; `rfgp.tables.read_table` encodes categories and dates of tables that fit in memory.
+`GP` reads columns of numbers, dates, text and truth values by their names. For other models they must be numbers;
+`rfgp.tables.read_table` encodes categories and dates of tables that fit in memory.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,14 @@ from rfgp.tables.marks import pointed, pointed_text
 from rfgp.tables.messages import brief, listed, plain, show, title, unreadable
 from rfgp.tables.options import MISSING_MARKS, Decimal, TextFormat
 from rfgp.tables.parquet import opened
-from rfgp.tables.roles import Columns, Roles, Target
+from rfgp.tables.roles import Columns, Roles, Target, selected
 from rfgp.tables.text import read_head
+from rfgp.tables.typed import Reader, reader_of
 
-_ROWS = 2**16
-_BYTES = 2**24
+BATCH_ROWS = 2**16
+"""The number of rows of a Parquet file that are read at a time."""
+BATCH_BYTES = 2**24
+"""The number of bytes of a text file that are read at a time."""
 
 
 class Parquet:
@@ -60,18 +64,27 @@ class Parquet:
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield all rows, some at a time."""
-        columns = [*self._inputs, *self._roles.others]
         for file in self.paths:
-            if missing := set(columns) - set(_names(file)):
-                raise DataError(f"{title(file)} has no column {show(min(missing))} any more.")
-            with opened(file) as parquet:
-                batches = parquet.iter_batches(batch_size=_ROWS, columns=columns, use_threads=False)
-                yield from self._roles.chunks(file, batches, self._inputs)
+            yield from self._roles.chunks(file, self._batches(file, self._inputs), self._inputs)
+
+    def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
+        """Yield all rows, some at a time, with Arrow tables of the inputs, or of these columns."""
+        inputs = selected(self._inputs, columns)
+        for file in self.paths:
+            yield from self._roles.tables(file, self._batches(file, inputs), inputs)
+
+    def _batches(self, file: Path, inputs: Sequence[str]) -> Iterator[Any]:
+        """Yield inputs and other columns of a file in Arrow's batches."""
+        columns = [*inputs, *self._roles.others]
+        if missing := set(columns) - set(_names(file)):
+            raise DataError(f"{title(file)} has no column {show(min(missing))} any more.")
+        with opened(file) as parquet:
+            yield from parquet.iter_batches(batch_size=BATCH_ROWS, columns=columns, use_threads=False)
 
     def _first(self, name: str) -> NDArray[Any]:
         """Return the first rows (b,) of a column."""
         with opened(self.paths[0]) as parquet:
-            batches = parquet.iter_batches(batch_size=_ROWS, columns=[name], use_threads=False)
+            batches = parquet.iter_batches(batch_size=BATCH_ROWS, columns=[name], use_threads=False)
             return np.asarray(next(batches).column(0)) if parquet.metadata.num_rows else np.empty(0)
 
     def __repr__(self) -> str:
@@ -117,10 +130,22 @@ class CSV:
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield all rows, some at a time."""
-        if read_head(self.path, self._form, self._names) != self._head:
-            raise DataError(f"{title(self.path)} has another header than at first; it must not change.")
         for chunk in self._roles.chunks(self.path, self._batches([*self._inputs, *self._roles.others]), self._inputs):
             yield chunk if self._head.is_named else chunk._replace(names=None)
+
+    def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
+        """Yield all rows, some at a time, with Arrow tables of the inputs, or of these columns.
+
+        The first rows decide which columns are numbers, dates or truth values. Later cells of another type are left as
+        text. Without a header, columns have numbers.
+        """
+        inputs, readers = selected(self._inputs, columns), dict[str, Reader]()
+        for chunk in self._roles.tables(self.path, self._batches(self._roles.others, inputs), inputs):
+            for name in inputs if not readers else ():
+                readers[name] = reader_of(chunk.X[name], self._form)
+            cells = [readers[name](chunk.X[name], self._form) for name in inputs]
+            by_place = dict(zip(map(self._head.names.index, inputs), cells, strict=True))
+            yield chunk._replace(X=chunk.X.from_arrays(cells, names=inputs) if self._head.is_named else by_place)
 
     def _first(self, name: str) -> NDArray[Any]:
         """Return the first rows (b,) of a column; nothing where they are no numbers."""
@@ -130,28 +155,31 @@ class CSV:
             return np.empty(0)
         return np.empty(0) if batch is None else np.asarray(batch.column(0))
 
-    def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Yield the columns of all rows in Arrow's batches."""
+    def _batches(self, columns: Sequence[str], texts: Sequence[str] = ()) -> Iterator[Any]:
+        """Yield columns of numbers, and others as texts, of all rows in Arrow's batches."""
         import pyarrow as pa
         import pyarrow.csv as arrow
 
         head, has_marks = self._head, self._form != TextFormat()
+        if read_head(self.path, self._form, self._names) != head:
+            raise DataError(f"{title(self.path)} has another header than at first; it must not change.")
+        types = dict.fromkeys(columns, pa.string() if has_marks else pa.float64()) | dict.fromkeys(texts, pa.string())
         try:
             batches = arrow.open_csv(
                 pa.input_stream(str(self.path), compression="detect"),
                 arrow.ReadOptions(
-                    column_names=list(head.names), skip_rows=head.skipped, block_size=_BYTES, use_threads=False
+                    column_names=list(head.names), skip_rows=head.skipped, block_size=BATCH_BYTES, use_threads=False
                 ),
                 arrow.ParseOptions(delimiter=head.mark),
                 arrow.ConvertOptions(
-                    column_types=dict.fromkeys(columns, pa.string() if has_marks else pa.float64()),
-                    strings_can_be_null=has_marks,
-                    include_columns=columns,
+                    column_types=types,
+                    strings_can_be_null=True,
+                    include_columns=list(types),
                     null_values=list(MISSING_MARKS),
                 ),
             )
             for batch in batches:
-                yield _pointed(self.path, batch, self._form) if has_marks else batch
+                yield _pointed(self.path, batch, columns, self._form) if has_marks else batch
         except (pa.ArrowException, OSError) as error:
             raise unreadable(self.path, f"{brief(error).rstrip('.')}.") from error
 
@@ -200,25 +228,45 @@ class Blocks:
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield all rows, some at a time."""
+        for block in self._blocks():
+            yield self._rows(block, self._chunk)
+
+    def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
+        """Yield all rows, some at a time, with columns of any type in blocks of columns by name."""
+        for block in self._blocks():
+            yield self._rows(block, self._table)
+
+    def _blocks(self) -> Iterable[Any]:
+        """Return the blocks of all rows.
+
+        Raises:
+            DataError: the caller's function returns something else.
+        """
         blocks = self._read() if callable(self._read) else self._read
         if not isinstance(blocks, Iterable):
             raise DataError(f"The function that reads blocks returned {type(blocks).__name__}, not blocks.")
-        for block in blocks:
-            try:
-                chunk = self._chunk(block)
-            except (TypeError, ValueError, LookupError) as error:
-                if isinstance(error, RfgpError):
-                    raise
-                fault = f"A block ({type(block).__name__}) is not rows of numbers: {brief(error).rstrip('.')}."
-                raise DataError(fault) from error
-            yield chunk
+        return blocks
+
+    def _rows(self, block: Any, read: Callable[[Any], Chunk]) -> Chunk:
+        """Return the rows of a block.
+
+        Raises:
+            DataError: it is none.
+        """
+        try:
+            return read(block)
+        except (TypeError, ValueError, LookupError) as error:
+            if isinstance(error, RfgpError):
+                raise
+            fault = f"A block ({type(block).__name__}) is not rows of numbers: {brief(error).rstrip('.')}."
+            raise DataError(fault) from error
 
     def _chunk(self, block: Any) -> Chunk:
         if isinstance(block, Chunk):
             return self._told(block)
         if isinstance(block, tuple) and len(block) == 2:
             return self._told(Chunk(*block))
-        if isinstance(block, Mapping) or hasattr(block, "columns"):
+        if _has_names(block):
             return self._by_name({str(name): np.atleast_1d(np.asarray(block[name])) for name in block})
         if self._position is None:
             return Chunk(block)
@@ -227,6 +275,15 @@ class Blocks:
             raise InvalidArgumentError(f"A block of shape {X.shape} has no column {self._position}.")
         return Chunk(np.delete(X, self._position, axis=1), X[:, self._position])
 
+    def _table(self, block: Any) -> Chunk:
+        """Return the rows of a block, with the columns by name as they are."""
+        if not _has_names(block):
+            return self._chunk(block)
+        columns = {str(name): block[name] for name in block}
+        inputs = self._checked(columns)
+        others = {name: np.atleast_1d(np.asarray(columns[name])) for name in self._roles.others}
+        return self._roles.beside({name: columns[name] for name in inputs}, others)
+
     def _told(self, chunk: Chunk) -> Chunk:
         """Return rows, with a warning of the first targets that are truth values."""
         self._warned = self._warned or warn_of_truth(chunk.y)
@@ -234,28 +291,41 @@ class Blocks:
 
     def _by_name(self, table: Columns) -> Chunk:
         """Return the rows of columns by name, in the order of the first block that was read."""
+        return self._roles.chunk(table, self._checked(table))
+
+    def _checked(self, table: Mapping[str, Any]) -> list[str]:
+        """Return the names of the inputs among columns by name, in the order of the first block that was read.
+
+        Raises:
+            DataError: a column is missing.
+        """
         if self._position is not None:
             raise InvalidArgumentError("The columns of a block have names; give target by its name as well.")
         if self._inputs is None:
             self._inputs = self._roles.inputs(list(table), "A block")
-            self._inputs = self._roles.without_index(self._inputs, "A block", lambda name: table[name])
+            self._inputs = self._roles.without_index(self._inputs, "A block", lambda name: np.asarray(table[name]))
         if missing := {*self._inputs, *self._roles.others} - set(table):
             raise DataError(f"A block has no column {show(min(missing))}, which the first has.")
         if self._roles.targets and not self._warned:
             self._warned = any(warn_of_truth(table[name], show(name)) for name in self._roles.targets)
-        return self._roles.chunk(table, self._inputs)
+        return self._inputs
 
     def __repr__(self) -> str:
         return "Blocks()"
 
 
-def _pointed(file: Path, batch: Any, form: TextFormat) -> Any:
-    """Return an Arrow batch of numbers of one of texts."""
+def _has_names(block: Any) -> bool:
+    """Return whether a block has columns by name."""
+    return isinstance(block, Mapping) or hasattr(block, "columns")
+
+
+def _pointed(file: Path, batch: Any, columns: Sequence[str], form: TextFormat) -> Any:
+    """Return an Arrow batch of texts with numbers in some columns."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    out = {}
-    for name in batch.schema.names:
+    out = {name: batch.column(name) for name in batch.schema.names}
+    for name in columns:
         cells = pc.utf8_trim_whitespace(batch.column(name))
         try:
             out[name] = pointed(cells, form).cast(pa.float64())

@@ -15,7 +15,8 @@ from rfgp.kernels import Kernel
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, check_points, hyperparameters_of
 from rfgp.parameters import Quantity
-from rfgp.rows import Chunk
+from rfgp.regression.spec.sources import coded
+from rfgp.rows import Chunk, RowSource
 from rfgp.rows.arrays import Origin
 from rfgp.scaling import Scaling
 
@@ -39,7 +40,7 @@ class ModelInputs:
     dtype: torch.dtype | None
     standardize: bool
     noise_terms: Sequence[BoundTerm] = ()
-    reads_blocks = False
+    reads_blocks = True
 
     def read(self, inputs: Any) -> tuple[Tensor, Origin]:
         """Return the columns of a table as a matrix (n, D), and the origin of the table."""
@@ -50,6 +51,11 @@ class ModelInputs:
         found = found if self.dtype is None else found.to(self.dtype)
         check_points((*self.terms, *self.noise_terms), found)
         return found, Origin(table.origin.is_numpy, found.new_empty(0))
+
+    def coded(self, source: RowSource) -> RowSource:
+        """Return a source whose blocks are matrices (b, D)."""
+        assert self.schema is not None
+        return coded(source, self, tuple(column.key for column in self.schema.columns))
 
     def complete(self, given: Chunk) -> Chunk:
         """Return the rows as they are: missing cells are errors."""

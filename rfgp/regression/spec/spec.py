@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from rfgp import random
 from rfgp.approximations.planning import assign, divided, sharing
 from rfgp.approximations.role import Approximation, TermData, TermPrior
 from rfgp.blocks import Prior
-from rfgp.columns import Kind, Schema
+from rfgp.columns import Kind, Schema, Table
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel, Sum
 from rfgp.kernels.kernel import transformed
@@ -21,14 +21,18 @@ from rfgp.kernels.terms import BoundTerm, bind, hyperparameters_of, requests_of
 from rfgp.parameters import BoundaryAvoiding, Hyperprior, Values
 from rfgp.paths import find_path
 from rfgp.regression.family import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, Family, Variance
+from rfgp.regression.observing import check_blocks
 from rfgp.regression.report import FitReport
 from rfgp.regression.spec.checks import check_memory, identity_of, term_warnings, warnings_of_places
 from rfgp.regression.spec.inputs import ModelInputs, graph_of, table_of, without_missing
 from rfgp.regression.spec.noise import by_process, noise_kernel
 from rfgp.regression.spec.options import ModelOptions
-from rfgp.regression.spec.starts import kernel_starts, sampled, summary_of
-from rfgp.rows import Block, Chunk, DataSummary, Rows, gathered, pool_of
+from rfgp.regression.spec.sources import first_table, with_all_levels
+from rfgp.regression.spec.starts import kernel_starts, prior_of_factor, sampled, summary_of
+from rfgp.rows import Block, Chunk, DataSummary, Rows, RowSource, as_source, gathered, is_read_in_blocks, pool_of
 from rfgp.scaling import Affine, Scaling, moments
+
+S = TypeVar("S", bound="ModelSpec")
 
 NORMALIZED_ROWS = 2000
 """The most rows over which the prior variances of terms are averaged for their starting output scales."""
@@ -62,6 +66,7 @@ class ModelSpec(Family):
     noise_process: "ModelSpec | None" = None
 
     has_few_features = True
+    needs_weights_in_blocks = True
     noise_prefix = "noise."
 
     @property
@@ -96,7 +101,7 @@ class ModelSpec(Family):
     # --- data -------------------------------------------------------------------------------------
 
     def with_data(self, data: Chunk) -> tuple[Self, Chunk]:
-        """Return the specification with the schema of the data, and the data as a table.
+        """Return the specification with the schema of the data, and the data as a table or a source of matrices.
 
         A specification that has a schema keeps it and adds new levels.
 
@@ -104,20 +109,16 @@ class ModelSpec(Family):
             DataError: columns are missing or cannot be read.
             InvalidArgumentError: there are new levels, and hyperparameters of each level.
         """
+        source = as_source(*data[:4])
+        if source is not None:
+            found = _with_columns(self, first_table(source), source)
+            return found, Chunk(found.inputs.coded(source))
         data = without_missing(data, self.options.kernel)
         target = data.y if isinstance(data.y, str) else None
         whole = table_of(data.X, graph_of(self.options.kernel))
         y = data.y if target is None else whole.column(target)
         table = whole if target is None else whole.without(target)
-        data = data._replace(X=table, y=y)
-        if self.schema is not None:
-            return self._with_levels(self.schema.extended(table)), data
-        kernel = transformed(self.options.kernel, lambda factor: factor.expanded(table.keys))
-        of_noise = noise_kernel(self.options.likelihood, kernel, table.keys)
-        terms = kernel.terms() if of_noise is None else (*kernel.terms(), *of_noise.terms())
-        schema = Schema.learn(requests_of(terms), table)
-        spec = replace(self, schema=schema, kernel=kernel, terms=bind(kernel.terms(), schema.column_of))
-        return replace(spec, noise_process=noise_spec(spec, of_noise)), data
+        return _with_columns(self, table), data._replace(X=table, y=y)
 
     def with_data_summary(self, summary: DataSummary) -> tuple[Self, DataSummary]:
         """Return the specification, and a summary whose map leaves levels, nodes and coordinates as they are."""
@@ -152,24 +153,6 @@ class ModelSpec(Family):
         kernel = transformed(self.kernel, change)
         return replace(self, kernel=kernel, terms=bind(kernel.terms(), self.schema.column_of), columns=columns)
 
-    def _with_levels(self, schema: Schema) -> Self:
-        """Return the specification with more levels.
-
-        Raises:
-            InvalidArgumentError: a term has hyperparameters of each level.
-        """
-        assert self.columns is not None
-        sizes = tuple(column.num_levels for column in schema.columns)
-        if sizes == self.columns.num_levels:
-            return self
-        columns = replace(self.columns, num_levels=sizes)
-        before, after = (hyperparameters_of(self.terms, c) for c in (self.columns, columns))
-        grown = next((path for path, found in after.items() if found.start.shape != before[path].start.shape), None)
-        if grown is not None:
-            raise InvalidArgumentError(f"There are new levels, and {grown} has a value for each level. Fit again.")
-        noise = None if self.noise_process is None else self.noise_process._with_levels(schema)
-        return replace(self, schema=schema, columns=columns, noise_process=noise)
-
     def _with_paths(self) -> Self:
         """Return the specification whose starting values and priors have full paths."""
         assert self.columns is not None
@@ -186,7 +169,7 @@ class ModelSpec(Family):
         kinds = {factor.kind for term in self.terms for factor in term.term.factors}
         has_places = self.is_normal and kinds & {Kind.NODE, Kind.COORDINATE}
         hyperpriors: dict[str, Hyperprior | None] = {"noise": BoundaryAvoiding()} if has_places else {}
-        hyperpriors |= {path: _of_factors() for path in paths if path.rpartition(".")[2].startswith("factor_")}
+        hyperpriors |= {path: prior_of_factor() for path in paths if path.rpartition(".")[2].startswith("factor_")}
         hyperpriors |= {find_path(name, paths): prior for name, prior in self.options.priors.items()}
         return replace(self, options=self.options.changed(starts=starts, hyperpriors=hyperpriors))
 
@@ -195,7 +178,8 @@ class ModelSpec(Family):
 
         The prior variance of a term is then, on average over some rows, its share of the variance of the target.
         """
-        spec = self.drawn(self.options.approximations, values, len(rows))
+        spec = self.drawn(self.options.approximations, values, len(rows), in_blocks=is_read_in_blocks(rows))
+        check_blocks(spec, values, rows)
         return spec, spec.normalized(values, pool_of(rows).take(slice(NORMALIZED_ROWS)))
 
     def normalized(self, values: Values, rows: Block) -> Values:
@@ -221,7 +205,13 @@ class ModelSpec(Family):
         return values.replaced(changed)
 
     def drawn(
-        self, approximations: Any, values: Values, num_rows: int, shares: Mapping[str, float] | None = None
+        self,
+        approximations: Any,
+        values: Values,
+        num_rows: int,
+        shares: Mapping[str, float] | None = None,
+        *,
+        in_blocks: bool = False,
     ) -> Self:
         """Return the specification with approximations of all terms and their random draws.
 
@@ -231,6 +221,7 @@ class ModelSpec(Family):
             num_rows: The number of rows.
             shares: The effective degrees of freedom of terms that share the budget of features. If None, they are
                 equal.
+            in_blocks: Whether the rows are read in blocks.
 
         Raises:
             InvalidArgumentError: an approximation cannot serve a term, or the terms take too much memory.
@@ -238,11 +229,11 @@ class ModelSpec(Family):
         data, noise = self.term_data(values, num_rows), self.noise_process
         others = [] if noise is None else noise.term_data(values, num_rows)
         approximations, of_noise = by_process(approximations, data, others)
-        chosen = assign(approximations, data)
+        chosen = assign(approximations, data, in_blocks=in_blocks)
         if self.options.budget is not None and not shares:
             shares = dict.fromkeys(sharing(self.options.approximations, chosen), 1.0)
         chosen = divided(self.options.budget, chosen, data, shares) if self.options.budget and shares else chosen
-        noise = None if noise is None else noise.drawn(of_noise, values, num_rows)
+        noise = None if noise is None else noise.drawn(of_noise, values, num_rows, in_blocks=in_blocks)
         check_memory({**chosen, **(noise.approximations if noise else {})}, [*data, *others], self.options.memory)
         priors = [chosen[one.term.name].draw(one, self._seed(place)) for place, one in enumerate(data)]
         return replace(self, approximations=chosen, priors=tuple(priors), noise_process=noise)
@@ -284,7 +275,7 @@ class ModelSpec(Family):
         known = {name: values.standardized(name).detach() for name in values.space.quantities}
         terms = (*self.terms, *self.inputs.noise_terms)
         yield from term_warnings(terms, self.columns, known)
-        if rows is not None:
+        if rows is not None and not is_read_in_blocks(rows):
             yield from warnings_of_places(terms, self.columns, gathered(rows).inputs)
 
     def identity(self) -> Iterator[str | Tensor]:
@@ -310,6 +301,47 @@ def noise_spec(spec: ModelSpec, kernel: Kernel | None) -> ModelSpec | None:
     assert spec.schema is not None
     terms = bind(kernel.terms(), spec.schema.column_of)
     return ModelSpec(spec.options.changed(kernel=kernel), spec.schema, kernel, terms, spec.columns)
+
+
+def _with_columns(spec: S, table: Table, source: RowSource | None = None) -> S:
+    """Return a specification with the schema of a table, or with the new levels of one if it has a schema.
+
+    Args:
+        spec: The specification.
+        table: The rows, or the first rows of a source.
+        source: All rows, if they are read in blocks.
+    """
+    if spec.schema is not None:
+        known = spec.schema
+        found = known.extended(table) if source is None else with_all_levels(known, source, is_new=False)
+        return _with_levels(spec, found)
+    kernel = transformed(spec.options.kernel, lambda factor: factor.expanded(table.keys))
+    of_noise = noise_kernel(spec.options.likelihood, kernel, table.keys)
+    terms = kernel.terms() if of_noise is None else (*kernel.terms(), *of_noise.terms())
+    schema = Schema.learn(requests_of(terms), table)
+    if source is not None:
+        schema = with_all_levels(schema, source, is_new=True)
+    spec = replace(spec, schema=schema, kernel=kernel, terms=bind(kernel.terms(), schema.column_of))
+    return replace(spec, noise_process=noise_spec(spec, of_noise))
+
+
+def _with_levels(spec: S, schema: Schema) -> S:
+    """Return a specification with more levels.
+
+    Raises:
+        InvalidArgumentError: a term has hyperparameters of each level.
+    """
+    assert spec.columns is not None
+    sizes = tuple(column.num_levels for column in schema.columns)
+    if sizes == spec.columns.num_levels:
+        return spec
+    columns = replace(spec.columns, num_levels=sizes)
+    before, after = (hyperparameters_of(spec.terms, c) for c in (spec.columns, columns))
+    grown = next((path for path, found in after.items() if found.start.shape != before[path].start.shape), None)
+    if grown is not None:
+        raise InvalidArgumentError(f"There are new levels, and {grown} has a value for each level. Fit again.")
+    noise = None if spec.noise_process is None else _with_levels(spec.noise_process, schema)
+    return replace(spec, schema=schema, columns=columns, noise_process=noise)
 
 
 def restored(
@@ -356,13 +388,3 @@ def _variance(values: Values, path: str) -> float:
     """Return an output scale in the user's units. That of several outputs is standardised, as they share it."""
     found = values.value(path)
     return float(values.standardized(path) if found.ndim else found)
-
-
-FREEDOM = 0.5
-"""Standard deviation of the logarithm of a factor of a free modulation, under its prior."""
-
-
-def _of_factors() -> Hyperprior:
-    """Return the log-normal prior of mode 1 of a factor of a free modulation."""
-    one = torch.ones((), dtype=torch.float64)
-    return torch.distributions.LogNormal(FREEDOM**2 * one, FREEDOM * one)

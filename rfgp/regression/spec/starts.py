@@ -12,11 +12,14 @@ from rfgp.columns import Schema
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm
+from rfgp.parameters import Hyperprior
 from rfgp.rows import Rows, pool_of
 from rfgp.scaling import Affine
 
 MOST_SAMPLED = 10_000
 """The most rows whose columns are summarised for starting values and random draws."""
+FREEDOM = 0.5
+"""Standard deviation of the logarithm of a factor of a free modulation, under its prior."""
 
 
 def kernel_starts(terms: Sequence[BoundTerm]) -> Iterator[tuple[str, Any]]:
@@ -48,3 +51,9 @@ def summary_of(schema: Schema, sample: Tensor, maps: Affine) -> ColumnSummary:
     """Return the summary of columns from a sample of standardised rows (r, D)."""
     own = ColumnSummary.of(sample, tuple(column.num_levels for column in schema.columns))
     return replace(own, location=maps.location, scale=maps.scale)
+
+
+def prior_of_factor() -> Hyperprior:
+    """Return the log-normal prior of mode 1 of a factor of a free modulation."""
+    one = torch.ones((), dtype=torch.float64)
+    return torch.distributions.LogNormal(FREEDOM**2 * one, FREEDOM * one)

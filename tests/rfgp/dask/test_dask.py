@@ -21,8 +21,10 @@ from distributed import Client, LocalCluster
 import graphs
 import rfgp
 import rfgp.dask
+from rfgp import kernels as k
 from rfgp.dask import Partitions
 from rfgp.rows import survey
+from rfgp.tables import Blocks
 
 
 def drawn(n, seed=0):
@@ -410,6 +412,32 @@ class TestWalks:
     def test_numbers_of_parts_are_checked(self, client):
         with pytest.raises(rfgp.InvalidArgumentError, match="num_parts"):
             rfgp.dask.sample_walks(self.GRAPH, num_parts=0)
+
+
+@pytest.mark.slow
+def test_terms_read_columns_of_any_type(client):
+    rng = np.random.default_rng(0)
+    days = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 99, 600), "D")
+    table = pd.DataFrame({"a": X[:, 0], "day": days})
+    table["store"], table["open"], table["y"] = rng.choice(["w", "n", "s"], 600), Y > 3, Y
+    kernel = k.RBF("a") + k.RBF("day") + k.Group("store") + k.Group("open")
+    gp, kept, *others = (rfgp.GP(kernel, approximation=rfgp.RandomFeatures(12), seed=0) for _ in range(4))
+    frame, inputs = dd.from_pandas(table, npartitions=4), table.drop(columns="y")
+    gp.condition(Partitions(frame, "y", client=client))
+    kept.condition(inputs, Y)
+    new = inputs[:300].assign(store="new")
+    gp.update(Partitions(dd.from_pandas(new.assign(y=Y[:300]), npartitions=2), "y", client=client))
+    kept.update(new, Y[:300])
+    fitted = rfgp.dask.fit(others[0], frame, "y"), others[1].fit(Blocks([table], "y"))
+    for found, wanted in ((gp, kept), fitted):
+        there, here = rfgp.dask.predict(found, dd.from_pandas(new, npartitions=2)), wanted.predict(new)
+        np.testing.assert_allclose(there.mean.compute(), here.mean, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(there.variance.compute(), here.variance, rtol=1e-5, atol=1e-12)
+    gap = table.assign(store=table["store"].where(table.index != 431))
+    with pytest.raises(rfgp.DataError, match="'store' has 1 missing value, the first in row 431"):
+        gp.condition(Partitions(dd.from_pandas(gap, npartitions=4), "y"))
+    with pytest.raises(rfgp.InvalidArgumentError, match="needs all rows in memory"):
+        rfgp.dask.fit(rfgp.GP(kernel, approximation=rfgp.Vecchia(5)), frame, "y")
 
 
 def test_columns_that_a_model_does_not_know_may_hold_text(client):

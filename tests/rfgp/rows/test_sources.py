@@ -309,12 +309,12 @@ def test_bad_sources_are_named_and_nothing_is_lost(name, folder):
     np.testing.assert_array_equal(gp.predict(NEW).mean, before)
 
 
-def test_graphs_take_labels_only():
+def test_graphs_need_rows_in_memory():
     import graphs
 
     gp = rfgp.GraphGP(graphs.Graph.from_edges([(0, 1), (1, 2)]))
-    with pytest.raises(rfgp.DataError, match="sequence of labels"):
-        gp.fit(Blocks([(X, Y)]))
+    with pytest.raises(rfgp.InvalidArgumentError, match="'nodes' needs all rows in memory"):
+        gp.fit(Blocks([{"node": np.arange(400) % 3, "y": Y}], "y"))
 
 
 class TestSurvey:

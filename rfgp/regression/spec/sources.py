@@ -1,0 +1,162 @@
+"""Sources of rows whose columns a model reads by their names, block by block."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp.columns import Kind, Schema, Table
+from rfgp.errors import DataError
+from rfgp.rows import Chunk, DistributedSource, InputReader, RowSource, TableSource
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class CodedSource:
+    """The rows of a source as matrices of numbers: codes of levels, and days of dates.
+
+    Attributes:
+        source: The rows as the user has them.
+        reader: How tables are read.
+        keys: The names of the columns that it reads.
+    """
+
+    source: RowSource
+    reader: InputReader
+    keys: tuple[str | int, ...]
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield all rows, some at a time."""
+        yield from self.coded(self.source)
+
+    def coded(self, source: RowSource, first: int = 0) -> Iterator[Chunk]:
+        """Yield the rows of a part of the source, given the number of rows before it."""
+        for table, chunk in tables_of(source, self.keys, first):
+            found, origin = self.reader.read(table)
+            y, is_matrix = chunk.y, isinstance(chunk.X, np.ndarray | Tensor)
+            if not is_matrix and self.reader.dtype is None:  # columns have types of their own
+                found, y = _of_one_type(found, y)
+            yield chunk._replace(X=found.numpy() if origin.is_numpy else found, y=y, names=None)
+
+
+class CodedPartitions(CodedSource):
+    """The same of a `DistributedSource`, which is coded where its parts are."""
+
+    def reduce(self, function: Callable[[RowSource, int], T], combine: Callable[[T, T], T]) -> T:
+        """Return function(part, rows before it) of each coded part, combined in the parts' order."""
+        assert isinstance(self.source, DistributedSource)
+        whole = CodedSource(_Nothing(), self.reader, self.keys)
+        return self.source.reduce(partial(_of_coded_part, whole, function), combine)
+
+
+@dataclass(frozen=True, eq=False)
+class _CodedPart:
+    """The rows of one part."""
+
+    whole: CodedSource
+    part: RowSource
+    first: int
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield all rows, some at a time."""
+        yield from self.whole.coded(self.part, self.first)
+
+
+class _Nothing:
+    """A source without rows, in the place of one that is not sent to other machines."""
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield nothing."""
+        yield from ()
+
+
+def _of_coded_part(whole: CodedSource, function: Callable[[RowSource, int], T], part: RowSource, first: int) -> T:
+    return function(_CodedPart(whole, part, first), first)
+
+
+def coded(source: RowSource, reader: InputReader, keys: tuple[str | int, ...]) -> CodedSource:
+    """Return a source as matrices of numbers, by a reader of these columns."""
+    return (CodedPartitions if isinstance(source, DistributedSource) else CodedSource)(source, reader, keys)
+
+
+def tables_of(
+    source: RowSource, keys: Collection[str | int] | None = None, first: int = 0
+) -> Iterator[tuple[Table, Chunk]]:
+    """Yield the tables of a source's inputs, each with its rows.
+
+    Args:
+        source: The rows.
+        keys: The columns that are needed. If None, all.
+        first: The number of rows before these, for messages.
+    """
+    for chunk in source.tables(keys) if isinstance(source, TableSource) else source.chunks():
+        X = chunk.X
+        if chunk.names is not None and isinstance(X, np.ndarray | Tensor):
+            X = {name: X[:, place] for place, name in enumerate(chunk.names)}
+        if len(next(iter(X.values()), ()) if isinstance(X, Mapping) else X):
+            table = replace(Table.of(X), first=first)
+            first += table.num_rows
+            yield table, chunk
+
+
+def first_table(source: RowSource) -> Table:
+    """Return the first table of a source.
+
+    Raises:
+        DataError: it has no rows.
+    """
+    for table, _ in tables_of(source):
+        return table
+    raise DataError("The source has no rows.")
+
+
+def with_all_levels(schema: Schema, source: RowSource, *, is_new: bool) -> Schema:
+    """Return a schema with the levels of all rows of a source, which are read if there is a column of levels.
+
+    Args:
+        schema: The schema.
+        source: The rows.
+        is_new: Whether the schema is that of the first table, so that levels are sorted. Otherwise new levels are after
+            those that it has.
+
+    Raises:
+        DataError: a column cannot be read as levels.
+    """
+    own = [place for place, column in enumerate(schema.columns) if column.kind is Kind.LEVEL]
+    if not own:
+        return schema
+    begun = Schema(tuple(schema.columns[place] for place in own))
+    if isinstance(source, DistributedSource):
+        found = source.reduce(partial(_levels_of_part, begun), _merged)
+    else:
+        found = _levels_of_part(begun, source, 0)
+    columns = list(schema.columns)
+    for place, column in zip(own, found.columns, strict=True):
+        columns[place] = replace(column, levels=tuple(sorted(column.levels))) if is_new else column
+    return Schema(tuple(columns))
+
+
+def _levels_of_part(schema: Schema, source: RowSource, first: int) -> Schema:
+    """Return a schema with new levels of a part of a source after its own."""
+    for table, _ in tables_of(source, [column.key for column in schema.columns], first):
+        schema = schema.extended(table)
+    return schema
+
+
+def _merged(one: Schema, other: Schema) -> Schema:
+    """Return a schema with new levels of another after its own."""
+    pairs = zip(one.columns, other.columns, strict=True)
+    return Schema(tuple(replace(a, levels=tuple(dict.fromkeys([*a.levels, *b.levels]))) for a, b in pairs))
+
+
+def _of_one_type(X: Tensor, y: Any) -> tuple[Tensor, Any]:
+    """Return inputs (b, D) and targets (b,) or (b, k) as float64, unless all are float32."""
+    if isinstance(y, np.ndarray) and y.dtype in (np.float32, np.float64):
+        is_single = X.dtype == torch.float32 and y.dtype == np.float32
+        return (X, y) if is_single else (X.double(), y.astype(np.float64))
+    return X, y

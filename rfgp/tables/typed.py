@@ -1,0 +1,51 @@
+"""Texts of a file that is read in blocks as numbers, dates or truth values."""
+
+from collections.abc import Callable
+from typing import Any
+
+from rfgp.tables.columns import DATE, TRUTH, all_match, timestamps
+from rfgp.tables.marks import pointed
+from rfgp.tables.options import TextFormat
+
+Reader = Callable[[Any, TextFormat], Any]
+"""Maps Arrow texts (b,) to cells of one type; to themselves if a cell is of another type."""
+
+
+def reader_of(cells: Any, form: TextFormat) -> Reader:
+    """Return what reads a column, given the texts (b,) of its first rows."""
+    readers = (as_numbers, as_dates, as_truth)
+    return next((reader for reader in readers if reader(cells, form) is not cells), as_texts)
+
+
+def as_texts(cells: Any, form: TextFormat) -> Any:
+    """Return texts (b,) as they are."""
+    return cells
+
+
+def as_numbers(cells: Any, form: TextFormat) -> Any:
+    """Return texts (b,) as integers or as numbers."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = pointed(pc.utf8_trim_whitespace(cells), form)
+    for kind in (pa.int64(), pa.float64()):
+        try:
+            return found.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    return cells
+
+
+def as_dates(cells: Any, form: TextFormat) -> Any:
+    """Return texts (b,) as dates."""
+    if not all_match(cells, DATE):
+        return cells
+    found = timestamps(cells)
+    return found if found.null_count == cells.null_count else cells  # some days do not exist
+
+
+def as_truth(cells: Any, form: TextFormat) -> Any:
+    """Return texts (b,) as truth values."""
+    import pyarrow as pa
+
+    return cells.cast(pa.bool_()) if all_match(cells, TRUTH) else cells
