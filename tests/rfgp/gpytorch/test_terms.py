@@ -120,13 +120,14 @@ def test_covariance_and_predictions_match_the_model(terms, approximation):
     model = trained_like(kernel)
     evidence = log_likelihood(model, X, Y)
     model.eval()
-    close = {"rtol": 0, "atol": 5e-8}  # the residual variance of a row that is an inducing point is a rounding error
+    has_chain = rfgp.SparsePrecision() in gp.family.approximations.values()
+    close = {"rtol": 0, "atol": 1e-7 if has_chain else 1e-8}  # a chain is solved by its precision in the model
     with torch.no_grad():
         torch.testing.assert_close(kernel(X).to_dense(), prior.kernel(rows, rows), **close)
         torch.testing.assert_close(kernel(X, Z).to_dense(), prior.kernel(rows, new), **close)
         torch.testing.assert_close(kernel(X, diag=True), prior.diagonal(rows), **close)
         found, expected = model(Z), gp.predict(Z)
-    torch.testing.assert_close(evidence.item(), gp.log_marginal_likelihood().item(), rtol=0, atol=1e-8)
+    torch.testing.assert_close(evidence.item(), gp.log_marginal_likelihood().item(), **close)
     torch.testing.assert_close(found.mean, expected.mean, **close)
     torch.testing.assert_close(found.covariance_matrix, expected.covariance, **close)
 
