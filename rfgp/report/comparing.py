@@ -22,7 +22,7 @@ from rfgp.metrics import kl_divergence
 from rfgp.models import SparseSpectrumGP, TableGP
 from rfgp.models.graph import GraphGP
 from rfgp.regression import FeatureOptions, InducingOptions
-from rfgp.report.processes import describe_process
+from rfgp.report.processes import describe_process, num_nonzeros
 from rfgp.tables import Table
 from rfgp.values import changed_arguments
 
@@ -232,8 +232,9 @@ def _other_options(model: GraphGP) -> set[str]:
 
 def _own_size(model: GraphGP) -> int:
     """Return the number of walkers that have as many features as the model."""
-    rank = model.feature_size.get("rank")
-    return int(model.walk_options.num_walkers) if rank is None else -(-rank // NONZEROS_PER_WALKER)
+    if model.is_exact or model.features == "walks":
+        return int(model.walk_options.num_walkers)
+    return max(1, -(-num_nonzeros(model) // (NONZEROS_PER_WALKER * model.num_observations)))
 
 
 def _at_size(model: GraphGP, m: int) -> Callable[[int, int], GraphGP]:

@@ -261,7 +261,7 @@ def test_the_card_of_the_distance_is_the_models_own():
         ({"features": "walks", "num_walkers": 8, "exact_hops": 0}, ("stratified", 8)),
         ({"features": "walks", "num_walkers": 6, "directions": "independent", "exact_hops": 0}, ("systematic", 6)),
         ({"features": "walks", "num_walkers": 6, "walk_options": {"max_nonzeros": 9}}, ("walks", 6)),
-        ({"features": "chebyshev", "num_walkers": 6}, ("chebyshev", 6)),
+        ({"features": "chebyshev", "num_walkers": 6}, ("chebyshev", 5)),
         ({"features": "exact"}, None),
     ):
         study = report.study_field(field, GraphGP(field.graph, seed=0, **options), test_share=0.2)
@@ -308,7 +308,7 @@ def test_other_warnings_of_the_comparison_are_not_lost(monkeypatch):
 def test_the_distance_from_the_exact_process_is_that_of_the_model_in_use():
     """A truncated spectrum has no randomness: the comparison's figure is that of the fitted model itself."""
     field = ball(True, subdivisions=1)
-    for options, size in (({"features": "spectrum", "rank": 21}, 6), ({"features": "chebyshev", "degree": 3}, 64)):
+    for options, size in (({"features": "spectrum", "rank": 21}, 6), ({"features": "chebyshev", "degree": 3}, 5)):
         gp = GraphGP(field.graph, seed=0, **options)
         study = report.study_field(field, gp, test_share=0.2)
         assert study.own == (options["features"], size) == study.comparison.groups()[-1]
@@ -328,7 +328,7 @@ def test_the_distance_from_the_exact_process_is_that_of_the_model_in_use():
 
 def comparing_kernel(gp):
     """The kernel of a model's features over all nodes, from the draw itself."""
-    draw = gp.family.features.draw
+    draw = gp.family.priors[0].features.draw
     features = draw.at(range(gp.graph.num_nodes)).features(gp.fitted_kernel)
     phi = features.toarray() if hasattr(features, "toarray") else np.asarray(features)
     return phi @ phi.T
