@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -137,6 +138,7 @@ class GP(Process[ModelSpec]):
         spec, values = with_rows(self.family, rows), regression.hyperparameters
         chosen = reassigned(spec, read_approximation(approximation), values, len(rows))
         spec = spec.drawn(chosen, values, len(rows))
+        spec = replace(spec, options=spec.options.changed(approximations=chosen))  # a fit keeps them
         return type(self).of(spec, Fitted.of(solved_if_read(regression.replace(family=spec))))
 
     @plain()

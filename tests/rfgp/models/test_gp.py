@@ -381,3 +381,11 @@ def test_slopes_of_several_outputs(outputs):
     assert gp.hyperparameters["slope.variance"].shape == (2,)
     slope = gp.predict(NEW).terms["slope"].mean
     np.testing.assert_allclose(slope[:, 1], 2 * slope[:, 0], rtol=1e-6)
+
+
+def test_a_fit_keeps_other_approximations():
+    X = np.linspace(0, 1, 30)[:, None]
+    gp = rfgp.GP(k.RBF(name="f"), approximation=rfgp.RandomFeatures(8), seed=0).fit(X, np.sin(9 * X[:, 0]))
+    exact = gp.exact().fit(X, np.sin(9 * X[:, 0]))
+    assert exact.terms["f"].approximation == rfgp.Exact()
+    assert gp.fit(X, np.sin(9 * X[:, 0])).terms["f"].approximation == rfgp.RandomFeatures(8)
