@@ -26,7 +26,15 @@ from rfgp.approximations.node_features import (
     NodeFeatures,
     SpectrumFeatures,
 )
-from rfgp.approximations.nodes import NodeApproximation, NodeTerm, RandomWalks, node_term, nodes_of, retuned
+from rfgp.approximations.nodes import (
+    NodeApproximation,
+    NodeTerm,
+    RandomWalks,
+    node_term,
+    nodes_of,
+    retuned,
+    with_more_fields,
+)
 from rfgp.approximations.role import TermData, TermPrior
 
 MOST_EXACT_NODES = 2000
@@ -78,7 +86,7 @@ class MeasuredFeatures(NodeApproximation):
         return self._drawn(data, seed, self.measured(data, seed))
 
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with other features if their error is less than half, or with walks tuned anew."""
+        """Return the term with other features if their error is less than half, else its own tuned anew."""
         assert isinstance(prior, NodeTerm)
         if not nodes_of(data)[2] or prior.features.name == "exact":
             return prior
@@ -90,6 +98,8 @@ class MeasuredFeatures(NodeApproximation):
             return self._drawn(data, seed, advice)
         if prior.features.walks is not None and self.walks.exact_hops == "auto":
             prior = retuned(prior, self.make(data, "walks", seed, self.options))
+        if prior.features.name == "rational" and self.degree is None:
+            prior = with_more_fields(prior, self.make(data, "rational", seed, self.options))
         return replace(prior, advice=advice)
 
     def measured(self, data: TermData, seed: int) -> Advice:

@@ -193,6 +193,12 @@ def retuned(prior: NodeTerm, features: NodeFeatures) -> NodeTerm:
     return prior if walks is None or same_hops(features, walks) else replace(prior, features=features)
 
 
+def with_more_fields(prior: NodeTerm, features: NodeFeatures) -> NodeTerm:
+    """Return a term with other fields of a rational precision, or the same one if these are not more."""
+    is_enough = features.size["degree"] <= prior.features.size["degree"]
+    return prior if is_enough else replace(prior, features=features)
+
+
 @dataclass(frozen=True, repr=False)
 class RandomWalks(NodeApproximation):
     """Sparse features of random walks (general graph random features).
@@ -342,6 +348,4 @@ class RationalPrecision(NodeApproximation):
         if self.degree is not None:
             return prior
         assert isinstance(prior, NodeTerm)
-        more = self.make(data, self.kind, seed, self.options)
-        is_enough = more.size["degree"] <= prior.features.size["degree"]
-        return prior if is_enough else replace(prior, features=more)
+        return with_more_fields(prior, self.make(data, self.kind, seed, self.options))

@@ -81,3 +81,14 @@ def test_kernels_without_fractions_say_so():
             rfgp.GraphGP(GRAPH, kernel, features="rational")
     with pytest.raises(graphs.InvalidArgumentError, match=r"order 1\.5 is fractional.*features='rational'"):
         rfgp.GraphGP(GRAPH, KERNEL, features="precision")
+
+
+def test_chosen_fields_are_more_for_a_fitted_kernel(monkeypatch):
+    monkeypatch.setattr("rfgp.approximations.measured.MOST_EXACT_NODES", 10)
+    nodes, y = data()
+    gp = rfgp.GraphGP(GRAPH, kernels.Matern(1.5, 0.5), seed=0).condition(nodes, y)
+    before = gp.feature_size["degree"]
+    assert gp.features == "rational"
+    gp.fit(nodes, y)
+    assert gp.fitted_kernel.kappa > 2
+    assert gp.feature_size["degree"] > before
