@@ -21,7 +21,7 @@ from rfgp.features import kernel_function
 from rfgp.sparse import SparseValues
 
 FEATURES = ("auto", "walks", "chebyshev", "taylor", "spectrum", "rational", "precision", "exact")
-"""The kinds of features. "auto" stands for the ones that are chosen by a rule or by their measured error."""
+"""The kinds of features. "auto" chooses among them by a rule or by their measured error."""
 NONZEROS_PER_WALKER = 4
 """The default number of non-zeros a row for each walker: the ratio of the defaults of `graphs.sample_walks`."""
 

@@ -41,9 +41,9 @@ def fit_kernels(regression: Regression, plan: Plan) -> tuple[Regression, FitRepo
         for (name, each, _), one in zip(found, measurements, strict=True)
     ]
     (name, chosen, report), last = found[best], measurements[best]
-    told = f"log density {last.value:.3f} of {len(weight):,} rows (standard error {last.error:.2g})"
+    score = f"log density {last.value:.3f} of {len(weight):,} rows (standard error {last.error:.2g})"
     about = {"judged": len(weight), "way": "each left out in turn", "rate": RATE}
-    choice = Choice(best, tuple(trials), f"{name}: the best, {told}.", **cast(Any, about))
+    choice = Choice(best, tuple(trials), f"{name}: the best, {score}.", **cast(Any, about))
     return chosen, replace(report, choice=replace(choice, seconds=time.monotonic() - begun))
 
 
