@@ -93,9 +93,11 @@ class Roles:
     def chunk(self, table: Columns, inputs: Sequence[str]) -> Chunk:
         """Return the rows of columns (b,) each, the inputs in this order."""
         table = _one_type({name: table[name] for name in (*inputs, *self.others)})
-        return self.chunk(np.stack([table[name] for name in inputs], axis=1), table)._replace(names=tuple(inputs))
+        return self.with_targets(np.stack([table[name] for name in inputs], axis=1), table)._replace(
+            names=tuple(inputs)
+        )
 
-    def chunk(self, X: Any, table: Columns) -> Chunk:
+    def with_targets(self, X: Any, table: Columns) -> Chunk:
         """Return inputs (b, d), or columns by name, with the targets, noise and weights (b,) of a table."""
         y: Any = None
         if isinstance(self.target, str):
@@ -123,7 +125,7 @@ class Roles:
             others = _one_type({name: _numbers(file, name, batch.column(name), first) for name in self.others})
             first += batch.num_rows
             if batch.num_rows:
-                yield self.chunk(pa.Table.from_batches([batch.select(inputs)]), others)
+                yield self.with_targets(pa.Table.from_batches([batch.select(inputs)]), others)
 
 
 def selected(inputs: Sequence[str], columns: Collection[str | int] | None) -> list[str]:

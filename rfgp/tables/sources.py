@@ -282,7 +282,7 @@ class Blocks:
         columns = {str(name): block[name] for name in block}
         inputs = self._checked(columns)
         others = {name: np.atleast_1d(np.asarray(columns[name])) for name in self._roles.others}
-        return self._roles.chunk({name: columns[name] for name in inputs}, others)
+        return self._roles.with_targets({name: columns[name] for name in inputs}, others)
 
     def _told(self, chunk: Chunk) -> Chunk:
         """Return rows, with a warning of the first targets that are truth values."""
