@@ -11,7 +11,7 @@ from rfgp.choosing.entries import Entry, entries_of
 from rfgp.choosing.grounds import Grounds, has_optima, is_told_all, start_of
 from rfgp.choosing.rounds import Rounds
 from rfgp.counts import counted
-from rfgp.fitting import Plan, fit_table
+from rfgp.fitting import Plan, fit_terms as fit_table
 from rfgp.regression import Choice, FitReport, Measurement, OpenFamily, OpenOptions, Regression
 from rfgp.regression.record import RATE
 from rfgp.regression.table.offers import FEW_ROWS, in_words

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.errors import CheckpointError, RfgpError
-from rfgp.fitting import Plan, fit_table
+from rfgp.fitting import Plan, fit_terms as fit_table
 from rfgp.fitting.context import left_out_densities
 from rfgp.inference.distributions import normal_log_density
 from rfgp.local import nearest

@@ -7,5 +7,4 @@ from rfgp.fitting.maximize import maximize as maximize
 from rfgp.fitting.progress import Callback as Callback
 from rfgp.fitting.progress import Progress as Progress
 from rfgp.fitting.progress import Reporter as Reporter
-from rfgp.fitting.table import fit_table as fit_table
 from rfgp.fitting.terms import fit_terms as fit_terms

@@ -1,28 +1,26 @@
-"""The common parts of all stages of a fit through features: rows, linear models, and solved noise and scale."""
+"""The common parts of all stages of a fit: the rows, the random draws, and the variances that are solved for."""
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from rfgp import random
-from rfgp.couplings import Frequencies
+from rfgp.blocks import Prior
 from rfgp.fitting.maximize import Plan
 from rfgp.inference.distributions import normal_log_density
 from rfgp.parameters import Values
-from rfgp.regression import FeatureFamily, InducingFamily, Regression, mean_and_noise
+from rfgp.regression import Regression, mean_and_noise
+from rfgp.regression.spec import ModelSpec, variance_paths
 from rfgp.rows import Block, Rows, pool_of, repeat_groups
-from rfgp.solvers import Inference
-from rfgp.solvers.lowrank import LinearModel, LowRankSolver, Statistics, accumulate_gram, best_scales, solve
+from rfgp.solvers.lowrank import LinearModel
 
 KEPT_OUT = (0.1, 2000)
 """The share of the rows that is held out of learning frequencies, and the most rows."""
-_REACH, _SHRINKAGE = 1.5, 0.3
-"""The reach of the logarithm of a calibrated noise, and the standard deviation of its prior."""
 
 
 class HeldOut(NamedTuple):
@@ -35,60 +33,94 @@ class HeldOut(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureFit:
-    """The fit of a regression through features, and the rows of its stages.
+class TermFit:
+    """A fit of a model of terms, and the rows of its stages.
 
     Attributes:
-        regression: The regression at its starting values.
+        regression: The regression at the present hyperparameters and draws.
         plan: The options of the fit.
-        family: The family of the regression.
         rows: All rows.
         pool: The rows in memory: all, or a random sample.
         order: A random order of the pool (n,).
-        solves_scales: Whether noise and output scale may be solved for.
     """
 
     regression: Regression
     plan: Plan
-    family: FeatureFamily | InducingFamily
     rows: Rows
     pool: Block
     order: Tensor
-    solves_scales: bool
 
     @classmethod
-    def of(cls, regression: Regression, plan: Plan) -> "FeatureFit":
+    def of(cls, regression: Regression, plan: Plan) -> "TermFit":
         """Return the fit of a regression."""
-        family, rows = regression.family, regression.needed_rows("a fit")
-        assert isinstance(family, FeatureFamily | InducingFamily)
-        pool = pool_of(rows)
-        order = torch.randperm(len(pool), generator=random.generator(family.options.seed, random.Role.SAMPLE))
-        tied = {"noise", "outputscale"} & {*plan.fixed, *(family.options.priors or {})}
-        solves = family.is_normal and not tied and not rows.has_fixed_noise and not _has_residual(family)
-        return cls(regression, plan, family, rows, pool, order, solves)
+        rows = regression.needed_rows("a fit")
+        pool, seed = pool_of(rows), regression.family.options.seed
+        order = torch.randperm(len(pool), generator=random.generator(seed, random.Role.SAMPLE))
+        return cls(regression, plan, rows, pool, order)
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The specification of the model."""
+        return spec_of(self.regression)
+
+    @property
+    def values(self) -> Values:
+        """The present hyperparameters."""
+        return self.regression.hyperparameters
+
+    @cached_property
+    def prior(self) -> Prior:
+        """The prior at the present hyperparameters."""
+        return self.regression.prior()
+
+    @property
+    def num_features(self) -> int:
+        """The number F of dense weights."""
+        return self.prior.num_features
 
     @property
     def free(self) -> list[str]:
         """The names of hyperparameters that are not fixed."""
-        return self.regression.hyperparameters.space.free(self.plan.fixed)
+        return self.values.space.free(self.plan.fixed)
 
-    @property
-    def feature_family(self) -> FeatureFamily:
-        """The family, if it has frequencies."""
-        assert isinstance(self.family, FeatureFamily)
-        return self.family
+    def at(self, values: Values) -> "TermFit":
+        """Return the fit at other hyperparameters."""
+        return replace(self, regression=self.regression.replace(hyperparameters=values))
 
-    def with_frequencies(self, frequencies: Frequencies) -> "FeatureFit":
-        """Return the fit through other frequencies."""
-        return self.through(self.feature_family.with_frequencies(frequencies))
-
-    def through(self, family: FeatureFamily | InducingFamily) -> "FeatureFit":
-        """Return the fit through other features."""
-        return replace(self, family=family, regression=self.regression.replace(family=family))
+    def through(self, spec: ModelSpec) -> "TermFit":
+        """Return the fit with other draws."""
+        return replace(self, regression=self.regression.replace(family=spec))
 
     def subset(self, size: int) -> Block:
         """Return so many rows of the pool in random order, which include those of smaller subsets."""
         return self.pool if size >= len(self.pool) else self.pool.take(self.order[:size])
+
+    @cached_property
+    def scales(self) -> tuple[str, ...]:
+        """The paths of all variances of terms, if their common factor may be solved for. Otherwise empty.
+
+        The likelihood of weights without a residual is then that of one scale, given the ratios of all variances. None
+        of them may be fixed, or have a prior of its own.
+        """
+        found, prior = variance_paths(self.spec), self.prior
+        tied = {*self.plan.fixed, *self.values.space.hyperpriors}
+        is_linear = self.spec.is_normal and prior.has_weights_only and not prior.dense.has_residual
+        is_free = is_linear and not tied & {*found, "noise"} and not self.rows.has_fixed_noise
+        return found if is_free else ()
+
+    def solves(self, rows: Rows) -> bool:
+        """Whether the common factor of variances is solved for on some rows."""
+        return bool(self.scales) and self.is_primal(rows)
+
+    def is_primal(self, rows: Rows) -> bool:
+        """Whether all terms are weights, at most as many as some rows, so that matrices are F x F."""
+        return self.prior.has_weights_only and self.num_features <= len(rows)
+
+    def linear(self, values: Values, rows: Rows, most_rounding: float | None = None) -> LinearModel:
+        """Return the linear model of rows at some hyperparameters."""
+        dense = self.spec.prior(values).dense
+        model = LinearModel(dense, rows, *mean_and_noise(values))
+        return model if most_rounding is None else replace(model, most_rounding=most_rounding)
 
     def held_out(self) -> HeldOut:
         """Return the division of the pool for learning frequencies."""
@@ -100,72 +132,17 @@ class FeatureFit:
         half = (out + 1) // 2
         return HeldOut(*(self.pool.take(rows) for rows in (learned_from, kept[:half], kept[half:], kept)))
 
-    def solves(self, rows: Rows) -> bool:
-        """Whether the output scale is solved for on some rows."""
-        return self.solves_scales and self.is_primal(rows)
 
-    def is_primal(self, rows: Rows) -> bool:
-        """Whether features are at most as many as some rows, so that matrices are F x F."""
-        return self.family.num_features <= len(rows)
-
-    def linear(self, values: Values, rows: Rows) -> LinearModel:
-        """Return the linear model of rows at some hyperparameters."""
-        return LinearModel(self.family.prior(values).dense, rows, *mean_and_noise(values))
-
-    def infer(self, values: Values, rows: Rows) -> Inference:
-        """Return the inference from rows at some hyperparameters."""
-        return self.regression.replace(hyperparameters=values).infer(rows)
+def spec_of(regression: Regression) -> ModelSpec:
+    """Return the specification of a regression of terms."""
+    assert isinstance(regression.family, ModelSpec)
+    return regression.family
 
 
-def _has_residual(family: FeatureFamily | InducingFamily) -> bool:
-    """Return whether the likelihood depends on noise and output scale in more than their ratio and common scale."""
-    return isinstance(family, InducingFamily) and family.options.diagonal is not None
-
-
-def solve_scales(model: LinearModel, values: Values, count: float, statistics: Statistics | None = None) -> Values:
-    """Return hyperparameters with the noise and the output scale that maximise the likelihood of the model's rows.
-
-    Args:
-        model: The model at these hyperparameters. No row has a noise of its own.
-        values: The hyperparameters.
-        count: The number of observations.
-        statistics: The statistics of the rows. If None, they take one pass.
-    """
-    with torch.no_grad():
-        found = accumulate_gram(model) if statistics is None else statistics
-        quantities = (values.space.quantities[name] for name in ("outputscale", "noise"))
-        variances, noises = ((float(low), float(high)) for low, high in (q.bounds for q in quantities))
-        best = best_scales(found, count, float(model.noise / model.variance), variances, noises)
-        return values.replaced({"outputscale": best.variance.log(), "noise": best.noise.log()})
-
-
-def calibrate_noise(model: LinearModel, values: Values, statistics: Statistics, kept_out: Block) -> Values:
-    """Return hyperparameters with the noise that predicts held-out rows best.
-
-    The likelihood of the rows that frequencies were learned from takes some of their noise for signal, so that its
-    noise is too small. The leave-one-out density of held-out rows does not. A Gaussian prior keeps the logarithm near
-    that of the likelihood.
-
-    Args:
-        model: The model at these hyperparameters. No row has a noise of its own.
-        values: The hyperparameters.
-        statistics: The statistics of all rows.
-        kept_out: The held-out rows, which are among them.
-    """
-    start = math.log(float(model.noise))
-
-    def loss(log_noise: float) -> float:
-        changed = replace(model, noise=torch.full_like(model.noise, math.exp(log_noise)))
-        solver = LowRankSolver(changed, solve(statistics, changed.scale, changed.noise))
-        densities = left_out_densities(solver.leave_one_out(kept_out), kept_out, changed.noise)
-        return 0.5 * ((log_noise - start) / _SHRINKAGE) ** 2 - float(densities.sum())
-
-    with torch.no_grad():
-        bounds = (start - _REACH, start + _REACH)
-        best = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 0.01})
-        low, high = (float(bound) for bound in values.space.quantities["noise"].bounds)
-        noise = min(max(float(best.x), math.log(low)), math.log(high))
-        return values.replaced({"noise": torch.tensor(noise, dtype=torch.float64)})
+def redrawn(regression: Regression) -> Regression:
+    """Return a regression whose draws that depend on hyperparameters are those for the present ones."""
+    spec, values = spec_of(regression), regression.hyperparameters
+    return regression.replace(family=spec.redrawn(values, regression.num_observations))
 
 
 def left_out_densities(

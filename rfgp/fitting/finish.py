@@ -1,4 +1,4 @@
-"""The end of a fit: noise and output scale on all rows, the posterior, and the report."""
+"""The end of a fit: noise and variances on all rows, the posterior, and the report."""
 
 import math
 
@@ -7,12 +7,14 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from rfgp.fitting.context import FeatureFit, calibrate_noise, of_observations, solve_scales
+from rfgp.columns import Kind
+from rfgp.fitting.context import TermFit, of_observations, spec_of
 from rfgp.fitting.frequencies import Outcome
 from rfgp.fitting.maximize import Objective, maximize
+from rfgp.fitting.scales import calibrate_noise, solve_scales
 from rfgp.inference.distributions import normal_log_density
-from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression
+from rfgp.regression.spec import block_scales, variance_paths
 from rfgp.rows import Block, JoinedRows, gathered
 from rfgp.scaling import unit_of
 from rfgp.solvers import Inference
@@ -25,41 +27,34 @@ CHECKED_ROWS = 2000
 
 
 def finish(
-    fit: FeatureFit,
-    values: Values,
-    reports: list[FitReport],
-    words: str,
-    is_done: bool,
-    outcome: Outcome | None = None,
+    fit: TermFit, reports: list[FitReport], words: str, is_done: bool, outcome: Outcome | None = None
 ) -> tuple[Regression, FitReport]:
-    """Solve noise and scale on all rows; return the regression with its posterior, and the report.
+    """Solve noise and variances on all rows; return the regression with its posterior, and the report.
 
     Args:
-        fit: The fit.
-        values: The hyperparameters found.
+        fit: The fit at the hyperparameters found.
         reports: The reports of the searches.
         words: The message of the report.
         is_done: Whether the last search was on all rows.
         outcome: The outcome of learning frequencies. If None, it was not tried.
     """
     learned = outcome if outcome is not None and outcome.frequencies is not None else None
-    values, inference = _solved(fit, values, reports, is_done, learned)
+    fit, inference = _solved(fit, reports, is_done, learned)
     jacobian = fit.regression.scaling.targets.log_jacobian(fit.rows.count)
     total = float(inference.log_marginal_likelihood()) + jacobian
-    regression = fit.regression.replace(hyperparameters=values, given=inference.posterior())
-    calibration, density, neighbors = _check(fit, values, inference, learned)
+    calibration, density, neighbors = _check(fit, inference, learned)
     converged = not reports or (reports[-1].converged if learned is None else learned.has_settled)
     stages = tuple(stage for report in reports for stage in report.stages)
     trace = tuple(value for report in reports for value in report.trace)
     if outcome is not None and outcome.stage.iterations:
         stages, trace = (*stages, outcome.stage), (*trace, *outcome.trace)
-    return regression, FitReport(
+    return fit.regression.replace(given=inference.posterior()), FitReport(
         converged=converged,
         iterations=sum(stage.iterations for stage in stages),
         evaluations=sum(stage.evaluations for stage in stages),
         log_marginal_likelihood=total,
         message=f"{'converged' if converged else 'stopped'}: {words}" if reports else words,
-        at_bounds=_at_bounds(fit, values),
+        at_bounds=_at_bounds(fit),
         trace=trace,
         stages=stages,
         frequencies="fixed" if outcome is None else ("fell back" if learned is None else "learned"),
@@ -71,54 +66,53 @@ def finish(
 
 
 def _solved(
-    fit: FeatureFit, values: Values, reports: list[FitReport], is_done: bool, learned: Outcome | None
-) -> tuple[Values, Inference]:
-    """Return the inference from all rows, after noise and output scale are found on them."""
-    free = set(fit.free) & {"noise", "outputscale"}
-    is_primal = fit.is_primal(fit.rows)
-    if not is_done and free and not (is_primal and fit.solves_scales):
-        objective, held = Objective.of(fit.regression, fit.rows), set(values.space.names) - free
+    fit: TermFit, reports: list[FitReport], is_done: bool, learned: Outcome | None
+) -> tuple[TermFit, Inference]:
+    """Return the inference from all rows, after noise and variances are found on them."""
+    names = variance_paths(fit.spec) or tuple(scale for term in fit.spec.terms if (scale := term.outputscale))
+    free, is_primal = set(fit.free) & {"noise", *names}, fit.is_primal(fit.rows)
+    solves = is_primal and bool(fit.scales) and bool(block_scales(fit.spec, fit.prior))
+    if not is_done and free and not solves:
+        objective, held = Objective.of(fit.regression, fit.rows), set(fit.values.space.names) - free
         stage = "noise and scale on all rows"
-        values, report = maximize(objective, values, fit.plan, stage=stage, held=held, tolerance=1e-7)
-        reports.append(report)
+        values, report = maximize(objective, fit.values, fit.plan, stage=stage, held=held, tolerance=1e-7)
+        fit, _ = fit.at(values), reports.append(report)
     if not is_primal:
-        return values, fit.infer(values, fit.rows)
-    model, statistics = fit.linear(values, fit.rows), _statistics(fit, values)
-    if not is_done and fit.solves_scales:
+        return fit, fit.regression.infer(fit.rows)
+    model, statistics = fit.linear(fit.values, fit.rows), _statistics(fit)
+    if not is_done and solves:
         was_precise = model.is_precise
-        values = solve_scales(model, values, fit.rows.count, statistics)
-        model = fit.linear(values, fit.rows)
+        fit = fit.at(solve_scales(fit, model, statistics))
+        model = fit.linear(fit.values, fit.rows)
         if model.is_precise and not was_precise:
             statistics = accumulate_gram(model)
         if learned is not None:
-            values = calibrate_noise(model, values, statistics, learned.held_out.chosen_by)
-            model = fit.linear(values, fit.rows)
-    return values, LowRankSolver(model, solve(statistics, model.scale, model.noise))
+            fit = fit.at(calibrate_noise(model, fit.values, statistics, learned.held_out.chosen_by))
+            model = fit.linear(fit.values, fit.rows)
+    return fit, LowRankSolver(model, solve(statistics, model.scale, model.noise))
 
 
-def _statistics(fit: FeatureFit, values: Values) -> Statistics:
+def _statistics(fit: TermFit) -> Statistics:
     """Return the statistics of all rows, and report the pass over them."""
-    stage, size = "a pass over all rows", block_rows(fit.family.num_features)
+    stage, size = "a pass over all rows", block_rows(fit.num_features)
     fit.plan.reporter.begin(stage, len(fit.rows), max(1, -(-len(fit.rows) // size)))
-    model = fit.linear(values, fit.rows)
+    model = fit.linear(fit.values, fit.rows)
     sums = fit.plan.journal.memoize(stage, lambda: accumulate_gram(model, fit.plan.reporter.block)._asdict())
     return Statistics(*(sums[name].to(model.mean.device) for name in Statistics._fields))
 
 
-def _check(
-    fit: FeatureFit, values: Values, inference: Inference, learned: Outcome | None
-) -> tuple[float, float, float]:
+def _check(fit: TermFit, inference: Inference, learned: Outcome | None) -> tuple[float, float, float]:
     """Return the mean squared leave-one-out z-score, the mean log density and the neighbours' correlation."""
     rows = fit.subset(CHECKED_ROWS) if learned is None else learned.held_out.judged_by
     if isinstance(inference, LowRankSolver):
         moments = inference.leave_one_out(rows)
     elif learned is not None:
-        others = fit.infer(values, gathered(JoinedRows([rows, learned.others])))
+        others = fit.regression.infer(gathered(JoinedRows([rows, learned.others])))
         mean, variance = others.leave_one_out()
         moments = mean[: len(rows)], variance[: len(rows)]
     else:
         rows, moments = gathered(fit.rows), inference.leave_one_out()
-    return left_out(fit.regression.replace(hyperparameters=values), moments, rows)
+    return left_out(fit.regression, moments, rows)
 
 
 def left_out(regression: Regression, moments: tuple[Tensor, Tensor], rows: Block) -> tuple[float, float, float]:
@@ -127,13 +121,16 @@ def left_out(regression: Regression, moments: tuple[Tensor, Tensor], rows: Block
     Args:
         regression: The regression, at its hyperparameters.
         moments: The mean (b, k) and variance (b,) of each row given all others.
-        rows: The rows. Neighbours are searched for among the first 2,000.
+        rows: The rows. Neighbours are searched for among the first 2,000, if all columns are numbers.
     """
     mean, variance = of_observations(moments, rows, regression.hyperparameters.standardized("noise").double())
     errors = (rows.targets - mean) / variance.sqrt()
     density = normal_log_density(rows.targets, mean, variance).mean()
     jacobian = regression.scaling.targets.log_jacobian(1) / rows.num_outputs
-    neighbors = neighbor_correlation(rows.inputs[:CHECKED_ROWS], errors[:CHECKED_ROWS])
+    schema = spec_of(regression).schema
+    has_places = schema is not None and all(column.kind is Kind.NUMBER for column in schema.columns)
+    some = slice(CHECKED_ROWS)
+    neighbors = neighbor_correlation(rows.inputs[some], errors[some]) if has_places else math.nan
     return float(errors.square().mean()), float(density) + jacobian, neighbors
 
 
@@ -161,8 +158,8 @@ def neighbor_correlation(
     return float((errors * errors[other]).sum() / errors.square().sum())
 
 
-def _at_bounds(fit: FeatureFit, values: Values) -> tuple[str, ...]:
-    names = []
+def _at_bounds(fit: TermFit) -> tuple[str, ...]:
+    names, values = [], fit.values
     for name in fit.free:
         low, high = zip(*values.space.bounds(name), strict=True)
         if low[0] is None:

@@ -20,18 +20,18 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.blocks import Prior
-from rfgp.couplings import Frequencies
-from rfgp.errors import InvalidArgumentError
+from rfgp.approximations import RandomFeatures
 from rfgp.fitting.checkpoint import Journal
-from rfgp.fitting.context import FeatureFit, HeldOut, left_out_densities, solve_scales
+from rfgp.fitting.context import HeldOut, TermFit, left_out_densities
 from rfgp.fitting.progress import Reporter
-from rfgp.inference.composite import prefixed, tensors_by_prefix
+from rfgp.fitting.scales import solve_scales
+from rfgp.fitting.starts import has_prior
+from rfgp.inference.composite import prefixed
 from rfgp.parameters import Values
-from rfgp.regression import FitReport, Stage, mean_and_noise
+from rfgp.regression import FitReport, Stage
+from rfgp.regression.spec import block_scales, learnable_draws
 from rfgp.rows import Block, JoinedRows, gathered
-from rfgp.solvers import solver_for
-from rfgp.solvers.lowrank import LinearModel, LowRankSolver
+from rfgp.solvers.lowrank import LowRankSolver, accumulate_gram
 
 BATCH_ROWS = 6000
 """The most rows of a batch."""
@@ -63,7 +63,7 @@ NOTHING_BEFORE = FitReport(True, 0, 0, math.nan, "")
 class Outcome(NamedTuple):
     """The outcome of learning."""
 
-    frequencies: Frequencies | None  # None if the fixed ones are as good
+    frequencies: dict[str, Tensor] | None  # by path; None if the fixed ones are as good
     values: Values  # the other hyperparameters of the selected step
     stage: Stage
     gain: float  # on fixed frequencies, in nats a test row; 0 if these are as good
@@ -89,17 +89,23 @@ class Outcome(NamedTuple):
         return gathered(JoinedRows([self.held_out.chosen_by, self.held_out.learned_from]))
 
 
-def refusal(fit: FeatureFit, held_out: HeldOut) -> Outcome:
+def learned_frequencies(fit: TermFit) -> dict[str, Tensor]:
+    """Return the frequencies (m, d) that a fit may change, by path."""
+    chosen = fit.spec.approximations
+    names = [name for name, one in chosen.items() if isinstance(one, RandomFeatures) and one.learn_frequencies]
+    paths = {path: draw for path, draw in learnable_draws(fit.spec).items() if path.rpartition(".")[0] in names}
+    return {path: draw.detach().double() for path, draw in paths.items()}
+
+
+def refusal(fit: TermFit, held_out: HeldOut) -> Outcome:
     """Return the outcome if nothing can be learned."""
     rows = len(fit.pool)
     words = f"{rows} rows are too few to learn frequencies from" if rows < LEAST_LEARNED else "no steps were allowed"
     stage = Stage("learning frequencies", rows, 0, 0, 0.0)
-    return Outcome(
-        None, fit.regression.hyperparameters, stage, 0.0, torch.zeros(0), (), 0.0, NOTHING_BEFORE, held_out, words
-    )
+    return Outcome(None, fit.values, stage, 0.0, torch.zeros(0), (), 0.0, NOTHING_BEFORE, held_out, words)
 
 
-def best_start(fit: FeatureFit, held_out: HeldOut, starts: Sequence[Values]) -> Values:
+def best_start(fit: TermFit, held_out: HeldOut, starts: Sequence[Values]) -> Values:
     """Return the start from which a short run on few rows has the best validation score."""
     starts = [start for number, start in enumerate(starts) if number == 0 or has_prior(start)]
     if len(starts) == 1:
@@ -120,30 +126,21 @@ def best_start(fit: FeatureFit, held_out: HeldOut, starts: Sequence[Values]) -> 
     return starts[int(fit.plan.journal.memoize("trials", compute)["values"].argmax())]
 
 
-def has_prior(values: Values) -> bool:
-    """Return whether the hyperpriors have a finite density at a starting value."""
-    try:
-        return bool(torch.isfinite(values.log_hyperprior()))
-    except InvalidArgumentError:
-        return False
-
-
-def judged(fit: FeatureFit, held_out: HeldOut, values: Values) -> Tensor:
+def judged(fit: TermFit, held_out: HeldOut) -> Tensor:
     """Return the log densities (b,) of the test rows, with fixed frequencies."""
-    return Learning(fit, held_out, values).best_fixed.density[len(held_out.chosen_by) :]
+    return Learning(fit, held_out, fit.values).best_fixed.density[len(held_out.chosen_by) :]
 
 
-def learn(fit: FeatureFit, held_out: HeldOut, values: Values, start: Values, begun: FitReport) -> Outcome:
+def learn(fit: TermFit, held_out: HeldOut, start: Values, begun: FitReport) -> Outcome:
     """Learn; return the best step if its gain on fixed frequencies is more than a standard error.
 
     Args:
-        fit: The fit.
+        fit: The fit, at hyperparameters found with fixed frequencies.
         held_out: The training, validation and test rows.
-        values: The hyperparameters with fixed frequencies.
         start: The starting hyperparameters.
-        begun: The report of the search for `values`.
+        begun: The report of the search for those of the fit.
     """
-    run, fixed = Learning(fit, held_out, start), Learning(fit, held_out, values).best_fixed
+    run, fixed, values = Learning(fit, held_out, start), Learning(fit, held_out, fit.values).best_fixed, fit.values
     steps, best, chosen, half = run.climb(), -math.inf, fixed, len(held_out.chosen_by)
     for step in steps.segments:
         if float(step.density[:half].mean()) > best:
@@ -159,7 +156,7 @@ def learn(fit: FeatureFit, held_out: HeldOut, values: Values, start: Values, beg
         return Outcome(None, values, stage, 0.0, fixed.density[half:], trace, ends[0] - ends[1], begun, held_out, words)
     if fit.plan.steps >= 20:
         words = f"{words}; the last tenth of the steps gained {ends[0] - ends[1]:.1g} nats a row"
-    learned = Frequencies(chosen.parameters["frequencies"], run.start.weights)
+    learned = {path: chosen.parameters[path] for path in run.start}
     parameters = run.values(chosen.parameters)
     return Outcome(
         learned, parameters, stage, gain, chosen.density[half:], trace, ends[0] - ends[1], begun, held_out, words
@@ -194,8 +191,9 @@ class _Moment(NamedTuple):
     @classmethod
     def of(cls, tensors: dict[str, Tensor]) -> "_Moment":
         """Return the state that has these `tensors`."""
-        found = tensors_by_prefix(tensors)
-        return cls(*(found[part] for part in cls._fields))
+        starts = [f"{part}." for part in cls._fields]
+        own = [{name[len(p) :]: t for name, t in tensors.items() if name.startswith(p)} for p in starts]
+        return cls(*own)
 
 
 class Learning:
@@ -207,14 +205,14 @@ class Learning:
         values: The starting hyperparameters.
     """
 
-    def __init__(self, fit: FeatureFit, held_out: HeldOut, values: Values) -> None:
+    def __init__(self, fit: TermFit, held_out: HeldOut, values: Values) -> None:
         self._fit, self._values, self._names = fit, values, fit.free
-        self.pool, self.start = held_out.learned_from, fit.feature_family.drawn_map.frequencies
+        self.pool, self.start = held_out.learned_from, learned_frequencies(fit)
         self._kept_out = held_out.kept_out
         some = self.pool.take(torch.arange(len(self.pool))[:BATCH_ROWS])
         self._scored = gathered(JoinedRows([self._kept_out, some]))
         raw = {name: values.raw[name].detach().clone().double() for name in self._names}
-        self._begun = {**raw, "frequencies": self.start.dense().clone()}
+        self._begun = {**raw, **{path: draw.clone() for path, draw in self.start.items()}}
         self._batches: tuple[int, Tensor] | None = None
         inside = self._inside(self._begun)
         zeros = [{name: torch.zeros_like(value) for name, value in inside.items()} for _ in range(2)]
@@ -246,9 +244,12 @@ class Learning:
     @cached_property
     def best_fixed(self) -> _Candidate:
         """The fixed frequencies, with noise and scale solved on held-out rows and some training rows."""
-        values, rows = self.values(self._begun), self._scored
-        if self._fit.solves_scales and len(rows) > self._fit.family.num_features:
-            values = solve_scales(self._linear(values, self._begun["frequencies"], rows), values, rows.count)
+        values, rows, fit = self.values(self._begun), self._scored, self._fit
+        has_more_rows = fit.scales and len(rows) > fit.num_features
+        if has_more_rows and block_scales(fit.spec, fit.prior):
+            with torch.no_grad():
+                model = fit.linear(self._beside(values, self._begun), rows)
+                values = solve_scales(fit.at(values), model, accumulate_gram(model))
         solved = {name: values.raw[name].detach().clone().double() for name in self._names}
         parameters = {**self._begun, **solved}
         return _Candidate(parameters, self._kept_out_density(parameters))
@@ -274,36 +275,35 @@ class Learning:
             return self.pool
         epoch, place = divmod(step, n // size)
         if self._batches is None or self._batches[0] != epoch:
-            generator = random.generator(self._fit.family.options.seed, random.Role.BATCHES, epoch)
+            generator = random.generator(self._fit.spec.options.seed, random.Role.BATCHES, epoch)
             self._batches = epoch, torch.randperm(n, generator=generator)
         return self.pool.take(self._batches[1][place * size : (place + 1) * size])
 
     def gradient(self, parameters: dict[str, Tensor], rows: Block) -> tuple[float, dict[str, Tensor]]:
         """Return the log density of a row in standardised units, and the gradient of the objective per row.
 
-        Parameters are the free hyperparameters, 0-d or (d,), and "frequencies" (m, d).
+        Parameters are the free hyperparameters, 0-d or (d,), and frequencies (m, d) by path.
         """
         with torch.enable_grad():
-            omega = parameters["frequencies"].clone().requires_grad_()
+            omega = {path: parameters[path].clone().requires_grad_() for path in self.start}
             values = self.values(parameters).leaves(self._names)
             density = self._likelihood(values, omega, rows) / rows.count
-            moved = (omega - self.start.dense()).square().sum() / PRIOR_SCALE**2
+            moved = sum((omega[path] - begun).square().sum() for path, begun in self.start.items()) / PRIOR_SCALE**2
             objective = density + (values.log_hyperprior() - 0.5 * moved) / self.pool.count
-            gradients = torch.autograd.grad(objective, [*(values.raw[name] for name in self._names), omega])
-        names = [*self._names, "frequencies"]
+            gradients = torch.autograd.grad(objective, [*(values.raw[name] for name in self._names), *omega.values()])
+        names = [*self._names, *omega]
         return float(density.detach()), {name: g.double() for name, g in zip(names, gradients, strict=True)}
 
-    def _likelihood(self, values: Values, omega: Tensor, rows: Block) -> Tensor:
+    def _likelihood(self, values: Values, omega: dict[str, Tensor], rows: Block) -> Tensor:
         """Return the log marginal likelihood of rows, 0-d."""
+        both = self._beside(values, omega)
         if self._fit.is_primal(rows):
-            return LowRankSolver(self._linear(values, omega, rows)).log_marginal_likelihood()
-        return solver_for(self._prior(values, omega), rows, *mean_and_noise(values)).log_marginal_likelihood()
+            return LowRankSolver(self._fit.linear(both, rows, _MOST_ROUNDING)).log_marginal_likelihood()
+        return self._fit.regression.replace(hyperparameters=both).infer(rows).log_marginal_likelihood()
 
-    def _prior(self, values: Values, omega: Tensor) -> Prior:
-        return self._fit.feature_family.prior_of(omega, values)
-
-    def _linear(self, values: Values, omega: Tensor, rows: Block) -> LinearModel:
-        return LinearModel(self._prior(values, omega).dense, rows, *mean_and_noise(values), _MOST_ROUNDING)
+    def _beside(self, values: Values, parameters: dict[str, Tensor]) -> Values:
+        """Return hyperparameters with the frequencies (m, d) among parameters beside them."""
+        return values.beside({path: parameters[path] for path in self.start}, {})
 
     def _inside(self, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the parameters within their bounds. The output scale has a lower one if it is solved for."""
@@ -314,18 +314,19 @@ class Learning:
                 value = inside[name]
                 low, high = (value.new_tensor(side).reshape(value.shape) for side in zip(*limits, strict=True))
                 inside[name] = value.clamp(low, high)
-        if self._fit.solves_scales:
-            inside["outputscale"] = inside["outputscale"].clamp(max=math.log(MOST_SCALE))
+        for name in self._fit.scales:
+            inside[name] = inside[name].clamp(max=math.log(MOST_SCALE))
         return inside
 
     def _kept_out_density(self, parameters: dict[str, Tensor]) -> Tensor:
         """Return the leave-one-out log densities of the held-out rows, standardised, summed over outputs."""
-        values, omega, rows = self.values(parameters), parameters["frequencies"], self._scored
+        values, rows = self._beside(self.values(parameters), parameters), self._scored
         with torch.no_grad():
             if self._fit.is_primal(rows):
-                moments = LowRankSolver(self._linear(values, omega, rows)).leave_one_out(self._kept_out)
+                solver = LowRankSolver(self._fit.linear(values, rows, _MOST_ROUNDING))
+                moments = solver.leave_one_out(self._kept_out)
             else:
-                of_all = solver_for(self._prior(values, omega), rows, *mean_and_noise(values)).leave_one_out()
+                of_all = self._fit.regression.replace(hyperparameters=values).infer(rows).leave_one_out()
                 moments = of_all[0][: len(self._kept_out)], of_all[1][: len(self._kept_out)]
             return left_out_densities(moments, self._kept_out, values.standardized("noise").double())
 

@@ -23,18 +23,19 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal
 
+from rfgp.approximations import RandomFeatures
 from rfgp.counts import counted
-from rfgp.couplings import Frequencies
-from rfgp.fitting.context import KEPT_OUT
+from rfgp.fitting.context import KEPT_OUT, TermFit, spec_of
+from rfgp.fitting.draws import fit_draws
 from rfgp.fitting.finish import if_finite
-from rfgp.fitting.frequencies import LEAST_LEARNED, PRIOR_SCALE, mean_and_error
+from rfgp.fitting.frequencies import LEAST_LEARNED, PRIOR_SCALE, learned_frequencies, mean_and_error
 from rfgp.fitting.maximize import Plan
-from rfgp.fitting.neighbors import EACH, FREQUENCIES, SETTLED, NeighborFit, finalize, fit_neighbors, search_all
-from rfgp.fitting.subsets import fit_features
+from rfgp.fitting.neighbors import EACH, SETTLED, NeighborFit, finalize, fit_neighbors, neighbors_of, search_all
 from rfgp.inference.distributions import normal_log_density
 from rfgp.parameters import Values
-from rfgp.regression import FeatureFamily, FeatureOptions, FitReport, LocalFamily, Regression, mean_and_noise
-from rfgp.regression.table.options import LOCAL_STARTS
+from rfgp.regression import FitReport, Regression, mean_and_noise
+from rfgp.regression.family import NOISE_BOUNDS
+from rfgp.regression.spec import some_terms, values_of_terms, with_draws_of, with_learned
 from rfgp.rows import Block
 
 FEWEST, A_ROW = 4, 0.1
@@ -114,10 +115,11 @@ def best_of(candidates: Sequence[Candidate]) -> tuple[Candidate, float, float]:
 def _candidates(regression: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candidate], list[FitReport]]:
     """Return the candidates, the one with fixed frequencies first, and the reports of all searches."""
     few = _with_fewer(regression)
-    _, fixed, reports = search_all(NeighborFit.of(few, plan))
-    candidates = [Candidate.of(few.replace(hyperparameters=fixed), "fixed frequencies and a local process", kept_out)]
-    alone, report = fit_features(_without_local(regression), plan)
-    alone = _with_local(regression, alone)
+    found, fixed, reports = search_all(NeighborFit.of(few, plan))
+    few = found.regression.replace(hyperparameters=fixed)
+    candidates = [Candidate.of(few, "fixed frequencies and neighbors", kept_out)]
+    alone, report = fit_draws(TermFit.of(_without_neighbors(regression), plan))
+    alone = _with_neighbors(regression, alone)
     reports.append(report)
     candidates.append(Candidate.of(alone, "learned frequencies alone", kept_out))
     best = max(candidates, key=lambda each: each.score).regression
@@ -128,18 +130,16 @@ def _candidates(regression: Regression, plan: Plan, kept_out: Block) -> tuple[li
 
 def _climb(start: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candidate], list[FitReport]]:
     """Return candidates from searches for everything by one likelihood, each with new neighbours."""
-    fit, family = NeighborFit.of(start, plan), start.family
-    assert isinstance(family, LocalFamily)
-    omega = family.drawn_map.frequencies
-    hyperprior = Normal(omega.dense(), torch.full_like(omega.dense(), PRIOR_SCALE), validate_args=False)
-    values = start.hyperparameters.beside({FREQUENCIES: omega.dense().clone()}, {FREQUENCIES: hyperprior})
+    fit, omega = NeighborFit.of(start, plan), learned_frequencies(TermFit.of(start, plan))
+    hyperpriors = {p: Normal(w, torch.full_like(w, PRIOR_SCALE), validate_args=False) for p, w in omega.items()}
+    values = start.hyperparameters.beside({path: draw.clone() for path, draw in omega.items()}, hyperpriors)
     steps, reports, best = list[Candidate](), list[FitReport](), 0
     for number in range(-(-plan.steps // EACH)):
         values, report = fit.search(values, f", frequencies too, neighbours {number + 1}")
         reports.append(report)
-        learned = Frequencies(values.raw[FREQUENCIES], omega.weights)
+        learned = with_learned(spec_of(start), {path: values.raw[path] for path in omega})
         hyperparameters = start.hyperparameters.replaced({name: values.raw[name] for name in start.hyperparameters.raw})
-        found = start.replace(family=family.with_frequencies(learned), hyperparameters=hyperparameters)
+        found = start.replace(family=learned, hyperparameters=hyperparameters)
         steps.append(Candidate.of(found, "everything by one likelihood", kept_out))
         best = max(range(len(steps)), key=lambda i: steps[i].score)
         if number - best >= PATIENCE or report.stages[0].gain < SETTLED:
@@ -147,59 +147,58 @@ def _climb(start: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candida
     return steps, reports
 
 
-# --- other families of the same table --------------------------------------------------------------
+# --- models of some of the terms -------------------------------------------------------------------
 
 
 def _with_fewer(regression: Regression) -> Regression:
     """Return a regression with no more frequencies than are learned with neighbours of so many rows."""
-    options = _options(regression)
-    few = max(FEWEST, int(A_ROW * regression.num_observations / _columns(regression)))
-    if few >= options.num_frequencies:
+    spec, values, count = spec_of(regression), regression.hyperparameters, regression.num_observations
+    changed = dict(spec.approximations)
+    for data in spec.term_data(values, count):
+        name, one = data.term.name, changed[data.term.name]
+        if isinstance(one, RandomFeatures) and one.learn_frequencies:
+            columns = sum(len(places) for factor, places, _ in data.term.parts() if factor.measure is not None)
+            few = max(FEWEST, int(A_ROW * count / max(columns, 1)))
+            changed[name] = replace(one, num_frequencies=min(few, one.num_frequencies))
+    if changed == spec.approximations:
         return regression
-    return regression.replace(family=_family(options.changed(num_frequencies=few)).with_sample(regression.scaling))
+    return regression.replace(family=spec.drawn(changed, values, count))
 
 
-def _without_local(regression: Regression) -> Regression:
-    """Return a regression with the features only, whose noise has a higher bound."""
-    options, values = _options(regression), regression.hyperparameters
-    quantities = {name: q for name, q in values.space.quantities.items() if name not in LOCAL_STARTS}
-    hyperpriors = {name: prior for name, prior in values.space.hyperpriors.items() if name not in LOCAL_STARTS}
-    family = FeatureFamily(options.changed(local=None, priors=hyperpriors, **dict.fromkeys(LOCAL_STARTS)))
-    noise, (least, most) = quantities["noise"], next(v.bounds for v in family.variances if v.name == "noise")
-    quantities["noise"] = replace(noise, bounds=(noise.bounds[1] * (least / most), noise.bounds[1]))
-    space = replace(values.space, quantities=quantities, hyperpriors=hyperpriors)
-    raw = {name: values.raw[name] for name in space.names}
-    raw["noise"] = raw["noise"].clamp_min(float(quantities["noise"].bounds[0].log()))
-    return regression.replace(family=family.with_sample(regression.scaling), hyperparameters=Values(space, raw))
+def _without_neighbors(regression: Regression) -> Regression:
+    """Return a regression of the terms without neighbours, whose noise has a higher bound."""
+    spec, near = spec_of(regression), neighbors_of(regression.prior()).names
+    alone = some_terms(spec, [term.name for term in spec.terms if term.name not in near])
+    values = values_of_terms(alone, regression.hyperparameters)
+    noise, (_, most) = values.space.quantities["noise"], values.space.quantities["noise"].bounds
+    noise = replace(noise, bounds=(most * (NOISE_BOUNDS[0] / NOISE_BOUNDS[1]), most))
+    space = replace(values.space, quantities={**values.space.quantities, "noise": noise})
+    raw = {**values.raw, "noise": values.raw["noise"].clamp_min(float(noise.bounds[0].log()))}
+    return regression.replace(family=alone, hyperparameters=Values(space, raw))
 
 
-def _with_local(regression: Regression, alone: Regression) -> Regression:
+def _with_neighbors(regression: Regression, alone: Regression) -> Regression:
     """Return a regression with the features of another and neighbours of the least variance."""
-    values, family = regression.hyperparameters, _family(_options(regression))
-    least = values.space.quantities["local_outputscale"].bounds[0].log()
-    assert isinstance(alone.family, FeatureFamily)
-    family = family.with_frequencies(alone.family.drawn_map.frequencies)
-    raw = {**alone.hyperparameters.raw, "local_outputscale": least}
-    return regression.replace(family=family, hyperparameters=values.replaced(raw))
+    values, spec = regression.hyperparameters, spec_of(regression)
+    near = neighbors_of(regression.prior()).names
+    scales = [term.outputscale for term in spec.terms if term.name in near and term.outputscale is not None]
+    least = {name: values.space.quantities[name].bounds[0].log() for name in scales}
+    raw = {name: tensor for name, tensor in alone.hyperparameters.raw.items() if name in values.raw}
+    return regression.replace(
+        family=with_draws_of(spec, spec_of(alone)), hyperparameters=values.replaced({**raw, **least})
+    )
 
 
 def _halved(alone: Regression) -> Regression:
-    """Return a regression that gives half of its noise to neighbours, at half the features' lengthscales."""
+    """Return a regression that gives half of its noise to neighbours, at half the lengthscales of the features."""
     values, half = alone.hyperparameters, math.log(0.5)
-    local = {"local_outputscale": values.raw["noise"] + half, "local_lengthscale": values.raw["lengthscale"] + half}
-    return alone.replace(hyperparameters=values.shifted(noise=half).replaced(local))
-
-
-def _options(regression: Regression) -> FeatureOptions:
-    options = regression.family.options
-    assert isinstance(options, FeatureOptions)
-    return options
-
-
-def _family(options: FeatureOptions) -> LocalFamily:
-    return LocalFamily(options, FeatureFamily(options))
-
-
-def _columns(regression: Regression) -> int:
-    assert regression.scaling.inputs is not None
-    return len(regression.scaling.inputs.scale)
+    near, terms = neighbors_of(alone.prior()).names, spec_of(alone).terms
+    of_features = [prefix for term in terms if term.name not in near for prefix in term.prefixes]
+    longest = next(values.raw[name] for prefix in of_features if (name := f"{prefix}lengthscale") in values.raw)
+    own = [term for term in terms if term.name in near]
+    share = half - math.log(len(own))
+    changed = {term.outputscale: values.raw["noise"] + share for term in own if term.outputscale is not None}
+    for name in (f"{prefix}lengthscale" for term in own for prefix in term.prefixes):
+        if name in values.raw and values.raw[name].shape == longest.shape:
+            changed[name] = longest + half
+    return alone.replace(hyperparameters=values.shifted(noise=half).replaced(changed))

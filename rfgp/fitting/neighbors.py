@@ -9,6 +9,9 @@ The likelihood has several optima: features may explain structure that neighbour
 alone are searched as well. If they are likelier than both after as many iterations, a second search for both starts
 there, with weak features. The result with the better leave-one-out score is kept. (For 3,000 rows of bike the
 likelihood is 1.71 nats a row from the usual start and 3.62 from the second one.)
+
+If neighbours are the residual of inducing points, they estimate the same kernel alone, in a tenth of the time. So the
+search starts with these, and points are chosen among the rows at the lengthscales found.
 """
 
 import math
@@ -18,14 +21,17 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from rfgp.blocks import Prior, VecchiaBlock
+from rfgp.blocks import NeighborBlock, Prior
+from rfgp.fitting.context import TermFit, redrawn, spec_of
 from rfgp.fitting.finish import if_finite, left_out
-from rfgp.fitting.frequencies import MOST_SCALE
-from rfgp.fitting.maximize import ENOUGH, Bounds, Evaluation, Objective, Plan, maximize
+from rfgp.fitting.frequencies import MOST_SCALE, learned_frequencies
+from rfgp.fitting.maximize import ENOUGH, Bounds, Density, Evaluation, Objective, Plan, maximize
+from rfgp.fitting.starts import COMPARED_ROWS, open_scales, ranked_factors, started
 from rfgp.inference.distributions import normal_log_density
 from rfgp.local import used
 from rfgp.parameters import Values
-from rfgp.regression import FitReport, InducingFamily, LocalFamily, Regression, mean_and_noise
+from rfgp.regression import FitReport, Regression, mean_and_noise
+from rfgp.regression.spec import ModelSpec, learnable_draws, with_learned
 from rfgp.rows import Block, gathered
 from rfgp.solvers import WarmStart
 from rfgp.solvers.whitened import WhitenedSolver, whitened
@@ -47,16 +53,14 @@ rows, and in one to some rows that scores a candidate."""
 AT_FIRST, WEAK = 2, math.log(0.1)
 """The number of searches before other starts are compared; and the logarithm of the features' variance for a start
 from neighbours alone, in variances of the targets."""
-ALONE = ("lengthscale", "outputscale")
-"""The hyperparameters of the features."""
 EACH = 25
 """The number of iterations before neighbours are found again."""
 NARROW = 512
 """The number of features up to which one thread of matrix products is faster (1,216 rows: 10 s and 16)."""
 MOST_CHECKED = 2**17
 """The most rows whose leave-one-out predictions are reported, and on which rough searches are checked."""
-FREQUENCIES, POINTS = "frequencies", "inducing"
-"""The names of frequencies (m, d) and of inducing points (M, d) among the values of a search."""
+AGAIN = 3
+"""The most times that inducing points are chosen anew on the same rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,14 +68,12 @@ class NeighborFit:
     """The fit of a regression with neighbours.
 
     Attributes:
-        family: The family of the regression.
         regression: The regression at its starting values.
         plan: The options of the fit.
         rows: All training rows, in order.
         most: The number of rows of a search, if there are twice as many.
     """
 
-    family: LocalFamily | InducingFamily
     regression: Regression
     plan: Plan
     rows: Block
@@ -80,31 +82,44 @@ class NeighborFit:
     @classmethod
     def of(cls, regression: Regression, plan: Plan) -> "NeighborFit":
         """Return the fit of a regression."""
-        rows, family = gathered(regression.needed_rows("a fit")), regression.family
-        assert isinstance(family, LocalFamily | InducingFamily)
-        neighbors = _neighbors(family.prior(regression.hyperparameters))
-        return cls(family, regression, plan, rows.take(neighbors.order(len(rows))), plan.most_rows or MOST_ROWS)
+        rows = gathered(regression.needed_rows("a fit"))
+        neighbors = neighbors_of(regression.prior())
+        return cls(regression, plan, rows.take(neighbors.order(len(rows))), plan.most_rows or MOST_ROWS)
 
     @property
-    def pool(self) -> Block:
-        """The rows among which inducing points are chosen: all."""
-        return self.rows
+    def spec(self) -> ModelSpec:
+        """The specification of the model."""
+        return spec_of(self.regression)
+
+    @property
+    def has_residual(self) -> bool:
+        """Whether neighbours are what inducing points leave of their kernel."""
+        return neighbors_of(self.regression.prior()).is_residual
+
+    @property
+    def of_features(self) -> tuple[str, ...]:
+        """The paths of hyperparameters that neighbours do not depend on, but for the noise and the mean."""
+        near = neighbors_of(self.regression.prior()).names
+        own = [prefix for term in self.spec.terms if term.name in near for prefix in (f"{term.name}.", *term.prefixes)]
+        names = self.regression.hyperparameters.space.quantities
+        return tuple(name for name in names if name != "noise" and not any(name.startswith(p) for p in own))
+
+    @property
+    def feature_scales(self) -> tuple[str, ...]:
+        """The paths of the output scales of the terms without neighbours."""
+        scales = {term.outputscale for term in self.spec.terms}
+        return tuple(name for name in self.of_features if name in scales)
 
     def with_more(self, values: Values) -> "NeighborFit":
         """Return the fit on twice as many rows, or all. Neighbours alone start at the end of the last search."""
         wider = replace(self, most=2 * self.most)
-        if self.plan.most_rows is None or not isinstance(self.family, LocalFamily) or self.family.base is not None:
+        if self.plan.most_rows is None or self.of_features or self.has_residual:
             return wider
         return replace(wider, regression=self.regression.replace(hyperparameters=values))
 
-    def through(self, family: LocalFamily | InducingFamily) -> "NeighborFit":
-        """Return the fit through other features."""
-        return replace(self, family=family, regression=self.regression.replace(family=family))
-
-    def prior(self, values: Values) -> Prior:
-        """Return the prior at values, with the frequencies or points among them if there are some."""
-        searched = next((values.raw[name] for name in (FREQUENCIES, POINTS) if name in values.raw), None)
-        return self.family.prior(values) if searched is None else self.family.prior_of(searched, values)
+    def through(self, spec: ModelSpec) -> "NeighborFit":
+        """Return the fit with other draws."""
+        return replace(self, regression=self.regression.replace(family=spec))
 
     @property
     def size(self) -> int:
@@ -133,7 +148,7 @@ class NeighborFit:
         if self.plan.most_rows is not None and len(self.rows) > MOST_CHECKED:
             wider = replace(self, most=MOST_ROWS)._objective(values, alone=False)
             return float(wider.density(values).value) / wider.count
-        every = whitened(self.prior(values).detached(), self.rows, *mean_and_noise(values))
+        every = whitened(self.spec.prior(values).detached(), self.rows, *mean_and_noise(values))
         return float(every.log_marginal_likelihood()) / self.rows.count
 
     def gained(self, report: FitReport) -> bool:
@@ -153,50 +168,58 @@ class NeighborFit:
         size, objective = self.size, self._objective(values, alone)
         plan = self.plan if last else replace(self.plan, given_iterations=min(EACH, self.plan.max_iterations))
         name = f"{size:,} rows{stage}" if size < len(self.rows) else f"all rows{stage}"
-        is_narrow = self.prior(self.regression.hyperparameters).num_features <= NARROW
+        is_narrow = self.regression.prior().num_features <= NARROW
         with in_one_thread(is_narrow):  # most time is spent in loops over rows, which have their own threads
             tolerance = max(ENOUGH / objective.count, 1e-7)
-            held = ALONE if alone and isinstance(self.family, LocalFamily) else ()
+            held = self.of_features if alone else ()
             return maximize(objective, values, plan, stage=name, held=held, bounds=self._bounds(), tolerance=tolerance)
 
     def _bounds(self) -> Bounds:
-        """Return the bound of the output scale of features with neighbours, unless the user gave a prior or a start.
+        """Return the bounds of the output scales of features with neighbours, but for those with a prior or a start.
 
         Without it one of three splits of elevators had an output scale of 18,000 and an RMSE of 1.55, 0.35 with it. On
         12 tables of 159 to 3,338 rows, three splits of each, the NLPD was the same on average.
         """
-        begin, starts = self.regression.hyperparameters, self.family.options.starts
-        tied = starts["outputscale"] is not None or "outputscale" in begin.space.hyperpriors
-        if tied or not isinstance(self.family, LocalFamily) or self.family.base is None:
-            return {}
-        least, _ = begin.space.quantities["outputscale"].bounds
-        return {"outputscale": (float(least.log()), max(math.log(MOST_SCALE), float(begin.raw["outputscale"])))}
+        begin, starts, found = self.regression.hyperparameters, self.spec.options.starts, {}
+        for name in self.feature_scales:
+            if name not in starts and name not in begin.space.hyperpriors:
+                least, _ = begin.space.quantities[name].bounds
+                found[name] = float(least.log()), max(math.log(MOST_SCALE), float(begin.raw[name]))
+        return found
 
     def density_left_out(self, values: Values) -> float:
         """Return the mean log density of a row given all others, conditioned on responses."""
         with torch.no_grad():
-            means, variances = WhitenedSolver.of(self.prior(values), self.rows, *mean_and_noise(values)).leave_one_out()
+            means, variances = WhitenedSolver.of(
+                self.spec.prior(values), self.rows, *mean_and_noise(values)
+            ).leave_one_out()
         return float(normal_log_density(self.rows.targets, means, variances[:, None]).mean())
 
     def _objective(self, values: Values, alone: bool) -> Objective:
         some = self.searched
         with torch.no_grad():
-            pattern, columns = used(_neighbors(self.prior(values)).predecessors(self.rows.inputs, some))
+            pattern, columns = used(neighbors_of(self.spec.prior(values)).predecessors(self.rows.inputs, some))
         used_rows = self.rows.take(torch.from_numpy(columns))
         rows = self.rows if some is None else self.rows.take(some)
 
         def density(values: Values, warm_start: WarmStart = ()) -> Evaluation:
-            prior = self.prior(values)
-            prior = Prior(neighbors=replace(_neighbors(prior), is_residual=False)) if alone else prior
+            prior = self.spec.prior(values)
+            prior = Prior(neighbors=_whole(neighbors_of(prior))) if alone else prior
             solver = WhitenedSolver(prior, used_rows, *mean_and_noise(values), pattern)
             return Evaluation(solver.log_marginal_likelihood(), values)
 
         return Objective(density, len(rows), rows.count, self.regression.scaling.targets.log_jacobian(rows.count))
 
 
-def _neighbors(prior: Prior) -> VecchiaBlock:
-    assert isinstance(prior.neighbors, VecchiaBlock)
+def neighbors_of(prior: Prior) -> NeighborBlock:
+    """Return the block of neighbours of a prior that has one."""
+    assert prior.neighbors is not None
     return prior.neighbors
+
+
+def _whole(block: NeighborBlock) -> NeighborBlock:
+    """Return a block of neighbours of the whole kernel."""
+    return replace(block, is_residual=False) if block.is_residual else block
 
 
 Found = tuple[NeighborFit, Values, list[FitReport]]
@@ -206,22 +229,71 @@ Search = Callable[[NeighborFit], Found]
 
 def fit_neighbors(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     """Fit a regression with neighbours; return it with its posterior, and the report."""
-    _, values, reports = search_all(NeighborFit.of(regression, plan))
-    return finalize(regression.replace(hyperparameters=values), plan, reports)
+    fit, values, reports = search_all(NeighborFit.of(_started(regression, plan), plan))
+    frequencies = learned_frequencies(TermFit.of(fit.regression, plan))
+    draws = {path: draw for path, draw in learnable_draws(fit.spec).items() if path not in frequencies}
+    if draws and plan.max_iterations:
+        begun = values.beside({path: draw.clone() for path, draw in draws.items()}, {})
+        found, report = fit.search(begun, ", draws too", last=True)
+        fit = fit.through(with_learned(fit.spec, {path: found.raw[path] for path in draws}))
+        values, reports = values.replaced({name: found.raw[name] for name in values.raw}), [*reports, report]
+    return finalize(fit.regression.replace(hyperparameters=values), plan, reports)
+
+
+def _started(regression: Regression, plan: Plan) -> Regression:
+    """Return a regression at the likeliest of several starts."""
+    fit = TermFit.of(regression, plan)
+    if plan.is_begun or not open_scales(fit):
+        return regression
+    with torch.no_grad(), in_one_thread(True):
+        some = fit.subset(COMPARED_ROWS)
+        return fit.at(started(fit, some, ranked_factors(fit, some, _of_responses)[0], _of_responses)).regression
+
+
+def _of_responses(fit: TermFit, rows: Block) -> Density:
+    """Return the log density of rows each conditioned on the responses of its neighbours."""
+
+    def density(values: Values, warm_start: WarmStart = ()) -> Evaluation:
+        solver = whitened(fit.spec.prior(values), rows, *mean_and_noise(values))
+        return Evaluation(solver.log_marginal_likelihood(), values)
+
+    return density
 
 
 def _search(fit: NeighborFit) -> Found:
     """Search repeatedly with new neighbours while these gain."""
-    begin = fit.regression.hyperparameters
+    begin, before = fit.regression.hyperparameters, list[FitReport]()
+    if fit.has_residual:
+        begin, before = rounds(fit, begin, ROUNDS, name=", no points", alone=True)
+        fit = fit.through(spec_of(redrawn(fit.regression.replace(hyperparameters=begin))))
     values, reports = rounds(fit, begin, AT_FIRST)
     is_multistart = fit.plan.max_iterations > 0 and not fit.plan.is_begun
-    if is_multistart and isinstance(fit.family, LocalFamily) and fit.family.base is not None:
+    if fit.has_residual:
+        fit, values, reports = _chosen_again(fit, values, reports)
+    elif is_multistart and fit.of_features:
         other, more = from_local(fit, begin, reports[-1].log_marginal_likelihood)
         if other is not None and is_better(fit, (other, more[-1]), (values, reports[-1])):
             values, reports = other, [*reports, *more]
         else:
             reports = [*more, *reports]
-    return fit, *more_rounds(fit, values, reports)
+    values, reports = more_rounds(fit, values, reports)
+    return fit, values, [*before, *reports]
+
+
+def _chosen_again(fit: NeighborFit, values: Values, reports: list[FitReport]) -> Found:
+    """Choose points again and search on the rows of the last search, while lengthscales move and that pays."""
+    for _ in range(AGAIN if reports[-1].stages else 0):
+        spec = spec_of(redrawn(fit.regression.replace(hyperparameters=values)))
+        if spec is fit.spec:
+            break
+        found, last = fit.through(spec).search(values, ", points chosen again")
+        gain = last.log_marginal_likelihood - reports[-1].log_marginal_likelihood
+        if not gain > 0:
+            return fit, values, [*reports[:-1], last, reports[-1]]
+        fit, values, reports = fit.through(spec), found, [*reports, last]
+        if gain < SETTLED * last.stages[-1].rows:
+            break
+    return fit, values, reports
 
 
 def search_all(fit: NeighborFit, search: Search = _search) -> Found:
@@ -265,8 +337,8 @@ def from_local(fit: NeighborFit, begin: Values, likelihood: float) -> tuple[Valu
     values, reports = rounds(fit, begin, AT_FIRST, name=", the local process alone", alone=True)
     if not reports[-1].log_marginal_likelihood > likelihood:
         return None, reports
-    if "outputscale" not in fit.plan.fixed:
-        values = values.replaced({"outputscale": torch.full_like(values.raw["outputscale"], WEAK)})
+    weak = [name for name in fit.feature_scales if name not in fit.plan.fixed]
+    values = values.replaced({name: torch.full_like(values.raw[name], WEAK) for name in weak})
     values, more = rounds(fit, values, AT_FIRST, name=", from the local process")
     return values, [*reports, *more]
 

@@ -1,20 +1,29 @@
-"""Fitting through features under a likelihood that is not Gaussian: on growing subsets, then on all rows.
+"""Fitting under a likelihood that is not Gaussian: on growing subsets, then on all rows.
 
 Unless rows are many, hyperparameters are searched for with few random features, whose matrices cost a fraction. The
-posterior is then computed once, with all features.
+posterior is then computed once, with all features. By variational inference the bound is searched. If there are no
+random features, that search starts at the end of a cheaper one, by Laplace's approximation or with a Gaussian
+likelihood. For several classes no fit is cheaper.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 
-from rfgp.fitting.context import FeatureFit
-from rfgp.fitting.maximize import SMALL, Plan
+from rfgp.approximations import Approximation, RandomFeatures
+from rfgp.fitting.context import TermFit, spec_of
+from rfgp.fitting.draws import with_draws
+from rfgp.fitting.maximize import Objective, Plan, maximize
 from rfgp.fitting.subsets import approach, grow
-from rfgp.regression import FeatureFamily, FitReport, Regression
-from rfgp.regression.observing import left_out_observations
-from rfgp.rows import SourceRows, parts_of
-from rfgp.threads import in_one_thread
+from rfgp.likelihoods import Normal
+from rfgp.parameters import Values
+from rfgp.regression import FitReport, Regression
+from rfgp.regression.observing import approximation_of, left_out_observations
+from rfgp.regression.regression import restarted
+from rfgp.regression.spec import with_draws_of
+from rfgp.rows import is_read_in_blocks
+from rfgp.solvers import Inference
 
 FEW_FREQUENCIES, FEWEST = 128, 64
 """The number of frequencies of a search for the hyperparameters of one function, and of several.
@@ -25,46 +34,113 @@ MOST_ROWS = 10_000
 """The most rows of a search with few frequencies: more rows determine functions that few features cannot follow."""
 CLASS_ROWS = 800
 """The most rows for the hyperparameters of several classes: an evaluation costs n^3 a class."""
+COMPARED = 500
+"""The number of rows on which starts of a search for a bound are compared."""
+OF_CLASSES = 1e-4
+"""The least gain of an iteration for several classes, in nats a row, in a search for a bound.
+
+If inputs separate the classes, searches would continue for a hundred evaluations that gain 0.1 nats each."""
+
+Strategy = Callable[[Regression, Plan], tuple[Regression, FitReport]]
 
 
-def fit_observed(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-    """Fit a regression through features; return it with its posterior, and the report."""
-    few = with_few(regression)
-    fit = FeatureFit.of(few, plan)
-    with torch.no_grad(), in_one_thread(len(fit.rows) <= SMALL):
-        values, words = regression.hyperparameters, "every hyperparameter is fixed"
-        reports: list[FitReport] = []
-        if fit.free and regression.family.options.likelihood.num_latents > 1:
-            values, report = approach(fit, values, CLASS_ROWS)
-            reports, words = [report], f"on {report.stages[-1].rows:,} rows ({report.message})"
-        elif fit.free:
-            values, reports, words = grow(fit, values)
+def fit_observed(regression: Regression, plan: Plan, strategy: Strategy) -> tuple[Regression, FitReport]:
+    """Fit a regression; return it with its posterior, and the report.
+
+    Args:
+        regression: The regression, whose likelihood is not Gaussian.
+        plan: The options of the fit.
+        strategy: The fit of a cheaper regression, from whose end a search for a bound starts.
+    """
+    rows, few = regression.needed_rows("a fit"), with_few(regression)
+    fit = TermFit.of(few, plan)
+    with torch.no_grad():
+        if approximation_of(regression.family, rows) != "variational":
+            found, reports, words = _by_laplace(fit)
+            inference = None
+        else:
+            found, reports, inference = _by_bound(fit, strategy)
+            words = reports[-1].message if reports else "every hyperparameter is fixed"
+        found = regression.replace(family=found.family, hyperparameters=found.hyperparameters)
         if few is not regression:
-            words = f"{words}, with fewer frequencies"
-        return _finished(fit, regression.replace(hyperparameters=values), reports, words)
+            words, found = f"{words}, with fewer frequencies", found.replace(family=regression.family)
+        return _finished(fit, found, reports, words, inference if few is regression else None)
 
 
 def with_few(regression: Regression) -> Regression:
     """Return the regression with fewer random features, if it has many features and not too many rows."""
-    family = regression.family
-    if not isinstance(family, FeatureFamily) or len(regression.needed_rows("a fit")) > MOST_ROWS:
+    spec, count = spec_of(regression), len(regression.needed_rows("a fit"))
+    few = FEW_FREQUENCIES if spec.options.likelihood.num_latents == 1 else FEWEST
+    changed = {name: _fewer(one, few) for name, one in spec.approximations.items()}
+    if count > MOST_ROWS or changed == spec.approximations or spec.noise_process is not None:
         return regression
-    few = FEW_FREQUENCIES if family.options.likelihood.num_latents == 1 else FEWEST
-    if family.options.num_frequencies <= few:
-        return regression
-    options = replace(family.options, num_frequencies=few)
-    return regression.replace(family=replace(family, options=options).with_sample(regression.scaling))
+    return regression.replace(family=spec.drawn(changed, regression.hyperparameters, count))
+
+
+def _fewer(approximation: Approximation, few: int) -> Approximation:
+    if not isinstance(approximation, RandomFeatures) or approximation.learn_frequencies:
+        return approximation
+    return replace(approximation, num_frequencies=min(few, approximation.num_frequencies))
+
+
+def _by_laplace(fit: TermFit) -> tuple[Regression, list[FitReport], str]:
+    """Return the regression with the likeliest hyperparameters, the reports, and a message."""
+    if not fit.free:
+        return fit.regression, [], "every hyperparameter is fixed"
+    if fit.spec.options.likelihood.num_latents > 1:
+        fit, report = approach(fit, CLASS_ROWS)
+        return fit.regression, [report], f"on {report.stages[-1].rows:,} rows ({report.message})"
+    fit, reports, words = with_draws(*grow(fit))
+    return fit.regression, reports, words
+
+
+def _by_bound(fit: TermFit, strategy: Strategy) -> tuple[Regression, list[FitReport], Inference]:
+    """Return the regression with the highest bound, the reports, and the inference."""
+    rows, law, spec = fit.rows, fit.spec.options.likelihood, fit.spec
+    has_features = any(isinstance(one, RandomFeatures) for one in spec.approximations.values())
+    if law.num_latents > 1 or (has_features and not law.has_noise_process):
+        fit, report = approach(fit, len(rows), COMPARED, OF_CLASSES if law.num_latents > 1 else None)
+        return fit.regression, [report], fit.regression.infer(rows)
+    cheaper = _cheaper(fit.regression)
+    known = tuple(name for name in fit.plan.fixed if name in cheaper.hyperparameters.space.names)
+    reached, first = strategy(cheaper, replace(fit.plan, fixed=known))
+    begun = fit.regression.replace(family=with_draws_of(spec, spec_of(reached)))
+    begun = begun.replace(hyperparameters=_started(begun.hyperparameters, reached, fit.plan.fixed, spec.noise_prefix))
+    values, report = maximize(Objective.of(begun, rows), begun.hyperparameters, fit.plan, stage="bound")
+    found = begun.replace(hyperparameters=values)
+    return found, [first, report], found.infer(rows)
+
+
+def _cheaper(regression: Regression) -> Regression:
+    """Return the regression by Laplace's approximation, or with a Gaussian likelihood."""
+    spec = spec_of(regression)
+    if "laplace" in spec.options.likelihood.approximations:
+        return regression.replace(family=replace(spec, options=spec.options.changed(inference="laplace")))
+    options = spec.options.changed(likelihood=Normal(), inference=None)
+    return restarted(regression, replace(spec, options=options, noise_process=None))
+
+
+def _started(values: Values, found: Regression, fixed: tuple[str, ...], prefix: str) -> Values:
+    """Return values with those found. The logarithm of the noise starts with the kernel of the function."""
+    reached, names = found.hyperparameters, set(values.space.names) - set(fixed)
+    own = {name: reached.value(name) for name in reached.space.names if name in names}
+    scales = {term.outputscale for term in spec_of(found).terms}
+    kernel = set(reached.space.quantities) - {"noise", *scales}
+    of_noise = {f"{prefix}{name}": reached.value(name) for name in kernel if f"{prefix}{name}" in names}
+    return values.given(**own, **of_noise)
 
 
 def _finished(
-    fit: FeatureFit, regression: Regression, reports: list[FitReport], words: str
+    fit: TermFit, found: Regression, reports: list[FitReport], words: str, inference: Inference | None
 ) -> tuple[Regression, FitReport]:
     """Return the regression with its posterior given all rows, and the report."""
-    inference, rows = regression.infer(fit.rows), fit.rows
-    total = float(inference.log_marginal_likelihood()) + regression.scaling.targets.log_jacobian(rows.count)
-    found = regression.replace(given=inference.posterior())
-    is_read = any(isinstance(part, SourceRows) for part in parts_of(rows))
-    left_out = None if is_read else float(left_out_observations(regression, rows, inference).log_density.mean())
+    rows = fit.rows
+    inference = found.infer(rows) if inference is None else inference
+    total = float(inference.log_marginal_likelihood()) + found.scaling.targets.log_jacobian(rows.count)
+    found = found.replace(given=inference.posterior())
+    left_out = None
+    if not is_read_in_blocks(rows):
+        left_out = float(left_out_observations(found, rows, inference).log_density.mean())
     converged = not reports or reports[-1].converged
     used = inference.effective_dof_fraction
     message = f"{'converged' if converged else 'stopped'}: {words}" if reports else words

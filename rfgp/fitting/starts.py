@@ -1,60 +1,124 @@
-"""Starts of a fit of terms: the likelihood of a kernel has several maxima, and a search finds the nearest."""
+"""Starts of a fit: the likelihood of a kernel has several maxima, and a search finds the nearest."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from rfgp.columns import Kind
-from rfgp.errors import NotPositiveDefiniteError, SolverError
-from rfgp.fitting.maximize import Objective, Plan
+from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError, SolverError
+from rfgp.fitting.context import TermFit, redrawn, spec_of
+from rfgp.fitting.maximize import Density
+from rfgp.fitting.scales import density_of
 from rfgp.parameters import Values
 from rfgp.regression import Regression
 from rfgp.regression.spec import ModelSpec
 from rfgp.rows import Block
 from rfgp.solvers.choice import uses_cg
 
+STARTS = (1 / 32, 1 / 16, 1 / 8, 0.25, 0.5, 1.0, 2.0, 4.0)
+"""Factors of all starting lengthscales that are compared."""
 SCREENED_ROWS = 500
-"""The number of rows by whose likelihood starting lengthscales of several terms are compared."""
+"""The most rows by whose likelihood starts of matrices of all rows, and of the lengthscales of one term after the
+other, are compared."""
 FACTORS = (1.0, 0.3, 0.1)
-"""The factors of starting lengthscales that are compared. A search from a long one can end with noise alone."""
+"""The factors of one term's lengthscales that are compared. A search from a long one can end with noise alone."""
 COMPARED_ROWS = 1000
 """The number of rows on which the starts of a field are compared."""
 FIELD_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """The factors of the parameters of a field on nodes, roads or a mesh that are compared."""
 NOISES, NOISES_BY_CG = (0.1, 0.01, 1e-4), (0.1, 0.01)
 """Noise variances that are compared, in variances of the targets. Conjugate gradients are slow for little noise."""
+_ROUNDED = 6
+"""The number of decimals, in nats, to which likelihoods are compared."""
 
 
-def starts_of(regression: Regression, plan: Plan, rows: Block, order: Tensor) -> list[Values]:
-    """Return starting values, the likeliest first, at least one.
+def open_scales(fit: TermFit) -> list[str]:
+    """Return the paths of lengthscales, and of parameters of graph kernels, that have no start and are not fixed."""
+    names = []
+    for factor, _, prefix in (part for term in fit.spec.terms for part in term.parts()):
+        if factor.nodes is not None:
+            names += [f"{prefix}{name}" for name in factor.starts if not name.startswith("factor_")]
+        elif factor.measure is not None or factor.domain is not None:
+            names.append(f"{prefix}lengthscale")
+    free, given = fit.free, fit.spec.options.starts
+    return [name for name in dict.fromkeys(names) if name in free and name not in given]
+
+
+def scaled(values: Values, names: Sequence[str], factor: float) -> Values:
+    """Return values some of which are multiplied by a factor."""
+    return values.shifted(**dict.fromkeys(names, math.log(factor)))
+
+
+def has_prior(values: Values) -> bool:
+    """Return whether the hyperpriors have a finite density at a starting value."""
+    try:
+        return bool(torch.isfinite(values.log_hyperprior()))
+    except InvalidArgumentError:
+        return False
+
+
+Densities = Callable[[TermFit, Block], Density]
+"""Returns the log density of rows, at the draws of a fit."""
+
+
+def ranked_factors(fit: TermFit, rows: Block, density_of: Densities = density_of) -> list[float]:
+    """Return factors of the open lengthscales, ranked by the likelihood of rows, the longer of equals first.
+
+    Lengthscales shorter than all distances are equal up to rounding. The only factor is 1 if none is open, or if the
+    hyperparameters are those of an earlier search.
 
     Args:
-        regression: The regression at its starting values.
-        plan: The options of the fit.
+        fit: The fit.
         rows: The rows.
-        order: A random order of them, (n,).
+        density_of: The likelihood.
     """
-    spec = spec_of(regression)
-    names = [name for name in open_scales(spec) if name in regression.hyperparameters.space.free(plan.fixed)]
+    names = [] if fit.plan.is_begun else open_scales(fit)
     if not names:
-        return [regression.hyperparameters]
-    if is_one_field(spec):
-        return _ranked(regression, plan, names, first_rows(rows, order, COMPARED_ROWS))
-    return [_screened(regression, names, first_rows(rows, order, SCREENED_ROWS))]
+        return [1.0]
+    density = density_of(fit, rows)
+
+    def compute() -> dict[str, Tensor]:
+        totals = [_total(density, scaled(fit.values, names, factor)) for factor in STARTS]
+        return {"values": torch.tensor(totals, dtype=torch.float64)}
+
+    likelihoods = fit.plan.journal.memoize("starts", compute)["values"].tolist()
+    ranked = sorted(zip(likelihoods, STARTS, strict=True), key=lambda pair: (round(pair[0], _ROUNDED), pair[1]))
+    return [factor for _, factor in reversed(ranked)]
 
 
-def spec_of(regression: Regression) -> ModelSpec:
-    """Return the specification of a regression of terms."""
-    assert isinstance(regression.family, ModelSpec)
-    return regression.family
+def _total(density: Density, values: Values) -> float:
+    if not has_prior(values):
+        return -math.inf
+    total, reached, _ = density(values)
+    return float(total + reached.log_hyperprior())
 
 
-def redrawn(regression: Regression) -> Regression:
-    """Return a regression whose draws that depend on hyperparameters are those for the present ones."""
-    spec, values = spec_of(regression), regression.hyperparameters
-    return regression.replace(family=spec.redrawn(values, regression.num_observations))
+def started(fit: TermFit, rows: Block, factor: float, density_of: Densities = density_of) -> Values:
+    """Return values with all open lengthscales times a factor, and then those of one term after the other.
+
+    Args:
+        fit: The fit.
+        rows: The rows whose likelihood decides between factors of one term's lengthscales.
+        factor: The factor of all.
+        density_of: The likelihood.
+    """
+    names, values = open_scales(fit), fit.values
+    values = scaled(values, names, factor) if factor != 1 else values
+    if len(fit.spec.terms) == 1 or fit.plan.is_begun:
+        return values
+    rows = rows.take(slice(SCREENED_ROWS))
+    for name in names:
+        ends = [values.shifted(**{name: math.log(factor)}) for factor in FACTORS]
+        fits = [replace(fit, regression=redrawn(fit.at(end).regression)) for end in ends]
+        found = [_total(density_of(one, rows), end) for one, end in zip(fits, ends, strict=True)]
+        values = ends[found.index(max(found))]
+    return values
+
+
+# --- fields ----------------------------------------------------------------------------------------
 
 
 def is_one_field(spec: ModelSpec) -> bool:
@@ -68,32 +132,14 @@ def first_rows(rows: Block, order: Tensor, count: int) -> Block:
     return rows if len(rows) <= count else rows.take(order[:count].sort().values)
 
 
-def open_scales(spec: ModelSpec) -> list[str]:
-    """Return the paths of lengthscales, and of parameters of graph kernels, to which nobody gave a start."""
-    names = []
-    for factor, _, prefix in (part for term in spec.terms for part in term.parts()):
-        if factor.nodes is not None:
-            names += [f"{prefix}{name}" for name in factor.starts if not name.startswith("factor_")]
-        elif factor.measure is not None or factor.domain is not None:
-            names.append(f"{prefix}lengthscale")
-    return [name for name in dict.fromkeys(names) if name not in spec.options.starts]
-
-
-def _screened(regression: Regression, names: list[str], rows: Block) -> Values:
-    """Return starting values whose lengthscales are, one after the other, the likeliest of a few."""
-    values = regression.hyperparameters
-    for name in names:
-        ends = [values.shifted(**{name: math.log(factor)}) for factor in FACTORS]
-        found = [Objective.of(redrawn(regression.replace(hyperparameters=end)), rows).likelihood(end) for end in ends]
-        values = ends[found.index(max(found))]
-    return values
-
-
-def _ranked(regression: Regression, plan: Plan, names: list[str], rows: Block) -> list[Values]:
-    """Return the likeliest start for each factor of the parameters of one field."""
-    is_open = "noise" in regression.hyperparameters.space.free(plan.fixed)
+def starts_of_field(fit: TermFit) -> list[Values]:
+    """Return the likeliest start of a field for each factor of its parameters, the best first; at least one."""
+    names, regression = open_scales(fit), fit.regression
+    if not names:
+        return [fit.values]
+    rows, is_open = first_rows(fit.pool, fit.order, COMPARED_ROWS), "noise" in fit.free
     noises: tuple[float | None, ...] = (None,)
-    if is_open and "noise" not in spec_of(regression).options.starts:
+    if is_open and "noise" not in fit.spec.options.starts:
         noises = NOISES_BY_CG if uses_cg(regression.prior(), rows) else NOISES
     starts = [list(_starts(regression, names, factor, noises, rows)) for factor in FIELD_FACTORS]
 
@@ -101,17 +147,17 @@ def _ranked(regression: Regression, plan: Plan, names: list[str], rows: Block) -
         totals = [_likelihood(regression, values, rows) for same_factor in starts for values in same_factor]
         return {"likelihoods": torch.stack(totals)}
 
-    likelihoods = plan.journal.memoize("starts", compute)["likelihoods"].reshape(len(FIELD_FACTORS), -1)
+    likelihoods = fit.plan.journal.memoize("starts", compute)["likelihoods"].reshape(len(FIELD_FACTORS), -1)
     best, which = torch.where(torch.isfinite(likelihoods), likelihoods, -torch.inf).max(1)
     usable = [i for i in best.argsort(descending=True, stable=True).tolist() if math.isfinite(best[i])]
-    return [starts[i][int(which[i])] for i in usable] or [regression.hyperparameters]
+    return [starts[i][int(which[i])] for i in usable] or [fit.values]
 
 
 def _starts(
     regression: Regression, names: list[str], factor: float, noises: tuple[float | None, ...], rows: Block
 ) -> Iterator[Values]:
     """Yield starts with some parameters times a factor, and with the noises."""
-    begun = regression.hyperparameters.shifted(**dict.fromkeys(names, math.log(factor)))
+    begun = scaled(regression.hyperparameters, names, factor)
     for noise in noises:
         own = {} if noise is None else {"noise": torch.tensor(math.log(noise), dtype=torch.float64)}
         values = begun.replaced(own)

@@ -1,4 +1,4 @@
-"""Fitting sums of terms: several starts, a search on a subset of the rows, then on all of them."""
+"""Fitting a model of terms: which search suits its terms, rows and likelihood."""
 
 from dataclasses import replace
 from typing import cast
@@ -6,25 +6,26 @@ from typing import cast
 import torch
 
 from rfgp import random
-from rfgp.approximations.planning import sharing as terms_that_share
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.average_information import maximize_by_scoring
+from rfgp.fitting.context import TermFit, redrawn, spec_of
+from rfgp.fitting.draws import fit_draws, with_draws
+from rfgp.fitting.frequencies import learned_frequencies
+from rfgp.fitting.learn_frequencies import fit_learned_with_neighbors
 from rfgp.fitting.maximize import SMALL, Objective, Plan, maximize
-from rfgp.fitting.starts import SCREENED_ROWS, first_rows, is_one_field, redrawn, spec_of, starts_of
+from rfgp.fitting.neighbors import fit_neighbors
+from rfgp.fitting.observed import fit_observed
+from rfgp.fitting.starts import SCREENED_ROWS, first_rows, is_one_field, started, starts_of_field
+from rfgp.fitting.subsets import LEAST_ROWS, drawn_again, optimize
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression
-from rfgp.regression.spec import degrees_of_freedom, learnable_draws, with_learned
-from rfgp.rows import Block, gathered, pool_of
+from rfgp.rows import Block, gathered
 from rfgp.solvers.choice import MOST_DENSE, uses_cg
 from rfgp.solvers.iterative import IterativeSolver
 from rfgp.threads import in_one_thread
 
-FIRST_ROWS = 2000
-"""The number of rows of the first search. Hyperparameters of a few thousand rows are close to those of all."""
 LAST_GAIN = 0.1
 """The least gain in nats of the last five iterations of the search on all rows, after that on a subset."""
-LEARNED_ROWS = 2**14
-"""The most rows from which frequencies and inducing points are learned."""
 TOLERANCE = 1e-8
 """The tolerance of the relative change of the likelihood of a row in one iteration, for one field."""
 OPTIMIZED, MOST_OPTIMIZED = 3, 1500
@@ -37,37 +38,57 @@ MOST_CHANGES = 2
 
 def fit_terms(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     """Fit a regression of terms; return it and the report."""
-    rows = regression.needed_rows("a fit")
-    pool = pool_of(rows)
-    order = torch.randperm(len(pool), generator=random.generator(regression.family.options.seed, random.Role.SAMPLE))
-    with in_one_thread(len(pool) <= SMALL):
-        starts = starts_of(regression, plan, pool, order)
-        if is_one_field(spec_of(regression)):
-            return _fit_field(regression, starts, plan)
-        regression = redrawn(regression.replace(hyperparameters=starts[0]))
-        if uses_cg(regression.prior(), rows):
-            return fit_by_scoring(regression, plan)
-        if len(rows) <= 2 * FIRST_ROWS:
-            return _learned(*_with_new_draws(regression, plan, gathered(rows), None), plan, gathered(rows))
-        subset = pool.take(order[:FIRST_ROWS])
-        regression, first = _with_new_draws(regression, plan, subset, "a subset")
-        regression, first = _learned(regression, first, plan, pool.take(order[:LEARNED_ROWS]))
-    last = replace(plan, enough=max(plan.enough, LAST_GAIN))
-    values, report = maximize(Objective.of(regression, rows), regression.hyperparameters, last)
-    return regression.replace(hyperparameters=values), report.with_all([first, report])
+    rows, prior = regression.needed_rows("a fit"), regression.prior()
+    if is_one_field(spec_of(regression)):
+        return _fit_field(regression, plan)
+    if prior.neighbors is not None and regression.family.is_normal and not (prior.precisions or prior.walks):
+        is_learned = bool(learned_frequencies(TermFit.of(regression, plan)))
+        return (fit_learned_with_neighbors if is_learned else fit_neighbors)(regression, plan)
+    with in_one_thread(len(rows) <= SMALL):
+        if prior.neighbors is not None or prior.precisions or prior.walks:
+            return _fit_sparse(TermFit.of(regression, plan))
+        if not regression.family.is_normal:
+            return fit_observed(regression, plan, fit_terms)
+        with torch.no_grad():
+            return fit_draws(TermFit.of(regression, plan))
 
 
-def _fit_field(regression: Regression, starts: list[Values], plan: Plan) -> tuple[Regression, FitReport]:
+# --- sparse terms ----------------------------------------------------------------------------------
+
+
+def _fit_sparse(fit: TermFit) -> tuple[Regression, FitReport]:
+    """Fit terms with sparse matrices: on a subset of the rows, then on all."""
+    some = first_rows(fit.pool, fit.order, SCREENED_ROWS)
+    fit = fit.at(fit.values if fit.plan.is_begun else started(fit, some, 1.0))
+    fit = replace(fit, regression=redrawn(fit.regression))
+    if uses_cg(fit.prior, fit.rows):
+        return fit_by_scoring(fit.regression, fit.plan)
+    is_small = len(fit.rows) <= 2 * LEAST_ROWS
+    fit, report = optimize(fit, gathered(fit.rows) if is_small else fit.subset(LEAST_ROWS))
+    fit, reports, _ = with_draws(*drawn_again(fit, [report]), "")
+    if is_small:
+        return fit.regression, reports[-1].with_all(reports)
+    last = replace(fit.plan, enough=max(fit.plan.enough, LAST_GAIN))
+    values, report = maximize(Objective.of(fit.regression, fit.rows), fit.values, last)
+    return fit.at(values).regression, report.with_all([*reports, report])
+
+
+# --- one field -------------------------------------------------------------------------------------
+
+
+def _fit_field(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     """Fit one kernel on nodes, roads or a mesh, with features drawn anew at the hyperparameters found."""
-    regression, report = _searched(regression, starts, plan, is_continued=False)
-    for _ in range(MOST_CHANGES):
-        ((before,), again) = spec_of(regression).priors, redrawn(regression)
-        regression = again
-        if spec_of(again).priors[0].has_draws_of(before):
-            break
-        regression, more = _searched(again, [again.hyperparameters], plan, is_continued=True)
-        report = more.with_all([report, more])
-    return regression, report
+    with in_one_thread(len(regression.needed_rows("a fit")) <= SMALL):
+        starts = starts_of_field(TermFit.of(regression, plan))
+        regression, report = _searched(regression, starts, plan, is_continued=False)
+        for _ in range(MOST_CHANGES):
+            ((before,), again) = spec_of(regression).priors, redrawn(regression)
+            regression = again
+            if spec_of(again).priors[0].has_draws_of(before):
+                break
+            regression, more = _searched(again, [again.hyperparameters], plan, is_continued=True)
+            report = more.with_all([report, more])
+        return regression, report
 
 
 def _searched(
@@ -86,6 +107,9 @@ def _searched(
         best = (score, values, report) if best is None or score > best[0] else best
     assert best is not None
     return regression.replace(hyperparameters=best[1]), best[2].with_all(reports)
+
+
+# --- conjugate gradients ---------------------------------------------------------------------------
 
 
 def fit_by_scoring(regression: Regression, plan: Plan, *, has_subset: bool = True) -> tuple[Regression, FitReport]:
@@ -121,45 +145,3 @@ def _subset(rows: Block) -> Block:
     """Return some random rows in their order, or all."""
     order = torch.randperm(len(rows), generator=random.generator(0, random.Role.SAMPLE))
     return first_rows(rows, order, FIRST_ROWS_BY_CG)
-
-
-def _learned(regression: Regression, report: FitReport, plan: Plan, rows: Block) -> tuple[Regression, FitReport]:
-    """Search for the draws that a fit may change, together with the hyperparameters, if there are some."""
-    spec = spec_of(regression)
-    draws = learnable_draws(spec)
-    if not draws or not plan.max_iterations:
-        return regression, report
-    begun = regression.hyperparameters.beside({path: draw.clone() for path, draw in draws.items()}, {})
-    values, last = maximize(Objective.of(regression, rows), begun, plan, stage="draws too")
-    learned = {path: values.raw[path].detach() for path in draws}
-    found = regression.replace(family=with_learned(spec, learned))
-    kept = regression.hyperparameters.replaced({name: values.raw[name] for name in regression.hyperparameters.raw})
-    return found.replace(hyperparameters=kept), last.with_all([report, last])
-
-
-def _divided(regression: Regression, rows: Block) -> Regression:
-    """Return a regression whose terms share the budget of features by their effective degrees of freedom."""
-    spec, values = spec_of(regression), regression.hyperparameters
-    sharing = terms_that_share(spec.options.approximations, spec.approximations)
-    if spec.options.budget is None or len(sharing) < 2 or not spec.is_normal:
-        return regression
-    pilot = regression.replace(rows=rows, num_observations=len(rows))
-    freedom = degrees_of_freedom(pilot, rows.inputs[:SCREENED_ROWS])
-    shares = {name: max(freedom[name], 1e-3) for name in sharing}
-    return regression.replace(family=spec.drawn(spec.approximations, values, regression.num_observations, shares))
-
-
-def _with_new_draws(regression: Regression, plan: Plan, rows: Block, stage: str | None) -> tuple[Regression, FitReport]:
-    """Search on some rows; draw again at the hyperparameters found, and search from there if that is likelier."""
-    objective = Objective.of(regression, rows)
-    values, report = maximize(objective, regression.hyperparameters, plan, stage=stage or "all rows")
-    regression = regression.replace(hyperparameters=values)
-    again = redrawn(_divided(regression, rows))
-    if again.family is regression.family:
-        return regression, report
-    objective = Objective.of(again, rows)
-    is_divided = spec_of(again).approximations != spec_of(regression).approximations
-    if not is_divided and not objective.likelihood(values) > report.log_marginal_likelihood:
-        return regression, report
-    values, last = maximize(objective, values, plan, stage=f"{stage or 'all rows'}, drawn again")
-    return again.replace(hyperparameters=values), last.with_all([report, last])

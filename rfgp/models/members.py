@@ -9,7 +9,7 @@ from rfgp import couplings, spectra
 from rfgp.ambient import plain
 from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
-from rfgp.fitting import fit_table
+from rfgp.fitting import fit_terms as fit_table
 from rfgp.likelihoods import Likelihood
 from rfgp.models.given import options_from
 from rfgp.models.process import Fitted, Process, with_rows

@@ -1,6 +1,6 @@
 """Specifications with other approximations or draws."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +8,9 @@ from torch import Tensor
 
 from rfgp.approximations import Approximation
 from rfgp.approximations.planning import assign
+from rfgp.blocks import Prior
+from rfgp.kernels import Sum
+from rfgp.kernels.terms import hyperparameters_of
 from rfgp.parameters import Values
 from rfgp.regression.spec.noise import by_process
 from rfgp.regression.spec.spec import ModelSpec
@@ -42,3 +45,52 @@ def with_learned(spec: ModelSpec, draws: Mapping[str, Tensor]) -> ModelSpec:
     """Return the specification with other draws (...) by path."""
     noise = None if spec.noise_process is None else with_learned(spec.noise_process, draws)
     return replace(spec, priors=tuple(term.with_learned(draws) for term in spec.priors), noise_process=noise)
+
+
+def variance_paths(spec: ModelSpec) -> tuple[str, ...]:
+    """Return the paths of the variances whose common factor scales the whole prior. Empty if there are none such."""
+    assert spec.columns is not None
+    found: list[str] = []
+    for term in spec.terms:
+        own = [prefix for factor, _, prefix in term.parts() if factor.has_own_variance]
+        if term.outputscale is None and len(own) != 1:
+            return ()
+        found.append(f"{own[0]}variance" if term.outputscale is None else term.outputscale)
+    return tuple(dict.fromkeys(found))
+
+
+def block_scales(spec: ModelSpec, prior: Prior) -> list[str]:
+    """Return the path of the variance of each block of weights of a prior, in order. Empty unless each has its own."""
+    paths = dict(zip((term.name for term in spec.terms), variance_paths(spec), strict=False))
+    names = [block.name for block in prior.weights]
+    is_own = len(set(paths.values())) == len(spec.terms) == len(set(names)) == len(names)
+    has_all = is_own and all(block.variance is not None for block in prior.weights)
+    return [paths[name] for name in names] if has_all else []
+
+
+def some_terms(spec: ModelSpec, names: Sequence[str]) -> ModelSpec:
+    """Return the specification of some of the terms, with their approximations and draws."""
+    pairs = [pair for pair in zip(spec.terms, spec.priors, strict=True) if pair[0].name in names]
+    terms, priors = tuple(term for term, _ in pairs), tuple(prior for _, prior in pairs)
+    used = {term.name: spec.approximations[term.name] for term in terms}
+    kernel = Sum(tuple(term.term for term in terms))
+    return replace(spec, kernel=kernel, terms=terms, priors=priors, approximations=used)
+
+
+def with_draws_of(spec: ModelSpec, other: ModelSpec) -> ModelSpec:
+    """Return the specification with the draws of the terms of another one that have the same names."""
+    found = {term.name: prior for term, prior in zip(other.terms, other.priors, strict=True)}
+    pairs = zip(spec.terms, spec.priors, strict=True)
+    return replace(spec, priors=tuple(found.get(term.name, prior) for term, prior in pairs))
+
+
+def values_of_terms(spec: ModelSpec, values: Values) -> Values:
+    """Return the hyperparameters of the terms of a specification, among those of more terms, with the same bounds."""
+    columns = spec.columns
+    assert columns is not None
+    own = {*hyperparameters_of(spec.terms, columns), *(term.outputscale for term in spec.terms)}
+    own |= {name for name in values.space.quantities if "." not in name}
+    quantities = {name: quantity for name, quantity in values.space.quantities.items() if name in own}
+    hyperpriors = {name: prior for name, prior in values.space.hyperpriors.items() if name in own or name == "mean"}
+    space = replace(values.space, quantities=quantities, hyperpriors=hyperpriors)
+    return Values(space, {name: values.raw[name] for name in space.names})

@@ -15,6 +15,7 @@ from rfgp.solvers.lowrank.statistics import Statistics as Statistics
 from rfgp.solvers.lowrank.statistics import accumulate_gram as accumulate_gram
 from rfgp.solvers.lowrank.statistics import add_symmetric_product as add_symmetric_product
 from rfgp.solvers.lowrank.statistics import best_common_scale as best_common_scale
+from rfgp.solvers.lowrank.statistics import best_ratios as best_ratios
 from rfgp.solvers.lowrank.statistics import best_scales as best_scales
 from rfgp.solvers.lowrank.statistics import solve as solve
 from rfgp.solvers.lowrank.statistics import symmetrized as symmetrized

@@ -15,10 +15,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import torch
-from scipy.optimize import minimize_scalar
+from numpy.typing import NDArray
+from scipy.optimize import minimize, minimize_scalar
 from torch import Tensor
 
+from rfgp.blocks.weights import Weights
 from rfgp.linalg import cholesky
 from rfgp.rows.blocks import Sums
 from rfgp.solvers.lowrank.model import LinearModel, is_local, summed
@@ -185,3 +188,40 @@ def best_scales(
         middle, reach = float(best.x), 2 * reach
     _, scales = at(float(best.x))
     return scales._replace(solution=solve(statistics, scales.variance.sqrt(), scales.noise))
+
+
+def best_ratios(
+    statistics: Statistics,
+    weights: Weights,
+    count: float,
+    start: Tensor,  # (T,)
+) -> tuple[Tensor, Tensor]:
+    """Return the variances of terms over the noise (T,), and the noise (0-d), that maximise the likelihood.
+
+    With the noise solved for, -2 log density is N k log q + k log|A| with q = y^T C^-1 y at noise 1, and its derivative
+    in log v_t is -N k w_t^T w_t / q + k (F_t - tr (A^-1)_tt), with the weights w at noise 1.
+
+    Args:
+        statistics: Those of rows none of which has a noise of its own.
+        weights: The weights of the terms.
+        count: The number N of observations.
+        start: The ratios at which the search starts, (T,).
+    """
+    one, k = torch.ones_like(statistics.square), statistics.target.shape[1]
+    sizes = one.new_tensor(weights.sizes)
+
+    def loss(x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        scale = weights.by_weight(torch.from_numpy(x).to(one).mul(0.5).exp())
+        solution = solve(statistics, scale, one)
+        q = quadratic_form(statistics, solution, scale, one)
+        used = sizes - weights.by_block(torch.cholesky_inverse(solution.factor).diagonal())
+        slope = used - count * weights.by_block(solution.weights.square().sum(1)) / q
+        value = count * q.log() + 2 * solution.factor.diagonal().log().sum()
+        return float(value) / count, (slope / count).cpu().numpy()
+
+    limits = [(math.log(_LEAST_RATIO), -math.log(_LEAST_RATIO))] * len(sizes)
+    found = minimize(loss, start.log().cpu().numpy(), jac=True, method="L-BFGS-B", bounds=limits)
+    ratios = torch.from_numpy(found.x).to(one).exp()
+    scale = weights.by_weight(ratios.sqrt())
+    total = quadratic_form(statistics, solve(statistics, scale, one), scale, one)
+    return ratios, total / (count * k)

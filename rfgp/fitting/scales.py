@@ -1,0 +1,107 @@
+"""Variances of terms and the noise, solved for from statistics of the rows."""
+
+import math
+from dataclasses import replace
+
+import torch
+from scipy.optimize import minimize_scalar
+
+from rfgp.fitting.context import TermFit, left_out_densities
+from rfgp.fitting.maximize import Bounds, Density, Evaluation, plain_density
+from rfgp.parameters import Values
+from rfgp.regression.spec import block_scales
+from rfgp.rows import Block
+from rfgp.solvers import WarmStart
+from rfgp.solvers.lowrank import (
+    LinearModel,
+    LowRankSolver,
+    Statistics,
+    best_common_scale,
+    best_ratios,
+    best_scales,
+    solve,
+)
+
+_LOG_RATIO = (-27.0, 9.0)
+"""The bounds of log(noise / variance of the first term) while their common factor is solved for."""
+_REACH, _SHRINKAGE = 1.5, 0.3
+"""The reach of the logarithm of a calibrated noise, and the standard deviation of its prior."""
+
+
+def density_of(fit: TermFit, rows: Block) -> Density:
+    """Return the log density of rows, with the common factor of all variances and the noise solved for if possible.
+
+    A search then varies their ratios to the variance of the first term, which keeps the value of the start.
+    """
+    if not fit.solves(rows):
+        return plain_density(fit.regression, rows)
+    first, start = fit.scales[0], fit.values
+
+    def density(values: Values, warm_start: WarmStart = ()) -> Evaluation:
+        begun = values.replaced({first: start.raw[first]})
+        with torch.no_grad():
+            c, solution = best_common_scale(fit.linear(begun.detached(), rows), rows.count)
+        wanted = [name for name, raw in values.raw.items() if raw.requires_grad]
+        reached = begun.shifted(**dict.fromkeys((*fit.scales, "noise"), c.log())).leaves(wanted)
+        return Evaluation(LowRankSolver(fit.linear(reached, rows), solution).log_marginal_likelihood(), reached)
+
+    return density
+
+
+def ratio_bounds(fit: TermFit) -> Bounds:
+    """Return bounds of raw values while the variance of the first term is held."""
+    first, *others = fit.scales
+    scale = float(fit.values.raw[first])
+    low, high = scale + _LOG_RATIO[0], scale + _LOG_RATIO[1]
+    return {"noise": (low, high)} | dict.fromkeys(others, (scale - _LOG_RATIO[1], scale - _LOG_RATIO[0]))
+
+
+def solve_scales(fit: TermFit, model: LinearModel, statistics: Statistics) -> Values:
+    """Return hyperparameters with the noise and the variances of terms that maximise the likelihood of a model's rows.
+
+    Args:
+        fit: The fit at these hyperparameters. Its variances are free.
+        model: The linear model of the rows, none of which has a noise of its own.
+        statistics: The statistics of the rows.
+    """
+    values, names = fit.values, block_scales(fit.spec, fit.prior)
+    limits = [tuple(float(end) for end in values.space.quantities[name].bounds) for name in (*names, "noise")]
+    count = model.rows.count
+    with torch.no_grad():
+        if len(names) == 1:
+            ratio = float(model.noise / model.variance)
+            best = best_scales(statistics, count, ratio, *limits)
+            return values.replaced({names[0]: best.variance.log(), "noise": best.noise.log()})
+        ratios, common = best_ratios(statistics, model.weights, count, model.variances / model.noise)
+        found = {name: (common * ratio).clamp(*ends) for name, ratio, ends in zip(names, ratios, limits, strict=False)}
+        found["noise"] = common.clamp(*limits[-1])
+        return values.replaced({name: value.log() for name, value in found.items()})
+
+
+def calibrate_noise(model: LinearModel, values: Values, statistics: Statistics, kept_out: Block) -> Values:
+    """Return hyperparameters with the noise that predicts held-out rows best.
+
+    The likelihood of the rows that frequencies were learned from takes some of their noise for signal, so that its
+    noise is too small. The leave-one-out density of held-out rows does not. A Gaussian prior keeps the logarithm near
+    that of the likelihood.
+
+    Args:
+        model: The model at these hyperparameters. No row has a noise of its own.
+        values: The hyperparameters.
+        statistics: The statistics of all rows.
+        kept_out: The held-out rows, which are among them.
+    """
+    start = math.log(float(model.noise))
+
+    def loss(log_noise: float) -> float:
+        changed = replace(model, noise=torch.full_like(model.noise, math.exp(log_noise)))
+        solver = LowRankSolver(changed, solve(statistics, changed.scale, changed.noise))
+        densities = left_out_densities(solver.leave_one_out(kept_out), kept_out, changed.noise)
+        return 0.5 * ((log_noise - start) / _SHRINKAGE) ** 2 - float(densities.sum())
+
+    with torch.no_grad():
+        bounds = (start - _REACH, start + _REACH)
+        best = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 0.01})
+        low, high = (float(bound) for bound in values.space.quantities["noise"].bounds)
+        noise = min(max(float(best.x), math.log(low)), math.log(high))
+        return values.replaced({"noise": torch.tensor(noise, dtype=torch.float64)})
