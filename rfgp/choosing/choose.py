@@ -11,9 +11,10 @@ from rfgp.choosing.entries import Entry, entries_of
 from rfgp.choosing.grounds import Grounds, has_optima, is_told_all, start_of
 from rfgp.choosing.rounds import Rounds
 from rfgp.counts import counted
-from rfgp.fitting import Plan, fit_terms as fit_table
-from rfgp.regression import Choice, FitReport, Measurement, OpenFamily, OpenOptions, Regression
+from rfgp.fitting import Plan, fit_terms
+from rfgp.regression import Choice, FitReport, Measurement, OpenOptions, Regression
 from rfgp.regression.record import RATE
+from rfgp.regression.spec import ModelSpec
 from rfgp.regression.table.offers import FEW_ROWS, in_words
 from rfgp.rows import Rows, SourceRows, pool_of
 
@@ -23,8 +24,8 @@ def fit_open(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]
 
     Return the regression found, and the report, which has the choice.
     """
-    if not isinstance(regression.family, OpenFamily):
-        return fit_table(regression, plan)
+    if candidates_of(regression) is None:
+        return fit_terms(regression, plan)
     rounds = rounds_of(regression, plan)
     begun = time.monotonic()
     entry = rounds.entries[0] if len(rounds.entries) == 1 else rounds.run()
@@ -45,18 +46,25 @@ def advised(regression: Regression, plan: Plan) -> Choice:
     return replace(record(rounds, entry), seconds=time.monotonic() - begun)
 
 
+def candidates_of(regression: Regression) -> OpenOptions | None:
+    """Return what is left open of a model of a table. None if nothing is."""
+    assert isinstance(regression.family, ModelSpec)
+    found: OpenOptions | None = regression.family.options.candidates
+    return found
+
+
 def rounds_of(regression: Regression, plan: Plan) -> Rounds:
     """Return the rounds of a regression whose options are open, before anything is measured."""
-    family, rows = regression.family, regression.needed_rows("a fit")
-    assert isinstance(family, OpenFamily)
+    candidates, rows = candidates_of(regression), regression.needed_rows("a fit")
+    assert candidates is not None
     pool, count = pool_of(rows), len(rows)
-    offers = family.options.menu(count, isinstance(rows, SourceRows))
+    offers = candidates.menu(count, isinstance(rows, SourceRows))
     entries = entries_of(offers, count, pool.inputs.shape[1], pool.num_outputs)
     frequencies = {getattr(entry.offer.options, "frequencies", "none") for entry in entries}
     keeps_out = len(pool) > FEW_ROWS or "learned" in frequencies
     plan = replace(plan, has_rivals="fixed" in frequencies)
     are_exact = len(entries) > 1 and all(entry.offer.options.features == "exact" for entry in entries)
-    return Rounds(Grounds.of(regression, plan, keeps_out, are_exact), entries, family.options.limits)
+    return Rounds(Grounds.of(regression, plan, keeps_out, are_exact), entries, candidates.limits)
 
 
 def _fitted(regression: Regression, entry: Entry, grounds: Grounds) -> tuple[Regression, FitReport]:
@@ -69,7 +77,7 @@ def _fitted(regression: Regression, entry: Entry, grounds: Grounds) -> tuple[Reg
         return _told_all(regression, entry, rows)
     found = None if has_optima(options) else found
     begun = start_of(regression, options, rows, found)
-    return fit_table(begun, grounds.plan_of(options, found))
+    return fit_terms(begun, grounds.plan_of(options, found))
 
 
 def _told_all(regression: Regression, entry: Entry, rows: Rows) -> tuple[Regression, FitReport]:
@@ -113,8 +121,8 @@ def record(rounds: Rounds, entry: Entry) -> Choice:
 
 
 def _open(rounds: Rounds) -> OpenOptions:
-    options = rounds.grounds.begun.family.options
-    assert isinstance(options, OpenOptions)
+    options = candidates_of(rounds.grounds.begun)
+    assert options is not None
     return options
 
 

@@ -17,22 +17,15 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.errors import CheckpointError, RfgpError
-from rfgp.fitting import Plan, fit_terms as fit_table
+from rfgp.fitting import Plan, fit_terms
 from rfgp.fitting.context import left_out_densities
 from rfgp.inference.distributions import normal_log_density
 from rfgp.local import nearest
-from rfgp.regression import (
-    FitReport,
-    KernelFamily,
-    KernelOptions,
-    OpenFamily,
-    Regression,
-    family_of,
-    mean_and_noise,
-    started,
-)
+from rfgp.regression import FitReport, KernelOptions, Regression, mean_and_noise, started
 from rfgp.regression.observing import left_out_observations
 from rfgp.regression.record import CONSTANT, LINE
+from rfgp.regression.spec import ModelSpec, data_summary
+from rfgp.regression.table import model_options, table_options
 from rfgp.rows import ArrayRows, Block, Rows, pool_of, repeat_groups
 
 MOST_LEFT_OUT = 1000
@@ -166,7 +159,7 @@ class Grounds:
         plan = replace(self.plan_of(options, start), most_rows=some_rows)
         if options.features == "exact" and not is_whole:
             plan = replace(plan, given_iterations=min(ENOUGH, plan.max_iterations))
-        found, report = fit_table(begun, plan)
+        found, report = fit_terms(begun, plan)
         searched = max([size, *(stage.rows for stage in report.stages)])
         return Found(found, report, self._density(found), searched, is_whole)
 
@@ -181,7 +174,7 @@ class Grounds:
     def _given(self, found: Regression) -> Block:
         """Return the rows that kept-out ones are judged given: all, where these are not too many for a candidate."""
         assert self.judged is not None
-        if isinstance(found.family, KernelFamily):
+        if found.prior().kernels:
             return self.rows.take(slice(0, MOST_EXACT))
         neighbors = found.prior().neighbors
         if len(self.rows) <= MOST_GIVEN or neighbors is None:
@@ -260,7 +253,9 @@ def is_told_all(options: KernelOptions, searched: int, rows: int) -> bool:
 
 def is_of_another(options: KernelOptions, start: Found) -> bool:
     """Return whether what was found is of a candidate with another local process."""
-    return getattr(start.regression.family.options, "local", None) != options.local
+    spec = start.regression.family
+    assert isinstance(spec, ModelSpec)
+    return table_options(spec).local != options.local
 
 
 def has_optima(options: KernelOptions) -> bool:
@@ -273,10 +268,10 @@ def has_optima(options: KernelOptions) -> bool:
 
 def start_of(begun: Regression, options: KernelOptions, rows: Rows, start: Found | None) -> Regression:
     """Return the regression of rows under a candidate, at what was found of it where that is a start."""
-    open_family = begun.family
-    assert isinstance(open_family, OpenFamily)
-    assert open_family.summary is not None
-    first = started(family_of(options), open_family.summary, rows)
+    spec = begun.family
+    assert isinstance(spec, ModelSpec)
+    chosen = model_options(options).changed(likelihood=spec.options.likelihood, seed=spec.options.seed)
+    first = started(spec.with_options(chosen), data_summary(begun), rows)
     if start is None or not is_warm(options, start):
         return first
     family = first.family if is_of_another(options, start) else start.regression.family  # which of features has a draw

@@ -29,7 +29,7 @@ def fit_kernels(regression: Regression, plan: Plan) -> tuple[Regression, FitRepo
         return fitted, replace(report, choice=choice_of_features(fitted.family))
     begun, found = time.monotonic(), []
     for name, kernel in spec.options.alternatives.items():
-        other = restarted(regression, spec.with_kernel(kernel))
+        other = restarted(regression, spec.with_options(spec.options.changed(kernel=kernel, alternatives={})))
         with plan.reporter.about(f"choosing, {name}"):
             found.append((name, *fit_terms(other, plan)))
     weight = gathered(regression.needed_rows("a fit")).counts()

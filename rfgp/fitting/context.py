@@ -103,10 +103,9 @@ class TermFit:
         of them may be fixed, or have a prior of its own.
         """
         found, prior = variance_paths(self.spec), self.prior
-        tied = {*self.plan.fixed, *self.values.space.hyperpriors}
+        is_open = {*found, "noise"} <= set(self.free) - set(self.values.space.hyperpriors)
         is_linear = self.spec.is_normal and prior.has_weights_only and not prior.dense.has_residual
-        is_free = is_linear and not tied & {*found, "noise"} and not self.rows.has_fixed_noise
-        return found if is_free else ()
+        return found if is_linear and is_open and not self.rows.has_fixed_noise else ()
 
     def solves(self, rows: Rows) -> bool:
         """Whether the common factor of variances is solved for on some rows."""

@@ -115,9 +115,8 @@ def with_draws(
         return fit, reports, words
     rows = searched(fit.subset(MOST_ROWS))
     begun = fit.values.beside({path: draw.clone() for path, draw in draws.items()}, {})
-    stage = f"draws too, {len(rows):,} rows"
     with torch.enable_grad():
-        found, report = maximize(Objective.of(fit.regression, rows), begun, fit.plan, stage=stage, tolerance=1e-6)
+        found, report = maximize(Objective.of(fit.regression, rows), begun, fit.plan, stage="draws too", tolerance=1e-6)
     learned = {path: found.raw[path].detach() for path in draws}
     values = fit.values.replaced({name: found.raw[name] for name in fit.values.raw})
     words = f"draws learned from {len(rows):,} rows ({report.message})"

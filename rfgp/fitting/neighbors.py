@@ -337,7 +337,7 @@ def from_local(fit: NeighborFit, begin: Values, likelihood: float) -> tuple[Valu
     values, reports = rounds(fit, begin, AT_FIRST, name=", the local process alone", alone=True)
     if not reports[-1].log_marginal_likelihood > likelihood:
         return None, reports
-    weak = [name for name in fit.feature_scales if name not in fit.plan.fixed]
+    weak = set(fit.feature_scales) & set(values.space.free(fit.plan.fixed))
     values = values.replaced({name: torch.full_like(values.raw[name], WEAK) for name in weak})
     values, more = rounds(fit, values, AT_FIRST, name=", from the local process")
     return values, [*reports, *more]

@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 
 from rfgp.approximations import Approximation, RandomFeatures
-from rfgp.fitting.context import TermFit, spec_of
+from rfgp.fitting.context import TermFit, redrawn, spec_of
 from rfgp.fitting.draws import with_draws
 from rfgp.fitting.maximize import Objective, Plan, maximize
 from rfgp.fitting.subsets import approach, grow
@@ -104,11 +104,12 @@ def _by_bound(fit: TermFit, strategy: Strategy) -> tuple[Regression, list[FitRep
     cheaper = _cheaper(fit.regression)
     known = tuple(name for name in fit.plan.fixed if name in cheaper.hyperparameters.space.names)
     reached, first = strategy(cheaper, replace(fit.plan, fixed=known))
-    begun = fit.regression.replace(family=with_draws_of(spec, spec_of(reached)))
-    begun = begun.replace(hyperparameters=_started(begun.hyperparameters, reached, fit.plan.fixed, spec.noise_prefix))
-    values, report = maximize(Objective.of(begun, rows), begun.hyperparameters, fit.plan, stage="bound")
-    found = begun.replace(hyperparameters=values)
-    return found, [first, report], found.infer(rows)
+    begun = fit.at(_started(fit.values, reached, fit.plan.fixed, spec.noise_prefix))
+    is_same = reached.family.options.likelihood is law
+    begun = begun.through(with_draws_of(spec, spec_of(reached)) if is_same else spec_of(redrawn(begun.regression)))
+    values, report = maximize(Objective.of(begun.regression, rows), begun.values, fit.plan, stage="bound")
+    fit, reports, _ = with_draws(begun.at(values), [first, report], "")
+    return fit.regression, reports, fit.regression.infer(rows)
 
 
 def _cheaper(regression: Regression) -> Regression:
@@ -116,7 +117,7 @@ def _cheaper(regression: Regression) -> Regression:
     spec = spec_of(regression)
     if "laplace" in spec.options.likelihood.approximations:
         return regression.replace(family=replace(spec, options=spec.options.changed(inference="laplace")))
-    options = spec.options.changed(likelihood=Normal(), inference=None)
+    options = spec.options.changed(likelihood=Normal(), inference=None, approximations=dict(spec.approximations))
     return restarted(regression, replace(spec, options=options, noise_process=None))
 
 

@@ -22,8 +22,9 @@ from rfgp.solvers.lowrank import (
     solve,
 )
 
-_LOG_RATIO = (-27.0, 9.0)
-"""The bounds of log(noise / variance of the first term) while their common factor is solved for."""
+_LOG_RATIO, _LOG_RATIO_OF_SUM, _LOG_RATIO_OF_TERM = (-27.0, 9.0), (-18.0, 9.0), (-14.0, 10.0)
+"""The bounds of log(noise / variance of the first term) while their common factor is solved for, of one term and of
+several, and of log(variance / variance of the first term)."""
 _REACH, _SHRINKAGE = 1.5, 0.3
 """The reach of the logarithm of a calibrated noise, and the standard deviation of its prior."""
 
@@ -52,8 +53,8 @@ def ratio_bounds(fit: TermFit) -> Bounds:
     """Return bounds of raw values while the variance of the first term is held."""
     first, *others = fit.scales
     scale = float(fit.values.raw[first])
-    low, high = scale + _LOG_RATIO[0], scale + _LOG_RATIO[1]
-    return {"noise": (low, high)} | dict.fromkeys(others, (scale - _LOG_RATIO[1], scale - _LOG_RATIO[0]))
+    ratios = dict.fromkeys(others, _LOG_RATIO_OF_TERM) | {"noise": _LOG_RATIO_OF_SUM if others else _LOG_RATIO}
+    return {name: (scale + low, scale + high) for name, (low, high) in ratios.items()}
 
 
 def solve_scales(fit: TermFit, model: LinearModel, statistics: Statistics) -> Values:

@@ -63,6 +63,8 @@ class GP(Process[ModelSpec]):
     codec = MODELS
     leaf: ClassVar[Any] = Kernel
     """The class of the kernel, which is fixed for the presets."""
+    fixes_approximation: ClassVar[bool] = False
+    """Whether the class stands for one approximation, so that a model with another one is a `GP`."""
     strategy = staticmethod(fit_kernels)
 
     @plain()
@@ -139,7 +141,9 @@ class GP(Process[ModelSpec]):
         chosen = reassigned(spec, read_approximation(approximation), values, len(rows))
         spec = spec.drawn(chosen, values, len(rows))
         spec = replace(spec, options=spec.options.changed(approximations=chosen))  # a fit keeps them
-        return type(self).of(spec, Fitted.of(solved_if_read(regression.replace(family=spec))))
+        kind: Any = GP if self.fixes_approximation else type(self)
+        found: Self = kind.of(spec, Fitted.of(solved_if_read(regression.replace(family=spec))))
+        return found
 
     @plain()
     def exact(self) -> Self:

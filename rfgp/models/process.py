@@ -24,7 +24,7 @@ from rfgp.hyperparameters import Hyperparameters
 from rfgp.inference.observed import LeaveOneOut
 from rfgp.inference.prediction import Prediction
 from rfgp.models.given import given, warn_of_targets
-from rfgp.regression import Family, FitReport, Regression, begin, conditioned, decided, extended, solved_if_read
+from rfgp.regression import Family, FitReport, Regression, begin, conditioned, extended, solved_if_read
 from rfgp.saving import Codec, Saved, write
 
 F = TypeVar("F", bound=Family)
@@ -225,7 +225,7 @@ class Process(ABC, Generic[F]):
         warn_of_targets(self._family, y)
         data, fitted = given(self._family, X, y, noise, sample_weight, exposure), self._fitted
         if fitted is None:
-            self._fitted = Fitted.of(solved_if_read(decided(self._family, data)))
+            self._fitted = Fitted.of(solved_if_read(begin(self._family, data)))
         else:
             self._fitted = replace(fitted, regression=conditioned(fitted.now(), data))
         for warning in self.diagnosed():
@@ -346,16 +346,6 @@ class Process(ABC, Generic[F]):
         if self._fitted is None:
             raise NotFittedError("The model has no data yet. Call fit(X, y), or condition(X, y), first.")
         return self._fitted
-
-
-def with_rows(model: Process[Any]) -> Regression:
-    """Return the regression of a model, for one of other features.
-
-    Raises:
-        NotFittedError: there are no data.
-    """
-    model.regression.needed_rows("exact and redraw")
-    return model.regression
 
 
 def _chosen(model: type[Process[Any]], options: object) -> Iterator[str]:

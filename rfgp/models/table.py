@@ -1,7 +1,6 @@
 """The front door for tables: what suits a table best by measurement, or what the user says."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from typing import Any
 
 import torch
@@ -10,40 +9,19 @@ from rfgp import couplings, spectra
 from rfgp.ambient import plain
 from rfgp.choosing import advised, fit_open
 from rfgp.errors import InvalidArgumentError
-from rfgp.features import Nystrom
 from rfgp.fitting import Plan, Progress, Reporter
 from rfgp.likelihoods import Likelihood
 from rfgp.models.given import given, options_from
-from rfgp.models.members import ExactGP, members_of, redrawn, under, with_others
-from rfgp.models.process import Fitted, Process, with_rows
+from rfgp.models.gp import GP
+from rfgp.models.process import Process
 from rfgp.parameters import Hyperprior
-from rfgp.regression import (
-    Choice,
-    FeatureMap,
-    InducingFamily,
-    KernelFamily,
-    KernelOptions,
-    OpenFamily,
-    OpenOptions,
-    TableFamily,
-    begin,
-    family_for,
-    kind_of,
-    options_of,
-)
+from rfgp.regression import Choice, KernelOptions, OpenOptions, begin
+from rfgp.regression.spec import ModelSpec
+from rfgp.regression.table import open_options, table_options
 from rfgp.regression.table.offers import AUTO
-from rfgp.saving import TABLES
-from rfgp.solvers.lowrank import EvidenceBounds
-
-_OF_KERNEL = {"spectrum", "ard", "standardize", "lengthscale", "outputscale", "noise", "priors", "features"} | {
-    "local_lengthscale",
-    "local_outputscale",
-    "likelihood",
-    "approximation",
-}
 
 
-class TableGP(Process[TableFamily | OpenFamily]):
+class TableGP(GP):
     """The front door for tables: whatever suits the table best, or what you say.
 
     `TableGP()` leaves everything open: `fit` measures candidates on the rows at hand (exact kernels, fixed and learned
@@ -97,7 +75,7 @@ class TableGP(Process[TableFamily | OpenFamily]):
             and Sigrist 2025); of those kernels only, computed in double precision, neighbours near in the lengthscales.
             Without neighbours it would be FITC, with all of them it is the exact process.
         num_neighbors: k, the most that a row is conditioned on; exact where it is n - 1. Costs grow like k^3.
-        conditioning: What the neighbours of a row are. "observations": noise and all, by one factorisation. "latent":
+        condition_on: What the neighbours of a row are. "responses": noise and all, by one factorisation. "latent":
             the values of the local process, which is far closer to the exact posterior where the noise hides what few
             neighbours say of a point. A sparse factor solves it exactly if it is small (`rfgp.solvers.bordered`), else
             conjugate gradients: the log marginal likelihood then has a standard error (`fit_report.likelihood_error`),
@@ -122,7 +100,7 @@ class TableGP(Process[TableFamily | OpenFamily]):
             `predict` is the law of the latent function, of a logit or the logarithm of a mean, and
             `predict(X).observed()` that of an observation. They have fixed frequencies, and neither a local process nor
             a diagonal.
-        approximation: How the posterior under another than the normal likelihood is approximated. "laplace": around its
+        inference: How the posterior under another than the normal likelihood is approximated. "laplace": around its
             mode (Rasmussen and Williams 2006, Section 3.4). "variational": by the normal law that is nearest in
             KL(approximation || posterior) (Opper and Archambeau 2009), closer to the posterior where that is skewed, at
             some times the cost and with all rows in memory; for log densities that are concave, and "heteroscedastic".
@@ -153,9 +131,10 @@ class TableGP(Process[TableFamily | OpenFamily]):
             that is not there, or options that no candidate has together.
     """
 
-    codec = TABLES
+    fixes_approximation = True
     strategy = staticmethod(fit_open)
 
+    @plain()
     def __init__(
         self,
         features: str | None = AUTO,
@@ -170,7 +149,7 @@ class TableGP(Process[TableFamily | OpenFamily]):
         diagonal: str | None = AUTO,
         local: str | None = AUTO,
         num_neighbors: int | str = AUTO,
-        conditioning: str = "auto",
+        condition_on: str = "auto",
         ard: bool = True,
         standardize: bool = True,
         lengthscale: Any = None,
@@ -179,7 +158,7 @@ class TableGP(Process[TableFamily | OpenFamily]):
         local_lengthscale: Any = None,
         local_outputscale: float | None = None,
         likelihood: str | Likelihood = "normal",
-        approximation: str | None = None,
+        inference: str | None = None,
         priors: Mapping[str, Hyperprior | None] | None = None,
         seed: int | None = None,
         dtype: torch.dtype | None = None,
@@ -187,72 +166,13 @@ class TableGP(Process[TableFamily | OpenFamily]):
         memory: str | float | None = None,
         max_seconds: float | None = None,
     ) -> None:
-        super().__init__(family_for(options_from(OpenOptions, locals())))
-
-    @classmethod
-    @plain()
-    def approximating(cls, exact: "ExactGP", features: str | None = "nystrom", **options: Any) -> "TableGP":
-        """Return a model with a copy of an exact process's hyperparameters, of an average's largest, and the same data.
-
-        Args:
-            exact: The process.
-            features: As for the constructor.
-            options: Others of the constructor's that these features have; those of the kernel stay.
-
-        Raises:
-            InvalidArgumentError: another name.
-            NotFittedError: the process has no data.
-        """
-        kept = _OF_KERNEL if features == "nystrom" else _OF_KERNEL | {"local"}
-        known = {field.name for field in fields(kind_of(features)) if field.init} - kept
-        if features is None:
-            raise InvalidArgumentError("A local process alone has a kernel of its own; it approximates no other.")
-        if unknown := ", ".join(sorted(set(options) - known)):
-            raise InvalidArgumentError(f"There is no option {unknown} here; there are {', '.join(sorted(known))}.")
-        chosen = options_of(**{**vars(exact.options), **options, "features": features})
-        return cls.of(*under(chosen, with_rows(exact)))
+        Process.__init__(self, ModelSpec(open_options(options_from(OpenOptions, locals()))))
 
     @property
     def options(self) -> KernelOptions | OpenOptions:
-        """What the constructor was given; once there are data, with what was chosen."""
-        return self.family.options
-
-    @property
-    def spectrum(self) -> spectra.Spectrum | str:
-        """The kernel's spectrum; "auto" as long as it has not been chosen, which `fit` and `condition` do."""
-        spectrum: spectra.Spectrum | str = self.options.spectrum
-        return spectrum
-
-    @property
-    def features(self) -> str | None:
-        """The kind of features; "auto" as long as it has not been chosen."""
-        return self.options.features
-
-    @property
-    def choice(self) -> Choice | None:
-        """What the last fit chose of what was left open, and why; None where nothing was."""
-        return None if self.fit_report is None else self.fit_report.choice
-
-    @property
-    def members(self) -> tuple[tuple[float, ExactGP], ...]:
-        """The exact processes that are averaged, each with its share, the largest first; none where one was taken."""
-        return members_of(self)
-
-    @property
-    def feature_map(self) -> FeatureMap | Nystrom:
-        """The feature map with its draw or its points, for standardised inputs divided by the lengthscale.
-
-        Raises:
-            NotFittedError: nothing is drawn before the first data.
-            InvalidArgumentError: there are no features.
-        """
-        self._needed()
-        if isinstance(self.family, KernelFamily):
-            raise InvalidArgumentError("An exact kernel has no features.")
-        if isinstance(self.family, InducingFamily):
-            return self.family.map_at(self.regression.hyperparameters)
-        assert not isinstance(self.family, OpenFamily)
-        return self.family.drawn_map
+        """What the constructor was given; once a fit has chosen, what was chosen."""
+        candidates: OpenOptions | None = self.family.options.candidates
+        return table_options(self.family) if candidates is None else candidates
 
     @plain()
     def advise(
@@ -279,62 +199,8 @@ class TableGP(Process[TableFamily | OpenFamily]):
             InvalidArgumentError: nothing is open.
             DataError: the data cannot be used; the message names the place.
         """
-        if not isinstance(self._family, OpenFamily):
+        if self._family.options.candidates is None:
             raise InvalidArgumentError('Every option is named, so that nothing is to be chosen. Leave some "auto".')
         begun = begin(self._family, given(self._family, X, y, noise, sample_weight, exposure))
         with Reporter(progress=progress) as reporter:
             return advised(begun, Plan(reporter=reporter))
-
-    @plain()
-    def redraw(self, **changes: Any) -> "TableGP":
-        """Return a new model with a new draw; what is not named stays, data and hyperparameters too.
-
-        Of an average it is of the process with the largest share alone.
-
-        Args:
-            changes: As for `SparseSpectrumGP.redraw`; of inducing points `num_inducing`, `inducing`,
-                `learn_inducing`, `diagonal`, `local`, `num_neighbors`, `conditioning` and `seed`.
-
-        Raises:
-            InvalidArgumentError: another name.
-            NotFittedError: there are no data yet.
-        """
-        regression = with_rows(self)
-        return TableGP.of(*under(redrawn(self._closed, changes), regression))
-
-    @plain()
-    def check(self) -> EvidenceBounds:
-        """Return bounds of the exact log marginal likelihood at these hyperparameters, in O(n M^2).
-
-        They bound the distance of the posterior from the exact one where that cannot be computed; the formulas and
-        their sources are in `rfgp.solvers.lowrank.bounds`.
-
-        Raises:
-            InvalidArgumentError: of features other than "nystrom", whose kernel is not below the exact one.
-            NotFittedError: there are no data.
-        """
-        now = with_rows(self)
-        if not isinstance(now.family, InducingFamily):
-            raise InvalidArgumentError(
-                'Bounds are known for features="nystrom", which leave a covariance over. Compare others with exact() '
-                "on some of the rows (`rfgp compare`)."
-            )
-        return now.family.bounds(now.hyperparameters, now.needed_rows("a check"), now.scaling)
-
-    @plain()
-    def exact(self) -> "ExactGP":
-        """Return the exact process with a copy of the hyperparameters and the same data; of an average the same."""
-        if self.members:
-            return ExactGP.of(KernelFamily(self._closed), Fitted.of(with_rows(self)))
-        return ExactGP.of(*under(self._closed.without_features(), with_rows(self)))
-
-    def __repr__(self) -> str:
-        return with_others(super().__repr__(), self.family)
-
-    @property
-    def _closed(self) -> KernelOptions:
-        """The options, once there are data."""
-        self._needed()
-        options = self.options
-        assert isinstance(options, KernelOptions)
-        return options

@@ -155,10 +155,6 @@ class Family(ABC):
         """Return the family with options that the data decide, and the summary with the maps that the family uses."""
         return self, summary
 
-    def resolved(self, rows: int) -> "Family":
-        """Return the family that serves so many rows if nothing is measured; an open one takes its first candidate."""
-        return self
-
     def with_sample(self, scaling: Scaling, rows: Rows | None = None) -> Self:
         """Return the family with the random draws for inputs of these columns.
 

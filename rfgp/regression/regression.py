@@ -300,17 +300,6 @@ def started(family: Family, summary: DataSummary, rows: Rows) -> Regression:
     return Regression(drawn, summary.scaling, values, len(rows), rows)
 
 
-def decided(family: Family, data: Chunk) -> Regression:
-    """Return a regression at its starting values as `begin` does, with the first candidate of an open family.
-
-    Raises:
-        DataError: the data cannot be used; the message names the place.
-    """
-    begun = begin(family, data)
-    closed = begun.family.resolved(len(begun.needed_rows("a model")))
-    return begun if closed is begun.family else begin(closed, data)
-
-
 def restarted(regression: Regression, family: Family) -> Regression:
     """Return the regression of another family at its starting values, for the same rows.
 

@@ -2,6 +2,7 @@
 
 from rfgp.regression.spec.bounds import exact_evidence_bounds as exact_evidence_bounds
 from rfgp.regression.spec.changes import block_scales as block_scales
+from rfgp.regression.spec.changes import data_summary as data_summary
 from rfgp.regression.spec.changes import learnable_draws as learnable_draws
 from rfgp.regression.spec.changes import reassigned as reassigned
 from rfgp.regression.spec.changes import some_terms as some_terms

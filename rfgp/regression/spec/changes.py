@@ -12,8 +12,10 @@ from rfgp.blocks import Prior
 from rfgp.kernels import Sum
 from rfgp.kernels.terms import hyperparameters_of
 from rfgp.parameters import Values
+from rfgp.regression.regression import Regression
 from rfgp.regression.spec.noise import by_process
 from rfgp.regression.spec.spec import ModelSpec
+from rfgp.rows import DataSummary
 
 
 def reassigned(spec: ModelSpec, approximation: Any, values: Values, num_rows: int) -> dict[str, Approximation]:
@@ -94,3 +96,11 @@ def values_of_terms(spec: ModelSpec, values: Values) -> Values:
     hyperpriors = {name: prior for name, prior in values.space.hyperpriors.items() if name in own or name == "mean"}
     space = replace(values.space, quantities=quantities, hyperpriors=hyperpriors)
     return Values(space, {name: values.raw[name] for name in space.names})
+
+
+def data_summary(regression: Regression) -> DataSummary:
+    """Return the summary of the data of a regression, without the targets: for another one on the same columns."""
+    spec, mean = regression.family, regression.hyperparameters.space.mean
+    assert isinstance(spec, ModelSpec)
+    assert spec.columns is not None
+    return DataSummary(regression.scaling, spec.columns.spread, mean.location, mean.scale, mean.location)

@@ -38,6 +38,7 @@ class ModelOptions:
         budget: The number of features that the terms with random features share. If None, each has its own.
         memory: The most memory, in bytes. If None, most of the machine's.
         alternatives: Kernels on the same columns by name, among which a fit chooses. If empty, it keeps `kernel`.
+        candidates: What is left open of a model of a table, for `rfgp.choosing`. If None, nothing is.
         starts: Starting values by path; known once there are data.
         hyperpriors: Log densities by path; known once there are data.
 
@@ -58,6 +59,7 @@ class ModelOptions:
     budget: int | None = None
     memory: float | None = None
     alternatives: Mapping[str, Kernel] = field(default_factory=dict)
+    candidates: Any = None
     starts: Mapping[str, Any] = field(default_factory=dict)
     hyperpriors: Mapping[str, Hyperprior | None] = field(default_factory=dict)
 

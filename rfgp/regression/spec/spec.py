@@ -89,12 +89,11 @@ class ModelSpec(Family):
         assert self.columns is not None
         return Prior.of_terms([term.at(known, self.columns) for term in self.priors])
 
-    def with_kernel(self, kernel: Kernel) -> Self:
-        """Return the specification with another kernel on the columns of its schema, before there are rows."""
+    def with_options(self, options: ModelOptions) -> Self:
+        """Return the specification of other options on the columns of its schema, before there are rows."""
         assert self.schema is not None
         keys = [column.key for column in self.schema.columns]
-        options = self.options.changed(kernel=kernel, alternatives={})
-        expanded = transformed(kernel, lambda factor: factor.expanded(keys))
+        expanded = transformed(options.kernel, lambda factor: factor.expanded(keys))
         terms = bind(expanded.terms(), self.schema.column_of)
         return type(self)(options, self.schema, expanded, terms, noise_process=self.noise_process)
 

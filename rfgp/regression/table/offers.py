@@ -5,7 +5,7 @@ frequencies, with `num_inducing` inducing points, with `num_neighbors` neighbour
 otherwise.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -127,7 +127,7 @@ class OpenOptions:
     diagonal: Any = AUTO
     local: Any = AUTO
     num_neighbors: Any = AUTO
-    conditioning: str = "auto"
+    condition_on: str = "auto"
     ard: bool = True
     standardize: bool = True
     lengthscale: Any = None
@@ -136,7 +136,7 @@ class OpenOptions:
     local_lengthscale: Any = None
     local_outputscale: float | None = None
     likelihood: Any = "normal"
-    approximation: str | None = None
+    inference: str | None = None
     priors: Mapping[str, Hyperprior | None] | None = None
     seed: Any = None
     dtype: torch.dtype | None = None
@@ -156,28 +156,12 @@ class OpenOptions:
         return Limits.of(self.budget, self.memory, self.max_seconds)
 
     @property
-    def has_both(self) -> bool:
-        """Whether there is a local process beside another: that is open."""
-        return False
-
-    @property
-    def starts(self) -> Mapping[str, Any]:
-        """The user's starting values of what all candidates have."""
-        noise = ("noise",) if isinstance(self.likelihood, Normal) else ()
-        return {name: getattr(self, name) for name in ("lengthscale", "outputscale", *noise)}
-
-    @property
-    def hyperpriors(self) -> Mapping[str, Hyperprior | None] | None:
-        """Those that all candidates have are asked of each."""
-        return None
-
-    @property
     def given(self) -> dict[str, Any]:
         """What is not left open of the options of models."""
         return {
             name: value
             for name in (field.name for field in fields(self) if field.name not in _OF_LIMITS)
-            if not isinstance(value := getattr(self, name), str) or value != AUTO or name == "conditioning"
+            if not isinstance(value := getattr(self, name), str) or value != AUTO or name == "condition_on"
         }
 
     def menu(self, rows: int, streamed: bool = False) -> tuple[Offer, ...]:
@@ -200,14 +184,19 @@ class OpenOptions:
             if not any(type(options) is type(o.options) and _plain(options) == _plain(o.options) for o in found):
                 numbers[number] = len(found)
                 found.append(Offer(options, numbers.get(head) if head is not None else None))
-        return tuple(found) or (self._literal(errors),)
+        return tuple(found) or (Offer(self.standing(errors)),)
 
-    def _literal(self, errors: list[InvalidArgumentError]) -> Offer:
+    @property
+    def names_features(self) -> bool:
+        """Whether it is said by what the kernel is computed."""
+        return any(name in self.given for name in ("features", "local", *_PARTS))
+
+    def standing(self, errors: Sequence[InvalidArgumentError] = ()) -> KernelOptions:
         """Return what is given, with what stands for the rest; or raise the first of the errors that led here."""
         try:
-            return Offer(options_of(**{**_STANDING, **self.given}))
+            return options_of(**{**_STANDING, **self.given})
         except InvalidArgumentError as error:
-            raise (errors or [error])[0] from None
+            raise [*errors, error][0] from None
 
     def _allowed(self, rows: int, streamed: bool) -> list[tuple[int, int | None]]:
         """Return the numbers of the recipes that fit what is given, with those of their heads."""

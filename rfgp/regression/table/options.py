@@ -16,7 +16,7 @@ from rfgp.local.kinds import kind_of, read_spectrum, spectrum_of
 from rfgp.parameters import Hyperprior
 from rfgp.regression.family import check_approximation, read_likelihood
 
-CONDITIONINGS = ("auto", "observations", "latent")
+CONDITIONINGS = ("auto", "responses", "latent")
 """What the neighbours of a row are."""
 CHOICES = ("k-means", "pivots")
 """Of inducing points."""
@@ -24,8 +24,6 @@ DIAGONALS = (None, "fitc", "vfe")
 """What becomes of the variance that features of inducing points miss."""
 RESIDUAL = "residual"
 """The local process that is what features of inducing points leave of their own kernel."""
-BESIDE = ("diagonal", "local", "num_neighbors", "conditioning")
-"""Options that inducing points do not follow from."""
 LOCAL_STARTS = ("local_lengthscale", "local_outputscale")
 """Of a local process beside another."""
 
@@ -35,7 +33,7 @@ class KernelOptions:
     """What a user chooses of a process on a table; see `rfgp.TableGP`.
 
     Raises:
-        InvalidArgumentError: an unknown spectrum, local kernel or conditioning, a number of neighbours that is not
+        InvalidArgumentError: an unknown spectrum, local kernel or condition_on, a number of neighbours that is not
             positive, or starting values of a local process that is not there.
     """
 
@@ -49,22 +47,22 @@ class KernelOptions:
     dtype: torch.dtype | None = None
     local: str | None = None
     num_neighbors: int = 30
-    conditioning: str = "auto"
+    condition_on: str = "auto"
     local_lengthscale: Any = None
     local_outputscale: float | None = None
     likelihood: Any = "normal"
-    approximation: str | None = None
+    inference: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "spectrum", read_spectrum(self.spectrum))
         object.__setattr__(self, "likelihood", read_likelihood(self.likelihood, self.noise))
-        check_approximation(self.approximation, self.likelihood)
+        check_approximation(self.inference, self.likelihood)
         self._check_local()
         self._check_local_likelihood()
         object.__setattr__(self, "num_neighbors", check_count("num_neighbors", self.num_neighbors))
-        if self.conditioning not in CONDITIONINGS:
+        if self.condition_on not in CONDITIONINGS:
             raise InvalidArgumentError(
-                f"conditioning must be one of {', '.join(CONDITIONINGS)}, got {self.conditioning!r}."
+                f"condition_on must be one of {', '.join(CONDITIONINGS)}, got {self.condition_on!r}."
             )
         given = [name for name in LOCAL_STARTS if getattr(self, name) is not None]
         if given and not self.has_both:
@@ -91,11 +89,6 @@ class KernelOptions:
         return "exact"
 
     @property
-    def redrawn(self) -> frozenset[str]:
-        """What a redraw may change."""
-        return frozenset({"num_neighbors", "conditioning"} if self.local is not None else ())
-
-    @property
     def has_both(self) -> bool:
         """Whether there is a local process of another kernel beside one."""
         return self.local is not None and self.features is not None and not self.has_residual
@@ -110,26 +103,6 @@ class KernelOptions:
         """Nothing is drawn here but a sample of rows that are read in blocks."""
         return 0
 
-    @property
-    def starts(self) -> Mapping[str, Any]:
-        """The user's starting values."""
-        noise = ("noise",) if isinstance(self.likelihood, Normal) else ()
-        names = ("lengthscale", "outputscale", *noise, *(LOCAL_STARTS if self.has_both else ()))
-        return {name: getattr(self, name) for name in names}
-
-    @property
-    def hyperpriors(self) -> Mapping[str, Hyperprior | None] | None:
-        """The user's log densities."""
-        return self.priors
-
-    def changed(self, **changes: Any) -> Self:
-        """Return the options with others."""
-        return replace(self, **changes)
-
-    def without_features(self) -> "KernelOptions":
-        """Return those of the exact process."""
-        chosen = {field.name: getattr(self, field.name) for field in fields(KernelOptions)}
-        return KernelOptions(**{**chosen, "local": None} if self.has_residual else chosen)
 
 
 @dataclass(frozen=True)
@@ -150,14 +123,6 @@ class LocalOptions(KernelOptions):
         object.__setattr__(self, "spectrum", spectrum_of(self.local))
         object.__setattr__(self, "seed", random.resolve_seed(self.seed))
 
-    @property
-    def redrawn(self) -> frozenset[str]:
-        """What a redraw may change."""
-        return super().redrawn | {"seed"}
-
-    def without_features(self) -> KernelOptions:
-        """Return those of the exact process, which has this kernel as its own."""
-        return replace(super().without_features(), local=None)
 
 
 @dataclass(frozen=True)
@@ -188,11 +153,6 @@ class InducingOptions(KernelOptions):
         if self.has_residual and self.diagonal is not None:
             raise InvalidArgumentError(f"diagonal={self.diagonal!r} is for local=None: the residual has a diagonal.")
         object.__setattr__(self, "seed", random.resolve_seed(self.seed))
-
-    @property
-    def redrawn(self) -> frozenset[str]:
-        """What a redraw may change."""
-        return frozenset(BESIDE) | {"num_inducing", "inducing", "learn_inducing", "seed"}
 
     def _check_local(self) -> None:
         if self.diagonal is not None and not isinstance(self.likelihood, Normal):
@@ -233,22 +193,5 @@ class FeatureOptions(KernelOptions):
         if self.features == "laplace" and not isinstance(self.spectrum, spectra.Gaussian):
             raise InvalidArgumentError("Laplace features exist for the Gaussian spectrum only.")
         object.__setattr__(self, "num_frequencies", check_count("num_frequencies", self.num_frequencies))
-        object.__setattr__(self, "coupling", couplings.for_features(self.coupling, self.features))
+        couplings.for_features(self.coupling, self.features)
         object.__setattr__(self, "seed", random.resolve_seed(self.seed))
-
-    @property
-    def redrawn(self) -> frozenset[str]:
-        """What a redraw may change."""
-        return super().redrawn | {"coupling", "num_frequencies", "features", "seed"}
-
-    def changed(self, **changes: Any) -> Self:
-        """Return the options with others; where only the features change, an energy coupling is tuned to them."""
-        if isinstance(self.coupling, couplings.Energy) and "features" in changes and "coupling" not in changes:
-            changes["coupling"] = self.coupling.tuned_to(changes["features"])
-        return replace(self, **changes)
-
-
-def texts_of(options: KernelOptions) -> Iterator[str]:
-    """Yield the options but for the hyperpriors, which have no bytes of their own."""
-    yield type(options).__name__
-    yield from (f"{name}={value!r}" for name, value in sorted(vars(options).items()) if name != "priors")

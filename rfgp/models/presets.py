@@ -1,0 +1,178 @@
+"""Gaussian processes on tables with one stationary kernel: `GP` through random features, and exact."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from rfgp import couplings, spectra
+from rfgp.ambient import plain
+from rfgp.approximations.parts import FeatureMap, SpectralPart
+from rfgp.approximations.weights import WeightTerm
+from rfgp.errors import InvalidArgumentError
+from rfgp.likelihoods import Likelihood
+from rfgp.models.gp import GP
+from rfgp.models.given import options_from
+from rfgp.models.process import Process
+from rfgp.parameters import Hyperprior
+from rfgp.regression import FeatureOptions, KernelOptions
+from rfgp.regression.spec import ModelSpec
+from rfgp.regression.table import model_options, table_options
+
+
+class SparseSpectrumGP(GP):
+    """A Gaussian process with a stationary kernel over all columns, by random features.
+
+    It is `GP` of a kernel named after its class, "rbf" for the Gaussian one, with `rfgp.RandomFeatures`. With `local` a
+    second term of that name with nearest neighbours takes up what is local, `rfgp.Vecchia`.
+
+    Args:
+        spectrum: The kernel's spectrum, by name ("gaussian", "matern12" to "matern52", those of `rfgp.spectra`) or as
+            an object.
+        num_frequencies: The number m of frequencies; there are 2 m Fourier features.
+        kind: "fourier", or "laplace" for positive features of the Gaussian kernel.
+        coupling: How the frequencies depend on each other, as for `rfgp.RandomFeatures`.
+        learn_frequencies: Whether a fit changes the frequencies.
+        ard: Whether each column has a lengthscale of its own.
+        standardize: Whether inputs and targets are mapped to mean 0 and standard deviation 1.
+        lengthscale: Starting value in the columns' units, () or (d,); with ard=False and standardize=True a number
+            counts in standard deviations. If None, several are compared.
+        outputscale: Starting value of the variance. If None, the data decide.
+        noise: Starting value of the noise variance. If None, the data decide.
+        priors: Log densities (objects with `log_prob`) by path or unique suffix.
+        seed: The seed of everything random. If None, one from the system.
+        dtype: The type of the rows. If None, that of the data.
+        local: The kernel of the second term: "matern12", "matern32", "matern52", "gaussian", or None for none.
+        num_neighbors: The most neighbours of a row, for `rfgp.Vecchia`.
+        condition_on: What they are: "responses", "latent" values or "auto".
+        local_lengthscale: Starting value of the second term.
+        local_outputscale: Starting value of the second term.
+        likelihood: As for `rfgp.GP`.
+        inference: As for `rfgp.GP`.
+
+    Sources: sparse spectrum processes, Lazaro-Gredilla et al. (2010); couplings as named there.
+
+    Raises:
+        InvalidArgumentError: an unknown name, or m not a positive integer.
+
+    Examples:
+        >>> import numpy as np
+        >>> import rfgp
+        >>> X = np.linspace(0, 10, 200)[:, None]
+        >>> gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X, np.sin(X[:, 0]))
+        >>> gp.hyperparameters.names
+        ('rbf.lengthscale', 'rbf.outputscale', 'noise', 'mean')
+    """
+
+    fixes_approximation = True
+
+    @plain()
+    def __init__(
+        self,
+        spectrum: str | spectra.Spectrum = "gaussian",
+        num_frequencies: int = 512,
+        kind: str = "fourier",
+        coupling: str | couplings.Coupling = "energy",
+        learn_frequencies: bool = False,
+        ard: bool = True,
+        standardize: bool = True,
+        lengthscale: Any = None,
+        outputscale: float | None = None,
+        noise: float | None = None,
+        priors: Mapping[str, Hyperprior | None] | None = None,
+        seed: int | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        local: str | None = None,
+        num_neighbors: int = 30,
+        condition_on: str = "auto",
+        local_lengthscale: Any = None,
+        local_outputscale: float | None = None,
+        likelihood: str | Likelihood = "normal",
+        inference: str | None = None,
+    ) -> None:
+        if not isinstance(learn_frequencies, bool):
+            raise InvalidArgumentError(f"learn_frequencies must be True or False, got {learn_frequencies!r}.")
+        named = {**locals(), "features": kind, "frequencies": "learned" if learn_frequencies else "fixed"}
+        Process.__init__(self, ModelSpec(model_options(options_from(FeatureOptions, named))))
+
+    @property
+    def options(self) -> KernelOptions:
+        """The options of the constructor."""
+        return table_options(self.family)
+
+    @property
+    def feature_map(self) -> FeatureMap:
+        """The feature map with its draw, for standardised inputs divided by the lengthscale.
+
+        Raises:
+            NotFittedError: nothing is drawn before the first data.
+        """
+        self._needed()
+        term = self.family.priors[0]
+        assert isinstance(term, WeightTerm)
+        part = term.parts[0]
+        assert isinstance(part, SpectralPart)
+        return part.feature_map
+
+
+class ExactGP(GP):
+    """A Gaussian process with a stationary kernel over all columns, exactly: O(n^3) time, O(n^2) memory.
+
+    It is `GP` of a kernel named after its class, "rbf" for the Gaussian one, with `rfgp.Exact`.
+
+    Args:
+        spectrum: As for `SparseSpectrumGP`, like the other options but for `local`.
+        ard: Whether each column has a lengthscale of its own.
+        standardize: Whether inputs and targets are mapped to mean 0 and standard deviation 1.
+        lengthscale: Starting value. If None, several are compared.
+        outputscale: Starting value of the variance.
+        noise: Starting value of the noise variance.
+        priors: Log densities (objects with `log_prob`) by path or unique suffix.
+        seed: The seed of samples of rows. If None, one from the system.
+        dtype: The type of the rows. If None, that of the data.
+        local: The kernel of a second term, named "local", or None for none.
+        local_lengthscale: Starting value of the second term.
+        local_outputscale: Starting value of the second term.
+        likelihood: As for `rfgp.GP`.
+        inference: As for `rfgp.GP`.
+
+    Raises:
+        InvalidArgumentError: an unknown name.
+
+    Examples:
+        >>> import numpy as np
+        >>> import rfgp
+        >>> X = np.linspace(0, 10, 50)[:, None]
+        >>> gp = rfgp.ExactGP("matern32").fit(X, np.sin(X[:, 0]))
+        >>> [type(term.approximation).__name__ for term in gp.terms.values()]
+        ['Exact']
+    """
+
+    fixes_approximation = True
+
+    @plain()
+    def __init__(
+        self,
+        spectrum: str | spectra.Spectrum = "gaussian",
+        ard: bool = True,
+        standardize: bool = True,
+        lengthscale: Any = None,
+        outputscale: float | None = None,
+        noise: float | None = None,
+        priors: Mapping[str, Hyperprior | None] | None = None,
+        seed: int | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        local: str | None = None,
+        local_lengthscale: Any = None,
+        local_outputscale: float | None = None,
+        likelihood: str | Likelihood = "normal",
+        inference: str | None = None,
+    ) -> None:
+        Process.__init__(self, ModelSpec(model_options(options_from(KernelOptions, locals()))))
+
+    @property
+    def options(self) -> KernelOptions:
+        """The options of the constructor."""
+        return table_options(self.family)
