@@ -32,6 +32,7 @@ class ModelInputs:
         dtype: The type that the user chose. If None, that of the data.
         standardize: Whether numbers and targets are standardised.
         noise_terms: The terms of the noise, if it has a kernel of its own.
+        other_terms: The terms of the other models of an average.
     """
 
     schema: Schema | None
@@ -40,6 +41,7 @@ class ModelInputs:
     dtype: torch.dtype | None
     standardize: bool
     noise_terms: Sequence[BoundTerm] = ()
+    other_terms: Sequence[BoundTerm] = ()
     reads_blocks = True
 
     def read(self, inputs: Any) -> tuple[Tensor, Origin]:
@@ -49,7 +51,7 @@ class ModelInputs:
         table = table_of(inputs, graph)
         found = self.schema.read(table)
         found = found if self.dtype is None else found.to(self.dtype)
-        check_points((*self.terms, *self.noise_terms), found)
+        check_points(self._all_terms, found)
         return found, Origin(table.origin.is_numpy, found.new_empty(0))
 
     def coded(self, source: RowSource) -> RowSource:
@@ -81,7 +83,11 @@ class ModelInputs:
         assert self.columns is not None
         if inputs.ndim != 2 or inputs.shape[1] != len(self.schema.columns):
             raise DataError(f"The rows must have shape (n, {len(self.schema.columns)}), got {tuple(inputs.shape)}.")
-        check_columns((*self.terms, *self.noise_terms), self.columns, inputs)
+        check_columns(self._all_terms, self.columns, inputs)
+
+    @property
+    def _all_terms(self) -> tuple[BoundTerm, ...]:
+        return *self.terms, *self.noise_terms, *self.other_terms
 
 
 def check_columns(terms: Sequence[BoundTerm], columns: ColumnSummary, inputs: Tensor) -> None:

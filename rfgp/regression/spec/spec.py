@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -77,7 +77,9 @@ class ModelSpec(Family):
     def inputs(self) -> ModelInputs:
         """The columns of the kernel."""
         options, of_noise = self.options, () if self.noise_process is None else self.noise_process.terms
-        return ModelInputs(self.schema, self.terms, self.columns, options.dtype, options.standardize, of_noise)
+        others = [term for member in self.others for term in cast(ModelSpec, member.family).terms]
+        own = self.schema, self.terms, self.columns, options.dtype, options.standardize
+        return ModelInputs(*own, of_noise, others)
 
     @property
     def variances(self) -> tuple[Variance, ...]:
