@@ -33,6 +33,8 @@ class ModelInputs:
         standardize: Whether numbers and targets are standardised.
         noise_terms: The terms of the noise, if it has a kernel of its own.
         other_terms: The terms of the other models of an average.
+        reads_all: Whether the first term reads all columns of a table in their order, so that arrays without names go
+            by position.
     """
 
     schema: Schema | None
@@ -42,17 +44,27 @@ class ModelInputs:
     standardize: bool
     noise_terms: Sequence[BoundTerm] = ()
     other_terms: Sequence[BoundTerm] = ()
+    reads_all: bool = False
     reads_blocks = True
 
     def read(self, inputs: Any) -> tuple[Tensor, Origin]:
         """Return the columns of a table as a matrix (n, D), and the origin of the table."""
         assert self.schema is not None
         graph = self.terms[0].term.factors[0].nodes if len(self.schema.columns) == 1 else None
-        table = table_of(inputs, graph)
+        table = self.named(table_of(inputs, graph))
         found = self.schema.read(table)
         found = found if self.dtype is None else found.to(self.dtype)
         check_points(self._all_terms, found)
         return found, Origin(table.origin.is_numpy, found.new_empty(0))
+
+    def named(self, table: Table) -> Table:
+        """Return a table, whose columns have the names of the training data if they go by position."""
+        names = () if self.schema is None else tuple(column.key for column in self.schema.columns)
+        has_names = self.reads_all and all(isinstance(name, str) for name in names)
+        if not has_names or table.source != "array" or len(table.keys) != len(names):
+            return table
+        columns = {name: table.columns[key] for name, key in zip(names, table.keys, strict=True)}
+        return replace(table, keys=names, columns=columns)
 
     def coded(self, source: RowSource) -> RowSource:
         """Return a source whose blocks are matrices (b, D)."""

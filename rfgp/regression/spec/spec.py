@@ -79,7 +79,8 @@ class ModelSpec(Family):
         options, of_noise = self.options, () if self.noise_process is None else self.noise_process.terms
         others = [term for member in self.others for term in cast(ModelSpec, member.family).terms]
         own = self.schema, self.terms, self.columns, options.dtype, options.standardize
-        return ModelInputs(*own, of_noise, others)
+        reads_all = self.options.kernel.terms()[0].factors[0].columns is None
+        return ModelInputs(*own, of_noise, others, reads_all)
 
     @property
     def variances(self) -> tuple[Variance, ...]:
@@ -126,7 +127,7 @@ class ModelSpec(Family):
             return found, Chunk(found.inputs.coded(source))
         data = without_missing(data, self.options.kernel)
         target = data.y if isinstance(data.y, str) else None
-        whole = table_of(data.X, graph_of(self.options.kernel))
+        whole = self.inputs.named(table_of(data.X, graph_of(self.options.kernel)))
         y = data.y if target is None else whole.column(target)
         table = whole if target is None else whole.without(target)
         return _with_columns(self, table), data._replace(X=table, y=y)
