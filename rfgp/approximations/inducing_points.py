@@ -150,6 +150,8 @@ class PointTerm(TermPrior):
         scale: The path of the variance. If None, it is 1.
         method: "sor", "fitc" or "vfe".
         path: The path of the points, if a fit may change them, or None.
+        jitter: What is added to the diagonal of the kernel of the points, in their mean variance. Files of earlier
+            versions have another one for single precision.
     """
 
     term: BoundTerm
@@ -158,6 +160,7 @@ class PointTerm(TermPrior):
     scale: str | None
     method: str
     path: str | None = None
+    jitter: float = field(default=JITTER[torch.float64], kw_only=True)
 
     @property
     def learnable(self) -> Values:
@@ -172,7 +175,7 @@ class PointTerm(TermPrior):
         """Return the prior of the weights at hyperparameters by path, given all columns."""
         constants = _unit_constants(self.term, self.scale, columns)
         unit = TermCovariance(self.term, self.names, constants)
-        features = PointFeatures(unit, self.points, JITTER[torch.float64])
+        features = PointFeatures(unit, self.points, self.jitter)
         new_levels = None
         if any(factor.kind is Kind.LEVEL for factor in self.term.term.factors):
             new_levels = NewLevels(self.term, self.names, constants, columns.num_levels, features=features)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from rfgp.solvers import Inference, Posterior
 from rfgp.solvers.role import Functions, Shape
 
 NO_FUNCTIONS = "An average of exact processes has no functions to draw. Use predict(X).sample() instead."
+NO_TERMS = "An average of models is not divided into terms. Use the largest alone: gp.members[0][1].predict(X).terms."
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,6 +288,23 @@ class MixturePrediction(Prediction):
             [member.latent for member in members], self._mixture.weights, shifts, [member.noise for member in members]
         )
         return replace(self, latent=latent, location=whole.location, noise=whole.noise)
+
+    @property
+    def terms(self) -> NoReturn:
+        """Refuse: the models of an average have terms of their own.
+
+        Raises:
+            InvalidArgumentError: always.
+        """
+        raise InvalidArgumentError(NO_TERMS)
+
+    def of(self, *terms: str) -> NoReturn:
+        """Refuse as `terms`."""
+        raise InvalidArgumentError(NO_TERMS)
+
+    def without(self, *terms: str) -> NoReturn:
+        """Refuse as `terms`."""
+        raise InvalidArgumentError(NO_TERMS)
 
     def parts(self) -> Iterator[Part]:
         """Yield the weight of each member, with its means and variances (n,), float64."""

@@ -2,9 +2,8 @@
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import torch
 
@@ -12,14 +11,23 @@ from rfgp.ambient import plain
 from rfgp.approximations import Exact
 from rfgp.approximations.planning import read_approximation
 from rfgp.choosing import fit_kernels
+from rfgp.counts import counted
 from rfgp.errors import DataSavedWarning
 from rfgp.kernels import Kernel
 from rfgp.likelihoods import Likelihood
 from rfgp.models.process import Fitted, Process
 from rfgp.models.terms import TermReport, term_reports
 from rfgp.parameters import Hyperprior
-from rfgp.regression import Choice, solved_if_read
-from rfgp.regression.spec import ModelOptions, ModelSpec, exact_evidence_bounds, reassigned, with_rows
+from rfgp.regression import Choice, Regression, solved_if_read
+from rfgp.regression.spec import (
+    ModelOptions,
+    ModelSpec,
+    approximated,
+    each_changed,
+    exact_evidence_bounds,
+    largest,
+    parts_of_average,
+)
 from rfgp.saving.gp import MODELS, row_terms
 from rfgp.solvers.lowrank import EvidenceBounds
 
@@ -118,14 +126,26 @@ class GP(Process[ModelSpec]):
     def terms(self) -> dict[str, TermReport]:
         """The terms by name with what is known of each, those of the noise after those of the function.
 
+        Of an average they are those of the model with the largest share.
+
         Raises:
             NotFittedError: there are no data.
         """
-        return term_reports(self.regression)
+        return term_reports(largest(self.regression))
+
+    @property
+    def members(self) -> tuple[tuple[float, Self], ...]:
+        """The models that are averaged, each with its share, the largest first. Empty if there is no average."""
+        if not self.family.others:
+            return ()
+        parts = sorted(parts_of_average(self.regression), key=lambda part: -part[0])
+        return tuple((share, self._beside(one)) for share, one in parts)
 
     @plain()
     def with_approximation(self, approximation: Any) -> Self:
         """Return the model with other approximations, with the same data and hyperparameters.
+
+        Of an average it is the model with the largest share alone.
 
         Args:
             approximation: One approximation for every term that it can serve, or a dict of approximations by the names
@@ -135,24 +155,16 @@ class GP(Process[ModelSpec]):
             NotFittedError: there are no data, or the model was loaded without them.
             InvalidArgumentError: there is no term of a name, or an approximation cannot serve a term.
         """
-        regression = self.regression
-        rows = regression.needed_rows("with_approximation")
-        spec, values = with_rows(self.family, rows), regression.hyperparameters
-        chosen = reassigned(spec, read_approximation(approximation), values, len(rows))
-        spec = spec.drawn(chosen, values, len(rows))
-        spec = replace(spec, options=spec.options.changed(approximations=chosen))  # a fit keeps them
-        kind: Any = GP if self.fixes_approximation else type(self)
-        found: Self = kind.of(spec, Fitted.of(solved_if_read(regression.replace(family=spec))))
-        return found
+        return self._beside(approximated(self.regression, read_approximation(approximation)))
 
     @plain()
     def exact(self) -> Self:
-        """Return the model without approximations, with the same data and hyperparameters.
+        """Return the model without approximations, with the same data and hyperparameters; of an average an average.
 
         Raises:
             NotFittedError: there are no data, or the model was loaded without them.
         """
-        return self.with_approximation(Exact())
+        return self._beside(each_changed(self.regression, lambda one: approximated(one, Exact())))
 
     @plain()
     def evidence_bounds(self) -> EvidenceBounds:
@@ -219,3 +231,12 @@ class GP(Process[ModelSpec]):
                 "without this warning, or RandomFeatures() or InducingPoints() to predict without rows."
             )
             warnings.warn(DataSavedWarning(message), stacklevel=2)
+
+    def __repr__(self) -> str:
+        text, others = super().__repr__(), len(self.family.others)
+        return f"{text[:-1]}, averaged with {counted(others, 'other')})" if others else text
+
+    def _beside(self, regression: Regression) -> Self:
+        """Return a model of another regression of the same rows."""
+        regression = regression if regression.given is not None else solved_if_read(regression)
+        return type(self).of(cast(ModelSpec, regression.family), Fitted.of(regression))

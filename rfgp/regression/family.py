@@ -1,8 +1,8 @@
 """The role of a family: the prior, likelihood and hyperparameters of a model before there are data."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from torch import Tensor
@@ -195,6 +195,10 @@ class Member:
     weight: float
     family: Family
     values: Values
+
+    def changed(self, change: Callable[[Any], Family]) -> "Member":
+        """Return the member with another process, at the same hyperparameters."""
+        return replace(self, family=change(self.family))
 
     @property
     def prior(self) -> Prior:

@@ -34,6 +34,7 @@ from rfgp.approximations.role import parameter_names, scale_name
 from rfgp.approximations.sparse_precision import PrecisionTerm
 from rfgp.approximations.weights import WeightTerm
 from rfgp.errors import InvalidArgumentError
+from rfgp.features.inducing import JITTER
 from rfgp.kernels.role import Factor
 from rfgp.regression.spec.inputs import check_columns
 from rfgp.saving.frequencies import decode_frequencies, encode_frequencies
@@ -43,6 +44,10 @@ from rfgp.saving.values import Decoder, Encoder
 
 FAR = 1e100
 """The largest coordinate in standard deviations, so that squares of distances are finite."""
+
+
+LEAST_JITTER = 1e-12
+"""The least jitter of inducing points."""
 
 
 class SavedTerm(NamedTuple):
@@ -193,7 +198,7 @@ def _spectral(saved: SavedTerm, spectral: list[tuple[Factor, list[int], str]]) -
 
 
 def _encode_points(prior: PointTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
-    return {}, {"points": prior.points}
+    return {} if prior.jitter == JITTER[torch.float64] else {"jitter": prior.jitter}, {"points": prior.points}
 
 
 def _points(saved: SavedTerm) -> TermPrior:
@@ -206,7 +211,16 @@ def _points(saved: SavedTerm) -> TermPrior:
     method = approximation.method or ("fitc" if data.is_gaussian else "sor")
     names = parameter_names(data, with_scale=False)
     path = f"{data.term.name}.points" if approximation.learn_locations else None
-    return PointTerm(data.term, points, names, scale_name(data.term, data.values), method, path)
+    jitter = _jitter(saved.content)
+    return PointTerm(data.term, points, names, scale_name(data.term, data.values), method, path, jitter=jitter)
+
+
+def _jitter(content: Mapping[str, Any]) -> float:
+    """Return the jitter of inducing points."""
+    jitter = content.get("jitter", JITTER[torch.float64])
+    if not isinstance(jitter, float) or not LEAST_JITTER <= jitter <= 1:
+        raise ValueError("the jitter of the inducing points is out of range")
+    return jitter
 
 
 # --- nodes -----------------------------------------------------------------------------------------

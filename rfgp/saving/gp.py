@@ -1,9 +1,12 @@
-"""The specification of `rfgp.GP` in files: the options, the kernel as given and as resolved, and random draws."""
+"""The specification of `rfgp.GP` in files: the options, the kernel as given and as resolved, and random draws.
 
-from collections.abc import Mapping
+The other models of an average have all of these and hyperparameters of their own, and share the columns and objects.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -16,8 +19,9 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Additive, ColumnSummary, Kernel
 from rfgp.kernels.terms import constants_of, of_prefix
 from rfgp.parameters import Quantity, Values
+from rfgp.regression import Member
 from rfgp.regression.space import space_of
-from rfgp.regression.spec import ModelOptions, ModelSpec, restored
+from rfgp.regression.spec import ModelOptions, ModelSpec, check_average, check_shares, restored
 from rfgp.rows import DataSummary
 from rfgp.saving import plain
 from rfgp.saving.draws import SavedTerm, decode_draw, encode_draw, needs_data
@@ -29,7 +33,7 @@ from rfgp.saving.kernels import (
     encode_kernel,
 )
 from rfgp.saving.legacy import upgraded
-from rfgp.saving.models import Codec, Json, Tensors, part
+from rfgp.saving.models import Codec, Json, Tensors, part, tensors_of, values_of
 from rfgp.saving.values import Decoder, Encoder
 from rfgp.scaling import Affine, Scaling
 
@@ -37,12 +41,32 @@ _CHOICES = ("inference", "mean", "standardize", "seed", "budget", "memory")
 """The options that JSON has as they are."""
 NOISE = "noise."
 """The beginning of the names of the tensors of the noise, if it has a kernel of its own."""
+MEMBERS = "members."
+"""The beginning of the names of the tensors of the others in an average, before their number."""
+
+
+class _Columns(NamedTuple):
+    """The parts of a file that all models of an average share.
+
+    Attributes:
+        schema: The columns.
+        summary: Their summary.
+        scaling: The maps to standardised units.
+        decoder: Reads values.
+    """
+
+    schema: Schema
+    summary: ColumnSummary
+    scaling: Scaling
+    decoder: Decoder
 
 
 def row_terms(spec: ModelSpec) -> list[str]:
-    """Return the names of the terms that predict from the training rows, those of the noise too."""
+    """Return the names of the terms that predict from the training rows, those of the noise and of others too."""
     found = [term.name for term, prior in zip(spec.terms, spec.priors, strict=True) if needs_data(prior)]
-    return found if spec.noise_process is None else [*found, *row_terms(spec.noise_process)]
+    more = [] if spec.noise_process is None else [spec.noise_process]
+    more += [cast(ModelSpec, member.family) for member in spec.others]
+    return list(dict.fromkeys([*found, *(name for one in more for name in row_terms(one))]))
 
 
 # --- writing ---------------------------------------------------------------------------------------
@@ -56,12 +80,37 @@ def _encode(spec: ModelSpec) -> tuple[Json, dict[str, Tensor]]:
     """
     assert spec.schema is not None
     assert spec.columns is not None
-    encoder, options = Encoder(), spec.options
+    encoder = Encoder()
+    described, tensors = _encode_model(spec, encoder)
+    if spec.others:
+        described["average"], own = _encode_others(spec, encoder)
+        tensors |= own
+    described["schema"] = spec.schema.to_plain()
+    described["nodes"] = [encoder.place(column.nodes) for column in spec.schema.columns if column.kind is Kind.NODE]
+    described["objects"], arrays = encoder.objects()
+    return described, {**tensors, **arrays, "columns.spread": spec.columns.spread}
+
+
+def _encode_others(spec: ModelSpec, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+    """Return the shares of an average and its other models as JSON, and their tensors (...)."""
+    members, tensors = [], dict[str, Tensor]()
+    for number, member in enumerate(spec.others):
+        described, own = _encode_model(cast(ModelSpec, member.family), encoder)
+        known = {f"hyperparameters.{name}": tensor for name, tensor in tensors_of(member.values).items()}
+        names = list(member.values.space.quantities)
+        members.append({"weight": member.weight, "hyperparameters": names, "options": described})
+        tensors |= {f"{MEMBERS}{number}.{name}": tensor for name, tensor in {**own, **known}.items()}
+    return {"weight": spec.weight, "members": members}, tensors
+
+
+def _encode_model(spec: ModelSpec, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+    """Return one model as JSON without its columns, and the tensors (...) of its draws."""
+    options = spec.options
     resolved, tensors = _encode_terms(spec, encoder, "")
     if spec.noise_process is not None:
         resolved["noise"], draws = _encode_terms(spec.noise_process, encoder, NOISE)
         tensors |= draws
-    described = {
+    return {
         **{name: getattr(options, name) for name in _CHOICES},
         "kernel": encode_kernel(options.kernel, encoder),
         **resolved,
@@ -70,11 +119,7 @@ def _encode(spec: ModelSpec) -> tuple[Json, dict[str, Tensor]]:
         "start": {name: _encode_start(name, value, encoder) for name, value in options.start.items()},
         "priors": plain.encode_priors(options.priors),
         "dtype": plain.encode_dtype(options.dtype),
-        "schema": spec.schema.to_plain(),
-        "nodes": [encoder.place(column.nodes) for column in spec.schema.columns if column.kind is Kind.NODE],
-    }
-    described["objects"], arrays = encoder.objects()
-    return described, {**tensors, **arrays, "columns.spread": spec.columns.spread}
+    }, tensors
 
 
 def _encode_parameter(value: Any, encoder: Encoder) -> Any:
@@ -125,19 +170,54 @@ def _decode(described: Mapping[str, Any], tensors: Tensors, scaling: Scaling) ->
     decoder = Decoder(described["objects"], tensors)
     nodes = [decoder.object_at(number, graphs.Graph) for number in described["nodes"]]
     schema = Schema.from_plain(described["schema"], nodes)
+    columns = _Columns(schema, _summary(schema, tensors["columns.spread"], scaling), scaling, decoder)
+    spec, average = _model(described, tensors, columns), described.get("average")
+    return spec if average is None else _averaged(spec, average, tensors, columns)
+
+
+def _averaged(spec: ModelSpec, average: Mapping[str, Any], tensors: Tensors, columns: _Columns) -> ModelSpec:
+    """Return the specification averaged with others.
+
+    Raises:
+        InvalidArgumentError: the shares are invalid, or a model cannot be in an average.
+    """
+    check_average(spec, columns.scaling)
+    others = list[Member]()
+    for number, entry in enumerate(average["members"]):
+        own = part(tensors, f"{MEMBERS}{number}.")
+        one = _model(entry["options"], own, columns)
+        check_average(one, columns.scaling)
+        known = part(own, "hyperparameters.")
+        values = values_of(entry["hyperparameters"], known, columns.scaling, one, _quantities)
+        _check(one, values)
+        others.append(Member(entry["weight"], one, values))
+    check_shares([average["weight"], *(member.weight for member in others)])
+    return replace(spec, weight=average["weight"], others=tuple(others))
+
+
+def _model(described: Mapping[str, Any], tensors: Tensors, columns: _Columns) -> ModelSpec:
+    """Return one model, without the others of its average."""
+    decoder = columns.decoder
     kernel, of_noise = _resolved(described, decoder), described.get("noise")
     noise = None if of_noise is None else _resolved(of_noise, decoder)
-    columns = _summary(schema, tensors["columns.spread"], scaling)
-    spec = restored(_options(described, decoder), schema, kernel, columns, noise)
+    _check_graphs([kernel] if noise is None else [kernel, noise], columns.schema)
+    spec = restored(_options(described, decoder), columns.schema, kernel, columns.summary, noise)
     own = [] if noise is None else noise.terms()
     is_own = noise is None or spec.options.likelihood.noise_kernel is not None
     if not is_own or not all(str(term.name).startswith(NOISE) for term in own):
         raise ValueError("the kernel of the noise is none")
-    spec = _with_draws(spec, described, tensors, decoder, scaling)
+    spec = _with_draws(spec, described, tensors, decoder, columns.scaling)
     if spec.noise_process is None or of_noise is None:
         return spec
-    drawn = _with_draws(spec.noise_process, of_noise, part(tensors, NOISE), decoder, scaling)
+    drawn = _with_draws(spec.noise_process, of_noise, part(tensors, NOISE), decoder, columns.scaling)
     return replace(spec, noise_process=drawn)
+
+
+def _check_graphs(kernels: Sequence[Kernel], schema: Schema) -> None:
+    """Refuse kernels on the nodes of graphs that no column has."""
+    own = [factor.nodes for kernel in kernels for term in kernel.terms() for factor in term.factors]
+    if any(nodes is not None and not any(nodes is column.nodes for column in schema.columns) for nodes in own):
+        raise ValueError("a kernel is on another graph than its column")
 
 
 def _resolved(described: Mapping[str, Any], decoder: Decoder) -> Kernel:

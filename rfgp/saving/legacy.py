@@ -13,6 +13,7 @@ import graphs
 from graphs.kernels import GraphKernel
 from graphs.walks import HopRule
 from rfgp import approximations
+from rfgp.saving.legacy_tables import TABLES, common_options, path_of, schema_of, upgraded_table
 from rfgp.saving.values import Encoder
 
 Json = dict[str, Any]
@@ -53,8 +54,10 @@ class _Leaf(NamedTuple):
 def upgraded(header: Json, tensors: Tensors) -> tuple[Json, Tensors]:
     """Return the header and the tensors (...) of a file of any version in the form of the present one."""
     kind, old = header["class"], header["options"]
-    if kind not in OBJECTS or "resolved" in old:
+    if kind not in (*OBJECTS, *TABLES) or "resolved" in old:
         return header, tensors
+    if kind in TABLES:
+        return upgraded_table(header, tensors)
     changed = dict(tensors)
     if kind == "GraphGP":
         leaf = _nodes(old)
@@ -81,38 +84,31 @@ def _renamed(name: str, leaf: _Leaf) -> str:
     room, _, rest = name.partition(".")
     if name.startswith(ROOMS):
         return f"draw.0.{rest}" if rest in DRAWN else f"object.0.{rest}"
-    noise, own = ("noise.", rest.removeprefix("noise_")) if rest.startswith("noise_") else ("", rest)
-    is_own = room == "hyperparameters" and own.partition(".")[0] in (*leaf.parameters, "outputscale")
-    return f"{room}.{noise}{leaf.name.lower()}.{own}" if is_own else name
+    own = *leaf.parameters, "outputscale"
+    return f"{room}.{path_of(rest, leaf.name.lower(), own)}" if room == "hyperparameters" else name
 
 
 def _options(old: Mapping[str, Any], kind: str, leaf: _Leaf, width: int) -> Json:
     """Return the options of a model of one term with so many columns."""
     term, of_object = leaf.name.lower(), {key: value for key, value in old.items() if key in _OF_OBJECTS[kind]}
     factor = {"role": "kernel", "name": leaf.name, "arguments": leaf.arguments}
-    column = {"is_date": False, "kind": leaf.kind, "levels": [], "terms": [term]}
     starts = {key: old.get(key) for key in ("lengthscale", "outputscale", "noise")}
     used = Encoder().encode(leaf.approximation)
     return {
+        **common_options(old),
         "kernel": {"leaves": [factor], "terms": None},
         "resolved": {
             "leaves": [{**factor, "arguments": {**leaf.arguments, **leaf.columns}}],
             "terms": [{"factors": [0], "given": [], "name": term, "variance": None}],
         },
         "objects": [{**of_object, "kind": OBJECTS[kind]}],
-        "likelihood": old.get("likelihood"),
         "approximation": used,
         "approximations": [used],
         "draws": [leaf.draw],
-        "inference": old.get("approximation"),
         "start": {key: value for key, value in starts.items() if value is not None},
         "priors": old["priors"] or {},
-        "schema": {"version": 1, "columns": [{"key": key, **column} for key in range(width)]},
+        "schema": schema_of(range(width), leaf.kind, [term]),
         "nodes": [0] if leaf.kind == "node" else [],
-        "mean": "constant",
-        "standardize": True,
-        "seed": old["seed"],
-        "dtype": None,
     }
 
 

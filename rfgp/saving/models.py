@@ -1,7 +1,8 @@
 """Models in files: the family by a codec of its own, and everything else in one way.
 
 Tensors are named `draw.*`, `hyperparameters.*`, `scaling.*`, `predictor.*` (of the posterior), for graph models
-`graph.*`, for models of terms `columns.*` and `object.*`, and with data=True `data.*`.
+`graph.*`, for models of terms `columns.*` and `object.*`, for the others of an average `members.*`, and with data=True
+`data.*`.
 
 A file without data still holds the posterior. With fewer features than rows these are the F x F statistics of a linear
 regression. With fewer rows than features, and for graph models (which predict from their observed nodes), the targets,

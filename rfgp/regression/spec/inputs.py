@@ -32,6 +32,9 @@ class ModelInputs:
         dtype: The type that the user chose. If None, that of the data.
         standardize: Whether numbers and targets are standardised.
         noise_terms: The terms of the noise, if it has a kernel of its own.
+        other_terms: The terms of the other models of an average.
+        reads_all: Whether the first term reads all columns of a table in their order, so that arrays without names go
+            by position.
     """
 
     schema: Schema | None
@@ -40,17 +43,28 @@ class ModelInputs:
     dtype: torch.dtype | None
     standardize: bool
     noise_terms: Sequence[BoundTerm] = ()
+    other_terms: Sequence[BoundTerm] = ()
+    reads_all: bool = False
     reads_blocks = True
 
     def read(self, inputs: Any) -> tuple[Tensor, Origin]:
         """Return the columns of a table as a matrix (n, D), and the origin of the table."""
         assert self.schema is not None
         graph = self.terms[0].term.factors[0].nodes if len(self.schema.columns) == 1 else None
-        table = table_of(inputs, graph)
+        table = self.named(table_of(inputs, graph))
         found = self.schema.read(table)
         found = found if self.dtype is None else found.to(self.dtype)
-        check_points((*self.terms, *self.noise_terms), found)
+        check_points(self._all_terms, found)
         return found, Origin(table.origin.is_numpy, found.new_empty(0))
+
+    def named(self, table: Table) -> Table:
+        """Return a table, whose columns have the names of the training data if they go by position."""
+        names = () if self.schema is None else tuple(column.key for column in self.schema.columns)
+        has_names = self.reads_all and all(isinstance(name, str) for name in names)
+        if not has_names or table.source != "array" or len(table.keys) != len(names):
+            return table
+        columns = {name: table.columns[key] for name, key in zip(names, table.keys, strict=True)}
+        return replace(table, keys=names, columns=columns)
 
     def coded(self, source: RowSource) -> RowSource:
         """Return a source whose blocks are matrices (b, D)."""
@@ -81,7 +95,11 @@ class ModelInputs:
         assert self.columns is not None
         if inputs.ndim != 2 or inputs.shape[1] != len(self.schema.columns):
             raise DataError(f"The rows must have shape (n, {len(self.schema.columns)}), got {tuple(inputs.shape)}.")
-        check_columns((*self.terms, *self.noise_terms), self.columns, inputs)
+        check_columns(self._all_terms, self.columns, inputs)
+
+    @property
+    def _all_terms(self) -> tuple[BoundTerm, ...]:
+        return *self.terms, *self.noise_terms, *self.other_terms
 
 
 def check_columns(terms: Sequence[BoundTerm], columns: ColumnSummary, inputs: Tensor) -> None:

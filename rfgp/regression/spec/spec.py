@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, bind, hyperparameters_of, requests_of
 from rfgp.parameters import BoundaryAvoiding, Hyperprior, Values
 from rfgp.paths import find_path
-from rfgp.regression.family import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, Family, Variance
+from rfgp.regression.family import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, Family, Member, Variance
 from rfgp.regression.observing import check_blocks
 from rfgp.regression.report import FitReport
 from rfgp.regression.spec.checks import check_memory, identity_of, term_warnings, warnings_of_places
@@ -28,7 +28,7 @@ from rfgp.regression.spec.inputs import ModelInputs, graph_of, table_of, without
 from rfgp.regression.spec.noise import by_process, noise_kernel
 from rfgp.regression.spec.options import ModelOptions
 from rfgp.regression.spec.sources import first_table, with_all_levels
-from rfgp.regression.spec.starts import kernel_starts, prior_of_factor, sampled, summary_of
+from rfgp.regression.spec.starts import kernel_starts, plain_value, prior_of_factor, sampled, summary_of, variance_of
 from rfgp.rows import Block, Chunk, DataSummary, Rows, RowSource, as_source, gathered, is_read_in_blocks, pool_of
 from rfgp.scaling import Affine, Scaling, moments
 
@@ -54,6 +54,8 @@ class ModelSpec(Family):
         priors: The terms with their random draws made.
         noise_process: The specification of the logarithm of the noise, on the same columns, if it has a kernel of its
             own.
+        weight: The share of the model in an average of posteriors.
+        others: The other models of the average, on the same columns, at hyperparameters of their own.
     """
 
     options: ModelOptions
@@ -64,6 +66,8 @@ class ModelSpec(Family):
     approximations: Mapping[str, Approximation] = field(default_factory=dict)
     priors: tuple[TermPrior, ...] = ()
     noise_process: "ModelSpec | None" = None
+    weight: float = 1.0
+    others: tuple[Member, ...] = ()
 
     has_few_features = True
     needs_weights_in_blocks = True
@@ -73,7 +77,10 @@ class ModelSpec(Family):
     def inputs(self) -> ModelInputs:
         """The columns of the kernel."""
         options, of_noise = self.options, () if self.noise_process is None else self.noise_process.terms
-        return ModelInputs(self.schema, self.terms, self.columns, options.dtype, options.standardize, of_noise)
+        others = [term for member in self.others for term in cast(ModelSpec, member.family).terms]
+        own = self.schema, self.terms, self.columns, options.dtype, options.standardize
+        reads_all = self.options.kernel.terms()[0].factors[0].columns is None
+        return ModelInputs(*own, of_noise, others, reads_all)
 
     @property
     def variances(self) -> tuple[Variance, ...]:
@@ -88,6 +95,11 @@ class ModelSpec(Family):
         known = {name: values.standardized(name) for name in values.space.names if name != "mean"}
         assert self.columns is not None
         return Prior.of_terms([term.at(known, self.columns) for term in self.priors])
+
+    def members(self, values: Values) -> tuple[Member, ...]:
+        """Return the models whose posteriors are averaged, that of these hyperparameters first."""
+        alone = replace(self, weight=1.0, others=()) if self.others else self
+        return Member(self.weight, alone, values), *self.others
 
     def with_options(self, options: ModelOptions) -> Self:
         """Return the specification of other options on the columns of its schema, before there are rows."""
@@ -114,7 +126,7 @@ class ModelSpec(Family):
             return found, Chunk(found.inputs.coded(source))
         data = without_missing(data, self.options.kernel)
         target = data.y if isinstance(data.y, str) else None
-        whole = table_of(data.X, graph_of(self.options.kernel))
+        whole = self.inputs.named(table_of(data.X, graph_of(self.options.kernel)))
         y = data.y if target is None else whole.column(target)
         table = whole if target is None else whole.without(target)
         return _with_columns(self, table), data._replace(X=table, y=y)
@@ -129,14 +141,14 @@ class ModelSpec(Family):
         return self, replace(summary, scaling=replace(summary.scaling, inputs=maps))
 
     def with_sample(self, scaling: Scaling, rows: Rows | None = None) -> Self:
-        """Return the specification with the kernel resolved on standardised rows."""
+        """Return the specification, alone without others, with the kernel resolved on standardised rows."""
         assert self.schema is not None
         assert self.kernel is not None
         assert scaling.inputs is not None
         assert rows is not None
         summary = summary_of(self.schema, sampled(rows, self.options.seed), scaling.inputs)
         noise = None if self.noise_process is None else self.noise_process._resolved(summary, {})
-        return replace(self._resolved(summary, {}), noise_process=noise)._with_paths()
+        return replace(self._resolved(summary, {}), noise_process=noise, weight=1.0, others=())._with_paths()
 
     def _resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Self:
         """Return the specification with the kernel resolved on rows, and with starting values by path."""
@@ -259,10 +271,12 @@ class ModelSpec(Family):
     def fitted_kernel(self, values: Values) -> Kernel:
         """Return the kernel whose starting values are these hyperparameters."""
         assert self.columns is not None
-        kernel = self._resolved(self.columns, {path: _plain(values.value(path)) for path in values.space.names}).kernel
+        kernel = self._resolved(
+            self.columns, {path: plain_value(values.value(path)) for path in values.space.names}
+        ).kernel
         assert kernel is not None
         scales = [term.outputscale for term in self.terms]
-        own = [None if scale is None else _variance(values, scale) for scale in scales]
+        own = [None if scale is None else variance_of(values, scale) for scale in scales]
         pairs = zip(kernel.terms(), own, strict=True)
         return Sum(tuple(replace(term, variance=variance) for term, variance in pairs))
 
@@ -278,10 +292,14 @@ class ModelSpec(Family):
             yield from warnings_of_places(terms, self.columns, gathered(rows).inputs)
 
     def identity(self) -> Iterator[str | Tensor]:
-        """Yield the options as texts, and the tensors (...) of graphs, meshes and roads."""
+        """Yield the options as texts, and the tensors (...) of graphs, meshes and roads; those of others likewise."""
         yield repr(self.options.kernel)
         yield from (f"{name}={value!r}" for name, value in sorted(vars(self.options).items()) if name != "priors")
         yield from identity_of(self.options.kernel.terms())
+        for member in self.others:
+            yield repr(member.weight)
+            yield from member.family.identity()
+            yield member.values.flat()
 
     def term_data(self, values: Values, num_rows: int) -> list[TermData]:
         """Return what approximations may know of each term, at some hyperparameters and for a number of rows."""
@@ -340,7 +358,8 @@ def _with_levels(spec: S, schema: Schema) -> S:
     if grown is not None:
         raise InvalidArgumentError(f"There are new levels, and {grown} has a value for each level. Fit again.")
     noise = None if spec.noise_process is None else _with_levels(spec.noise_process, schema)
-    return replace(spec, schema=schema, columns=columns, noise_process=noise)
+    others = tuple(member.changed(lambda one: _with_levels(one, schema)) for member in spec.others)
+    return replace(spec, schema=schema, columns=columns, noise_process=noise, others=others)
 
 
 def restored(
@@ -360,30 +379,8 @@ def restored(
     return replace(spec, noise_process=noise_spec(spec, noise))._with_paths()
 
 
-def with_rows(spec: ModelSpec, rows: Rows) -> ModelSpec:
-    """Return a specification with a sample of rows, or itself if it has one: it has none from a file."""
-    assert spec.columns is not None
-    if len(spec.columns.sample):
-        return spec
-    noise = None if spec.noise_process is None else with_rows(spec.noise_process, rows)
-    columns = replace(spec.columns, sample=sampled(rows, spec.options.seed))
-    return replace(spec, columns=columns, noise_process=noise)
-
-
 def _paths_of(spec: ModelSpec) -> list[str]:
     """Return the paths of the hyperparameters of the terms, and of the noise if it is one number."""
     assert spec.columns is not None
     quantities = spec.inputs.quantities(spec.columns.scale, Scaling(Affine.identity(torch.zeros(1))))
     return [*quantities, *(variance.name for variance in spec.variances)]
-
-
-def _plain(value: Tensor) -> Any:
-    """Return a value (...) as a float or a tuple of floats."""
-    found = value.detach().tolist()
-    return found if isinstance(found, float) else tuple(found)
-
-
-def _variance(values: Values, path: str) -> float:
-    """Return an output scale in the user's units. That of several outputs is standardised, as they share it."""
-    found = values.value(path)
-    return float(values.standardized(path) if found.ndim else found)

@@ -12,7 +12,7 @@ from rfgp.columns import Schema
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm
-from rfgp.parameters import Hyperprior
+from rfgp.parameters import Hyperprior, Values
 from rfgp.rows import Rows, pool_of
 from rfgp.scaling import Affine
 
@@ -57,3 +57,15 @@ def prior_of_factor() -> Hyperprior:
     """Return the log-normal prior of mode 1 of a factor of a free modulation."""
     one = torch.ones((), dtype=torch.float64)
     return torch.distributions.LogNormal(FREEDOM**2 * one, FREEDOM * one)
+
+
+def plain_value(value: Tensor) -> Any:
+    """Return a value (...) as a float or a tuple of floats."""
+    found = value.detach().tolist()
+    return found if isinstance(found, float) else tuple(found)
+
+
+def variance_of(values: Values, path: str) -> float:
+    """Return an output scale in the user's units. That of several outputs is standardised, as they share it."""
+    found = values.value(path)
+    return float(values.standardized(path) if found.ndim else found)

@@ -1,7 +1,6 @@
 """Models of terms in files: what is loaded answers as what was saved, and what cannot be saved or read is named."""
 
 import copy
-import json
 import pickle
 import warnings
 from dataclasses import dataclass
@@ -13,12 +12,13 @@ import pytest
 import torch
 import trimesh
 from gp_cases import KERNELS, NEW, ROWS, SEASON, SPACE, STORE, TREND, Y, model
-from safetensors.torch import load_file, save_file
+from model_files import rewrite
+from safetensors.torch import load_file
 
 import graphs
 import rfgp
 from rfgp import kernels as k
-from rfgp.saving import container, values
+from rfgp.saving import values
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning", "ignore::graphs.GraphWarning")
 
@@ -513,18 +513,6 @@ def test_models_without_rows_cannot_be_saved(tmp_path):
 
 
 # --- files that are not right ------------------------------------------------------------------------
-
-
-def rewrite(saved, path, change):
-    """Write the file again after change(options, tensors, header), with its checksum right."""
-    tensors, content = load_file(saved), saved.read_bytes()
-    metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
-    entry = json.loads(metadata["rfgp"])
-    header = json.loads(entry["header"])
-    change(header["options"], tensors, header)
-    entry["header"] = json.dumps(header, sort_keys=True)
-    entry["sha256"] = container.digest(entry["header"], tensors)
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, {"rfgp": json.dumps(entry)})
 
 
 @pytest.fixture(scope="module")
