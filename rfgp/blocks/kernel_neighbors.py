@@ -54,6 +54,7 @@ class KernelVecchiaBlock(LatentBlock):
     name: str = "neighbors"
 
     is_residual: ClassVar[bool] = False
+    residual_of: ClassVar[str | None] = None
     reading_jitter: ClassVar[float] = JITTER
     """The noise of latent values for what reads them, in their variance. It is the jitter that they have.
 

@@ -29,9 +29,9 @@ from 0.133 to 0.114 and from -0.66 to -0.81.
 class VecchiaBlock(LatentBlock):
     """g with a stationary kernel, each row conditioned on its nearest predecessors.
 
-    If `is_residual`, g has the covariance s^2 k - Phi Phi^T, where Phi are the features of all weights of the prior, so
-    that the sum has the covariance s^2 k. Source: Gyger, Furrer and Sigrist (2025), Vecchia-inducing-points full-scale
-    approximations, with neighbours near in the scaled inputs.
+    If `is_residual`, g has the covariance s^2 k - Phi Phi^T. Phi are the features of the weights of one term, or of all
+    weights of the prior, so that the sum has the covariance s^2 k. Source: Gyger, Furrer and Sigrist (2025),
+    Vecchia-inducing-points full-scale approximations, with neighbours near in the scaled inputs.
 
     Attributes:
         kernel_name: The kernel, one of `rfgp.local.KINDS`.
@@ -40,9 +40,10 @@ class VecchiaBlock(LatentBlock):
         num_neighbors: The most neighbours of a row.
         seed: The seed of the order of the rows.
         condition_on: Whether rows are conditioned on "responses" or on "latent" values, or "auto".
-        is_residual: Whether the block is the residual of the weights.
+        is_residual: Whether the block is the residual of weights.
         name: The name of the term.
         columns: The places of the columns of inputs (n, D) that g depends on, d of them. If None, all.
+        residual_of: The name of the term of weights that a residual is of. If None, of all weights.
     """
 
     kernel_name: str
@@ -54,6 +55,7 @@ class VecchiaBlock(LatentBlock):
     is_residual: bool = False
     name: str = "neighbors"
     columns: tuple[int, ...] | None = None
+    residual_of: str | None = None
 
     reading_jitter: ClassVar[float] = 0.0
     """The noise of latent values for what reads them, in their variance."""
@@ -90,7 +92,7 @@ class VecchiaBlock(LatentBlock):
         Args:
             x: The rows.
             pattern: Their neighbours.
-            phi: The features of the weights. They matter for a residual only.
+            phi: The features of the weights that a residual is of. Otherwise they do not matter.
         """
         known = phi if self.is_residual else None
         lengthscale, variance = self.lengthscale.detach(), self.variance.detach()
@@ -103,7 +105,14 @@ class VecchiaBlock(LatentBlock):
         pattern: SparsityPattern,  # (r, n)
         phi: Tensor,  # (n, F)
     ) -> Tensor:  # (nnz,)
-        """Return the entries of the sparse inverse factor V of g + noise, at rows with features Phi of the weights."""
+        """Return the entries of the sparse inverse factor V of g + noise.
+
+        Args:
+            x: The rows.
+            noise: That of each row.
+            pattern: Their neighbours, and the row itself as the last.
+            phi: The features of the weights that a residual is of. Otherwise they do not matter.
+        """
         lengthscale, variance = self.lengthscale.double(), self.variance.double()
         known = phi if self.is_residual else None
         return inverse_factor(self.read(x), lengthscale, variance, noise, KINDS[self.kernel_name], pattern, known)

@@ -68,6 +68,8 @@ PRIORS = {
     "whitened": [
         ("neighbors",),
         ("inducing", "residual"),
+        ("smooth", "inducing", "linear", "groups", "residual"),
+        ("exact", "inducing", "residual"),
         ("smooth", "fitc", "neighbors"),
         ("exact", "linear", "neighbors"),
         ("groups", "neighbors"),
@@ -79,11 +81,13 @@ PRIORS = {
     "blocked": [
         ("smooth", "fitc", "neighbors"),
         ("inducing", "residual"),
+        ("linear", "inducing", "residual"),
         ("linear", "near", "neighbors"),
     ],
     "latent": [
         ("neighbors",),
         ("inducing", "residual"),
+        ("smooth", "inducing", "linear", "groups", "residual"),
         ("smooth", "groups", "neighbors"),
         ("groups", "near"),
     ],
