@@ -64,6 +64,9 @@ PRIORS = {
         ("smooth", "groups", "neighbors"),
         ("exact", "refined field", "neighbors"),
         ("smooth", "groups", "near"),
+        ("inducing", "residual"),
+        ("smooth", "inducing", "linear", "groups", "residual"),
+        ("exact", "inducing", "residual"),
     ],
     "whitened": [
         ("neighbors",),

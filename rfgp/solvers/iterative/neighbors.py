@@ -75,11 +75,11 @@ class NeighborsTerm(Term):
 
     def read(self, inputs: Tensor) -> Reads:
         """Return the weights (n, rows) of rows near n points, and the variance (n,) that they leave."""
-        return Reads(*given_rows(self._prior, self._inputs, self._zeros, inputs))
+        return Reads(*given_rows(self._prior, self._inputs, self._jitter, inputs))
 
     def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
         """Return the weights (n, rows) if points have points before them as neighbours, and the covariance left."""
-        return read_jointly(self._prior, self._inputs, self._zeros, inputs)
+        return read_jointly(self._prior, self._inputs, self._jitter, inputs)
 
     def cross(self, matrix: Matrix) -> Tensor:
         """Return L L^T X^T, (rows, n)."""
@@ -119,9 +119,10 @@ class NeighborsTerm(Term):
         """
         raise no_functions()
 
-    @property
-    def _zeros(self) -> Tensor:
-        return torch.zeros(len(self._inputs), dtype=torch.float64)
+    @cached_property
+    def _jitter(self) -> Tensor:
+        """The noise (rows,) of values of the rows for what reads them."""
+        return self._block.reading_jitter * self._block.diagonal(self._inputs)
 
 
 def _transposed(matrix: Matrix) -> Tensor:
