@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from rfgp import random
+from rfgp.approximations.neighbors import NeighborTerm, Vecchia, loops_of
 from rfgp.approximations.parts import NewLevels, TermCovariance
 from rfgp.approximations.role import (
     Approximation,
@@ -17,7 +18,7 @@ from rfgp.approximations.role import (
     scale_name,
     weights_memory,
 )
-from rfgp.blocks import Prior, Residual, WeightBlock
+from rfgp.blocks import Prior, Residual, VecchiaBlock, WeightBlock
 from rfgp.columns import Kind
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
@@ -31,6 +32,8 @@ INITS = ("kmeans", "pivots")
 """How points are chosen."""
 METHODS = ("sor", "fitc", "vfe")
 """What happens to the part of the kernel that the points miss."""
+MOVED = 2.0
+"""The ratio of the changes of two lengthscales above which points are chosen again."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,31 +43,43 @@ class InducingPoints(Approximation):
     It serves every kernel. Points of stationary kernels are centres of k-means in lengthscales, or rows by randomly
     pivoted Cholesky; those of other kernels are always the latter.
 
+    With `residual=rfgp.Vecchia(30)` nearest neighbours approximate the residual k(x, x') - k(x, Z) k(Z, Z)^-1 k(Z, x'),
+    and the sum is a Vecchia-inducing-points full-scale approximation (VIF). With all rows as neighbours it is exact. It
+    serves the kernels for which `rfgp.Vecchia` has compiled loops, in one term of a model. Other terms are weights,
+    exact kernels or sparse precisions. The term's share of a prediction has both parts.
+
     Source: Quinonero-Candela and Rasmussen (2005), A unifying view of sparse approximate Gaussian process regression,
     Section 6.2 (FITC); Titsias (2009), Variational learning of inducing variables in sparse Gaussian processes,
-    Equation 9 (VFE).
+    Equation 9 (VFE); Gyger, Furrer and Sigrist (2025), Vecchia-inducing-points full-scale approximations for Gaussian
+    processes (VIF).
 
     Attributes:
         num_points: The number M of points, at most that of the distinct rows.
         init: "kmeans" or "pivots".
         method: "sor" leaves out what the points miss, "fitc" treats it as noise of each row, "vfe" bounds the marginal
-            likelihood of the exact kernel from below. If None, "fitc" under a Gaussian likelihood, otherwise "sor".
+            likelihood of the exact kernel from below. If None, "fitc" under a Gaussian likelihood without a residual,
+            otherwise "sor". With a residual it is None or "sor", since nothing is missed.
         learn_locations: Whether a fit changes the points.
+        residual: The nearest neighbours of the residual. If None, there are none.
         seed: The seed of the choice of points. If None, that of the model.
 
     Raises:
-        InvalidArgumentError: there is no such method or choice of points, or M is not a positive integer.
+        InvalidArgumentError: there is no such method or choice of points, M is not a positive integer, or the residual
+            is no rfgp.Vecchia, or has another method.
 
     Examples:
         >>> import rfgp
         >>> rfgp.InducingPoints(256, method="vfe")
         InducingPoints(num_points=256, method='vfe')
+        >>> rfgp.InducingPoints(256, residual=rfgp.Vecchia(20))
+        InducingPoints(num_points=256, residual=Vecchia(num_neighbors=20))
     """
 
     num_points: int = 512
     init: str = field(default="kmeans", kw_only=True)
     method: str | None = field(default=None, kw_only=True)
     learn_locations: bool = field(default=False, kw_only=True)
+    residual: Vecchia | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,6 +88,18 @@ class InducingPoints(Approximation):
             raise InvalidArgumentError(f"init must be one of {', '.join(INITS)}, got {self.init!r}.")
         if self.method is not None and self.method not in METHODS:
             raise InvalidArgumentError(f"method must be None or one of {', '.join(METHODS)}, got {self.method!r}.")
+        if not isinstance(self.residual, Vecchia | None):
+            raise InvalidArgumentError(
+                f"residual must be None or a value such as rfgp.Vecchia(30), got {self.residual!r}."
+            )
+        if self.residual is not None and self.method not in (None, "sor"):
+            raise InvalidArgumentError(
+                f"method must be None or 'sor' with a residual, got {self.method!r}. Use residual=None for that method."
+            )
+
+    def method_for(self, data: TermData) -> str:
+        """Return the method for a term."""
+        return self.method or ("fitc" if data.is_gaussian and self.residual is None else "sor")
 
     def refusal(self, data: TermData) -> str | None:
         """Return why the approximation cannot serve a term."""
@@ -80,7 +107,19 @@ class InducingPoints(Approximation):
             return f"method={self.method!r} requires a Gaussian likelihood. Use method='sor'."
         if self.learn_locations and any(factor.kind is not Kind.NUMBER for factor in data.term.term.factors):
             return "learn_locations=True requires columns of numbers. Use learn_locations=False."
-        return None
+        return None if self.residual is None else self._residual_refusal(self.residual, data)
+
+    def _residual_refusal(self, residual: Vecchia, data: TermData) -> str | None:
+        """Return why nearest neighbours cannot serve the residual of a term."""
+        if any(factor.kind is not Kind.NUMBER for factor in data.term.term.factors):
+            return f"residual={residual!r} requires columns of numbers. Use residual=None."
+        if loops_of(data.term) is None:
+            return (
+                f"residual={residual!r} requires a Gaussian kernel, a product of such kernels, or a Matern kernel with "
+                "nu 0.5, 1.5 or 2.5. Use residual=None, or Vecchia() for the whole term."
+            )
+        why = residual.refusal(data)
+        return None if why is None else f"of residual={residual!r}: {why}"
 
     def is_tuned(self, data: TermData) -> bool:
         """Return whether points depend on the hyperparameters: unless all rows are points."""
@@ -88,36 +127,77 @@ class InducingPoints(Approximation):
 
     def cost(self, data: TermData) -> Cost:
         """Return the cost of the features."""
-        size = min(self.num_points, data.num_rows)
-        return Cost(size, weights_memory(size, data.num_rows), f"{size} inducing points")
+        size, count = min(self.num_points, data.num_rows), data.num_rows
+        if self.residual is None:
+            return Cost(size, weights_memory(size, count), f"{size} inducing points")
+        near = self.residual.cost(data)
+        memory = max(8.0 * size * (count + size), near.memory)  # features of all rows are in memory
+        return Cost(size + near.num_features, memory, f"{size} inducing points, and {near.note} for their residual")
+
+    def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
+        """Return the term with points chosen for other hyperparameters, or the same one if that changes little.
+
+        A common factor of all lengthscales does not change centres of k-means. Pivots change if lengthscales become
+        shorter.
+        """
+        is_known = isinstance(prior, PointTerm) and prior.lengthscales is not None
+        if self.is_tuned(data) and is_known and not self._has_moved(data, prior):
+            return prior
+        return super().redraw(data, seed, prior)
+
+    def _has_moved(self, data: TermData, prior: TermPrior) -> bool:
+        """Return whether lengthscales are so different from those of a term that points should be chosen again."""
+        assert isinstance(prior, PointTerm)
+        assert prior.lengthscales is not None
+        places = _places(data.term)
+        change = (_lengthscales(data, prior.points) / prior.lengthscales)[places]
+        is_shorter = self.init == "pivots" and float(change.min()) * MOVED < 1
+        return is_shorter or bool(change.max() > MOVED * change.min())
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with points chosen among rows, at the starting hyperparameters."""
         generator = random.numpy_generator(seed if self.seed is None else self.seed, random.Role.INDUCING)
         is_stationary = all(factor.measure is not None for factor in data.term.term.factors)
+        lengthscales = _lengthscales(data, data.columns.sample.double()) if is_stationary else None
         init = self.init if is_stationary else "pivots"
         most = max(LEAST_SAMPLE, SAMPLED["k-means" if init == "kmeans" else init] * self.num_points)
         sample = data.columns.sample.double()
         own = torch.zeros_like(sample)
-        places = sorted({place for _, places, _ in data.term.parts() for place in places})
+        places = _places(data.term)
         own[:, places] = sample[:, places]
         own = own[torch.from_numpy(generator.permutation(len(own))[:most])]
-        if init == "kmeans":
-            scale = _lengthscales(data, own)
-            points = by_k_means(own / scale, self.num_points, generator) * scale
+        if lengthscales is not None and init == "kmeans":
+            points = by_k_means(own / lengthscales, self.num_points, generator) * lengthscales
         else:
             constants = _unit_constants(data.term, scale_name(data.term, data.values), data.columns)
             unit = TermCovariance(data.term, (), {**data.values, **constants})
             points = by_pivots(own, self.num_points, unit, generator, unit.variances)
-        method = self.method or ("fitc" if data.is_gaussian else "sor")
-        names = parameter_names(data, with_scale=False)
+        return self.through(data, points, seed, lengthscales)
+
+    def through(self, data: TermData, points: Tensor, seed: int, lengthscales: Tensor | None = None) -> "PointTerm":
+        """Return the term with given points.
+
+        Args:
+            data: The term and the rows.
+            points: The points (M, D), standardised, 0 in columns that the term does not read.
+            seed: The seed for the term.
+            lengthscales: The lengthscales (D,) at which they were chosen. If None, they are not known.
+        """
+        names, scale = parameter_names(data, with_scale=False), scale_name(data.term, data.values)
         path = f"{data.term.name}.points" if self.learn_locations else None
-        return PointTerm(data.term, points, names, scale_name(data.term, data.values), method, path)
+        near = None if self.residual is None else self.residual.draw(data, seed if self.seed is None else self.seed)
+        assert near is None or isinstance(near, NeighborTerm)
+        return PointTerm(data.term, points, names, scale, self.method_for(data), path, near, lengthscales)
 
     def bounding(self, term: TermPrior) -> TermPrior:
         """Return the term whose residual belongs to the function."""
         assert isinstance(term, PointTerm)
-        return replace(term, method="vfe")
+        return replace(term, method="vfe", neighbors=None)
+
+
+def _places(term: BoundTerm) -> list[int]:
+    """Return the places of the columns that a term reads, in order."""
+    return sorted({place for _, places, _ in term.parts() for place in places})
 
 
 def _lengthscales(data: TermData, rows: Tensor) -> Tensor:
@@ -150,6 +230,9 @@ class PointTerm(TermPrior):
         scale: The path of the variance. If None, it is 1.
         method: "sor", "fitc" or "vfe".
         path: The path of the points, if a fit may change them, or None.
+        neighbors: The term whose neighbours approximate the residual. If None, the method says what happens to it.
+        lengthscales: The lengthscales (D,) at which the points were chosen. If None, they are not known, or the kernel
+            is not stationary.
         jitter: What is added to the diagonal of the kernel of the points, in their mean variance. Files of earlier
             versions have another one for single precision.
     """
@@ -160,7 +243,9 @@ class PointTerm(TermPrior):
     scale: str | None
     method: str
     path: str | None = None
-    jitter: float = field(default=JITTER[torch.float64], kw_only=True)
+    neighbors: NeighborTerm | None = None
+    lengthscales: Tensor | None = None
+    jitter: float = JITTER[torch.float64]
 
     @property
     def learnable(self) -> Values:
@@ -190,7 +275,15 @@ class PointTerm(TermPrior):
             name=self.term.name,
             new_levels=new_levels,
         )
-        return Prior(weights=(block,))
+        return Prior(weights=(block,), neighbors=self._residual(values, columns))
+
+    def _residual(self, values: Values, columns: ColumnSummary) -> VecchiaBlock | None:
+        """Return the nearest neighbours of the residual, or None."""
+        if self.neighbors is None:
+            return None
+        near, name = self.neighbors.at(values, columns).neighbors, self.term.name
+        assert isinstance(near, VecchiaBlock)
+        return replace(near, is_residual=True, residual_of=name)
 
 
 class PointFeatures:

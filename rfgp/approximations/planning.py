@@ -88,13 +88,7 @@ def assign(
             approximation.check(terms[0])
         chosen = {data.term.name: approximation for data in served}
     known = {**(others or {}), **chosen}
-    near = {name: one for name, one in known.items() if isinstance(one, Vecchia)}
-    if len(set(near.values())) > 1:
-        raise InvalidArgumentError(
-            f"Terms with nearest neighbours are approximated by their sum, and must have one value, got several for "
-            f"{', '.join(map(repr, near))}. Use one rfgp.Vecchia for all of them."
-        )
-    has_neighbors = bool(near)
+    has_neighbors = _has_neighbors(known)
     for data in terms:
         if data.term.name not in known and not in_blocks and _is_sparse(data, has_neighbors=has_neighbors):
             known[data.term.name] = SparsePrecision()
@@ -104,6 +98,28 @@ def assign(
         data.term.name: known.get(data.term.name) or (plan_weights(data) if in_blocks else usual(data))
         for data in terms
     }
+
+
+def _has_neighbors(known: Mapping[str, Approximation]) -> bool:
+    """Return whether some of the approximations by name have nearest neighbours.
+
+    Raises:
+        InvalidArgumentError: several have, with different values, or one for the residual of inducing points.
+    """
+    whole = {name: one for name, one in known.items() if isinstance(one, Vecchia)}
+    residual = [name for name, one in known.items() if isinstance(one, InducingPoints) and one.residual is not None]
+    if residual and len(whole) + len(residual) > 1:
+        raise InvalidArgumentError(
+            f"Nearest neighbours of {residual[0]!r} are the residual of inducing points, and only one term may have "
+            f"neighbours then, got {', '.join(map(repr, [*residual, *whole]))}. Name the term in a dict, and use "
+            "InducingPoints() without a residual for others."
+        )
+    if len(set(whole.values())) > 1:
+        raise InvalidArgumentError(
+            f"Terms with nearest neighbours are approximated by their sum, and must have one value, got several for "
+            f"{', '.join(map(repr, whole))}. Use one rfgp.Vecchia for all of them."
+        )
+    return bool(whole or residual)
 
 
 def sharing(given: Any, chosen: Mapping[str, Approximation]) -> list[str]:

@@ -54,6 +54,7 @@ class KernelVecchiaBlock(LatentBlock):
     name: str = "neighbors"
 
     is_residual: ClassVar[bool] = False
+    residual_of: ClassVar[str | None] = None
     reading_jitter: ClassVar[float] = JITTER
     """The noise of latent values for what reads them, in their variance. It is the jitter that they have.
 
@@ -155,8 +156,9 @@ class KernelVecchiaBlock(LatentBlock):
         self,
         x: Tensor,  # (n, D)
         pattern: SparsityPattern,  # (n, n)
+        phi: Tensor,  # (n, F)
     ) -> Tensor:  # (nnz,)
-        """Return the entries of the sparse inverse factor of the values of g, with their jitter."""
+        """Return the entries of the sparse inverse factor of the values of g, with their jitter. Phi matters not."""
         return _inverse_entries(self._process(x), JITTER, self.scaled(x), pattern)
 
     def conditionals(
@@ -197,10 +199,11 @@ class KernelVecchiaBlock(LatentBlock):
 
     def read(self, x: Tensor) -> Tensor:
         """Return inputs (n, D) whose other columns are zeros."""
-        if self.columns is None:
-            return x
-        kept = torch.zeros(x.shape[1], dtype=torch.bool).index_fill(0, torch.tensor(self.columns, dtype=torch.long), 1)
-        return torch.where(kept, x, 0.0)
+        return only(x, self.columns)
+
+    def placed(self, x: Tensor) -> Tensor:
+        """Return inputs (n, D) whose other columns are zeros."""
+        return self.read(x)
 
     def _process(self, x: Tensor, flags: Tensor | None = None) -> Process:
         """Return the covariance between some of the rows (n, D), each the sum of the terms with a flag (n, T).
@@ -224,6 +227,14 @@ class KernelVecchiaBlock(LatentBlock):
         found = iter(parameters)
         kernels = [replace(one, parameters=tuple(next(found) for _ in one.parameters)) for one in self.kernels]
         return replace(self, kernels=tuple(kernels))
+
+
+def only(x: Tensor, columns: Sequence[int] | None) -> Tensor:
+    """Return inputs (n, D) whose columns are zeros but for some. If None, all are kept."""
+    if columns is None:
+        return x
+    kept = torch.zeros(x.shape[1], dtype=torch.bool).index_fill(0, torch.tensor(columns, dtype=torch.long), 1)
+    return torch.where(kept, x, 0.0)
 
 
 def _inverse_entries(

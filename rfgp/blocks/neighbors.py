@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from rfgp.blocks.kernel import KernelBlock
-from rfgp.blocks.kernel_neighbors import KernelVecchiaBlock, joined, random_order
+from rfgp.blocks.kernel_neighbors import KernelVecchiaBlock, joined, only, random_order
 from rfgp.blocks.role import LatentBlock
 from rfgp.errors import InvalidArgumentError
 from rfgp.local import KINDS, LatentRoot, as_places, conditionals, inverse_factor, nearest_predecessors
@@ -29,9 +28,9 @@ from 0.133 to 0.114 and from -0.66 to -0.81.
 class VecchiaBlock(LatentBlock):
     """g with a stationary kernel, each row conditioned on its nearest predecessors.
 
-    If `is_residual`, g has the covariance s^2 k - Phi Phi^T, where Phi are the features of all weights of the prior, so
-    that the sum has the covariance s^2 k. Source: Gyger, Furrer and Sigrist (2025), Vecchia-inducing-points full-scale
-    approximations, with neighbours near in the scaled inputs.
+    If `is_residual`, g has the covariance s^2 k - Phi Phi^T. Phi are the features of the weights of one term, or of all
+    weights of the prior, so that the sum has the covariance s^2 k. Source: Gyger, Furrer and Sigrist (2025),
+    Vecchia-inducing-points full-scale approximations, with neighbours near in the scaled inputs.
 
     Attributes:
         kernel_name: The kernel, one of `rfgp.local.KINDS`.
@@ -40,9 +39,10 @@ class VecchiaBlock(LatentBlock):
         num_neighbors: The most neighbours of a row.
         seed: The seed of the order of the rows.
         condition_on: Whether rows are conditioned on "responses" or on "latent" values, or "auto".
-        is_residual: Whether the block is the residual of the weights.
+        is_residual: Whether the block is the residual of weights.
         name: The name of the term.
         columns: The places of the columns of inputs (n, D) that g depends on, d of them. If None, all.
+        residual_of: The name of the term of weights that a residual is of. If None, of all weights.
     """
 
     kernel_name: str
@@ -54,9 +54,16 @@ class VecchiaBlock(LatentBlock):
     is_residual: bool = False
     name: str = "neighbors"
     columns: tuple[int, ...] | None = None
+    residual_of: str | None = None
 
-    reading_jitter: ClassVar[float] = 0.0
-    """The noise of latent values for what reads them, in their variance."""
+    @property
+    def reading_jitter(self) -> float:
+        """The noise of latent values for what reads them, in their variance: that which the values of a residual have.
+
+        Residuals of smooth kernels nearly vanish. Without it variances of a Gaussian kernel with 6 points had errors of
+        a quarter.
+        """
+        return JITTER if self.is_residual else 0.0
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:
@@ -90,7 +97,7 @@ class VecchiaBlock(LatentBlock):
         Args:
             x: The rows.
             pattern: Their neighbours.
-            phi: The features of the weights. They matter for a residual only.
+            phi: The features of the weights that a residual is of. Otherwise they do not matter.
         """
         known = phi if self.is_residual else None
         lengthscale, variance = self.lengthscale.detach(), self.variance.detach()
@@ -103,7 +110,14 @@ class VecchiaBlock(LatentBlock):
         pattern: SparsityPattern,  # (r, n)
         phi: Tensor,  # (n, F)
     ) -> Tensor:  # (nnz,)
-        """Return the entries of the sparse inverse factor V of g + noise, at rows with features Phi of the weights."""
+        """Return the entries of the sparse inverse factor V of g + noise.
+
+        Args:
+            x: The rows.
+            noise: That of each row.
+            pattern: Their neighbours, and the row itself as the last.
+            phi: The features of the weights that a residual is of. Otherwise they do not matter.
+        """
         lengthscale, variance = self.lengthscale.double(), self.variance.double()
         known = phi if self.is_residual else None
         return inverse_factor(self.read(x), lengthscale, variance, noise, KINDS[self.kernel_name], pattern, known)
@@ -112,10 +126,11 @@ class VecchiaBlock(LatentBlock):
         self,
         x: Tensor,  # (n, D)
         pattern: SparsityPattern,  # (n, n)
+        phi: Tensor,  # (n, F)
     ) -> Tensor:  # (nnz,)
         """Return the entries of the sparse inverse factor of the values of g, with their jitter."""
         jitter = (JITTER * self.variance.detach().double()).expand(len(x))
-        return self.inverse_factor(x, jitter, pattern, jitter.new_zeros(len(x), 0))
+        return self.inverse_factor(x, jitter, pattern, phi)
 
     def conditionals(
         self,
@@ -152,6 +167,10 @@ class VecchiaBlock(LatentBlock):
         """Return the columns (n, d) of inputs (n, D) that g depends on."""
         return x if self.columns is None else x[:, list(self.columns)]
 
+    def placed(self, x: Tensor) -> Tensor:
+        """Return the columns (n, d) of inputs (n, D) that g depends on. For a residual, the inputs with others zero."""
+        return only(x, self.columns) if self.is_residual else self.read(x)
+
     def of(self, names: Sequence[str]) -> "VecchiaBlock | None":
         """Return the block if its name is among some. Else None."""
         return self if self.name in names else None
@@ -171,14 +190,15 @@ class VecchiaBlock(LatentBlock):
         return (self.kernel_name,)
 
     def at_places(self, values: Tensor | None = None) -> "VecchiaBlock":
-        """Return the block as a function of the columns that it reads.
+        """Return the block as a function of places.
 
         Args:
             values: Its lengthscale, (d,) or (1,), for a variance of 1. If None, its own, and its own variance.
         """
+        columns = self.columns if self.is_residual else None
         if values is None:
-            return replace(self, columns=None)
-        return replace(self, columns=None, lengthscale=values, variance=torch.ones((), dtype=torch.float64))
+            return replace(self, columns=columns)
+        return replace(self, columns=columns, lengthscale=values, variance=torch.ones((), dtype=torch.float64))
 
     def as_sum(self) -> KernelVecchiaBlock:
         """Return the block as the sum of one term, without the compiled loops.

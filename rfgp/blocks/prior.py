@@ -80,6 +80,14 @@ class Prior:
         return Weights(self.weights)
 
     @property
+    def explained(self) -> tuple[WeightBlock, ...]:
+        """The blocks of weights that the block of neighbours is the residual of."""
+        near = self.neighbors
+        if near is None or not near.is_residual:
+            return ()
+        return tuple(block for block in self.weights if near.residual_of in (None, block.name))
+
+    @property
     def num_features(self) -> int:
         """The number F of dense weights."""
         return self.dense.num_features
@@ -135,10 +143,8 @@ class Prior:
 
     @property
     def _summands(self) -> tuple[LatentBlock, ...]:
-        """Blocks whose covariances add up; a residual stands for the weights as well."""
-        if self.neighbors is not None and self.neighbors.is_residual:
-            return tuple(block for block in self.blocks if block not in self.weights)
-        return self.blocks
+        """Blocks whose covariances add up; a residual stands for the weights that it is of as well."""
+        return tuple(block for block in self.blocks if block not in self.explained)
 
 
 def _total(values: Iterator[Tensor]) -> Tensor:

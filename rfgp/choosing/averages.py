@@ -12,14 +12,12 @@ such splits, and behind by 10, 318 and 1 at most, where a noise went to zero.
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from rfgp.choosing.entries import Entry
-from rfgp.choosing.grounds import Found
-from rfgp.regression import KernelFamily, Measurement, Member, Regression
+from rfgp.regression import Measurement
 
 PRIOR = 5.0
 """Rows for which each candidate counts before there are any: of 0, 2, 5, 10 and 20 the one that was best on the tables
@@ -120,22 +118,3 @@ def mixture_density(
     """Return the log densities of a mixture, from those of its parts."""
     each = torch.stack(list(densities), dim=1)
     return torch.logsumexp(each + each.new_tensor(weights).log(), dim=1)
-
-
-def averaged(found: Regression, weight: float, others: Sequence[tuple[float, Found]]) -> Regression:
-    """Return a regression averaged with others, which are given its rows at the hyperparameters that were found.
-
-    Args:
-        found: By an exact kernel, fitted to all rows.
-        weight: Its share.
-        others: Shares, and fits of other exact kernels, to these rows or some of them.
-    """
-    family = found.family
-    assert isinstance(family, KernelFamily)
-    members = tuple(_member(share, each.regression) for share, each in others)
-    return found.replace(family=replace(family, weight=weight, others=members))
-
-
-def _member(share: float, found: Regression) -> Member:
-    assert isinstance(found.family, KernelFamily)
-    return Member(share, KernelFamily(found.family.options), found.hyperparameters.detached())

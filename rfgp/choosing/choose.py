@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from rfgp.choosing.averages import averaged, mean_and_error, mixture_density
+from rfgp.choosing.averages import mean_and_error, mixture_density
 from rfgp.choosing.entries import Entry, entries_of
 from rfgp.choosing.grounds import Grounds, has_optima, is_told_all, start_of
 from rfgp.choosing.rounds import Rounds
@@ -14,7 +14,7 @@ from rfgp.counts import counted
 from rfgp.fitting import Plan, fit_terms
 from rfgp.regression import Choice, FitReport, Measurement, OpenOptions, Regression
 from rfgp.regression.record import RATE
-from rfgp.regression.spec import ModelSpec
+from rfgp.regression.spec import ModelSpec, averaged
 from rfgp.regression.table.offers import FEW_ROWS, in_words
 from rfgp.rows import Rows, SourceRows, pool_of
 
@@ -33,7 +33,7 @@ def fit_open(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]
     found, report = _fitted(regression, entry, rounds.grounds)
     others = [(share, each.found) for share, each in rounds.parts if each is not entry]
     if others:
-        found = averaged(found, rounds.share_of(entry), [(share, one) for share, one in others if one is not None])
+        found = averaged(found, rounds.share_of(entry), [(share, one.regression) for share, one in others if one is not None])
     choice = record(rounds, entry)
     choice = replace(choice, seconds=measured - begun, fit_seconds=time.monotonic() - measured)
     return found, replace(report, choice=choice)

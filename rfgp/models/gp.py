@@ -239,4 +239,6 @@ class GP(Process[ModelSpec]):
     def _beside(self, regression: Regression) -> Self:
         """Return a model of another regression of the same rows."""
         regression = regression if regression.given is not None else solved_if_read(regression)
-        return type(self).of(cast(ModelSpec, regression.family), Fitted.of(regression))
+        kind: Any = GP if self.fixes_approximation else type(self)
+        found: Self = kind.of(regression.family, Fitted.of(regression))
+        return found

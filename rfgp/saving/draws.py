@@ -4,6 +4,7 @@ Draws that take long, or that another processor would round differently, are ten
 Walks are drawn again from their seed, with what they were tuned to.
 """
 
+from dataclasses import replace
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -78,14 +79,14 @@ class _Form(NamedTuple):
         encode: Returns JSON, and tensors (...).
         decode: Returns the term.
         approximations: The approximations that make it.
-        needs_data: Whether predictions need the rows.
+        needs_data: Returns whether predictions of a term need the rows.
     """
 
     kind: type
     encode: Callable[[Any, Encoder], tuple[Json, dict[str, Tensor]]]
     decode: Callable[[SavedTerm], TermPrior]
     approximations: tuple[type[Approximation], ...]
-    needs_data: bool = False
+    needs_data: Callable[[Any], bool] = lambda prior: False
 
 
 def encode_draw(prior: TermPrior, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
@@ -115,7 +116,7 @@ def decode_draw(saved: SavedTerm) -> TermPrior:
 
 def needs_data(prior: TermPrior) -> bool:
     """Return whether predictions of a term need the rows."""
-    return _FORMS[_form_of(prior)].needs_data
+    return _FORMS[_form_of(prior)].needs_data(prior)
 
 
 def _form_of(prior: TermPrior) -> str:
@@ -208,11 +209,15 @@ def _points(saved: SavedTerm) -> TermPrior:
     if not fits or not 0 < len(points) <= approximation.num_points or not bool((points.abs() < FAR).all()):
         raise ValueError("the inducing points do not fit the options or the columns")
     check_columns([data.term], data.columns, points)
-    method = approximation.method or ("fitc" if data.is_gaussian else "sor")
-    names = parameter_names(data, with_scale=False)
-    path = f"{data.term.name}.points" if approximation.learn_locations else None
-    jitter = _jitter(saved.content)
-    return PointTerm(data.term, points, names, scale_name(data.term, data.values), method, path, jitter=jitter)
+    return replace(approximation.through(data, points, saved.seed), jitter=_jitter(saved.content))
+
+
+def _has_neighbors(prior: PointTerm) -> bool:
+    return prior.neighbors is not None
+
+
+def _always(prior: TermPrior) -> bool:
+    return True
 
 
 def _jitter(content: Mapping[str, Any]) -> float:
@@ -273,11 +278,11 @@ def _size(content: Any) -> dict[str, int]:
 
 
 _FORMS = {
-    "kernel": _Form(KernelTerm, _nothing, _kernel, (Exact,), needs_data=True),
+    "kernel": _Form(KernelTerm, _nothing, _kernel, (Exact,), _always),
     "weights": _Form(WeightTerm, _encode_weights, _weights, (Exact, RandomFeatures)),
-    "points": _Form(PointTerm, _encode_points, _points, (InducingPoints,)),
-    "neighbors": _Form(NeighborTerm, _nothing, _neighbors, (Vecchia,), needs_data=True),
-    "neighbors of a kernel": _Form(KernelNeighborTerm, _nothing, _neighbors, (Vecchia,), needs_data=True),
+    "points": _Form(PointTerm, _encode_points, _points, (InducingPoints,), _has_neighbors),
+    "neighbors": _Form(NeighborTerm, _nothing, _neighbors, (Vecchia,), _always),
+    "neighbors of a kernel": _Form(KernelNeighborTerm, _nothing, _neighbors, (Vecchia,), _always),
     "precision": _Form(PrecisionTerm, _nothing, _precision, (SparsePrecision,)),
     "nodes": _Form(NodeTerm, _encode_nodes, _nodes, (NodeApproximation, Exact)),
 }

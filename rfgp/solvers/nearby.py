@@ -36,6 +36,19 @@ def features(prior: Prior, weights: Weights, x: Tensor) -> Tensor:
     return weights.scaled(x.double() if neighbors_of(prior).is_residual else x).double()
 
 
+def explained_features(prior: Prior, x: Tensor) -> Tensor:
+    """Return the features (n, M) that the block of neighbours is the residual of; without columns if it is none."""
+    return features(prior, Weights(prior.explained), x)
+
+
+def explained_columns(prior: Prior, phi: Tensor) -> Tensor:
+    """Return those features (n, M) among the features (n, F) of the dense weights, and of others after them."""
+    parts = torch.split(phi[:, : prior.num_features], prior.dense.sizes, dim=1)
+    pairs = zip(prior.weights, parts, strict=True)
+    kept = [part for block, part in pairs if block in prior.explained]
+    return kept[0] if len(kept) == 1 else torch.cat([phi[:, :0], *kept], dim=1)
+
+
 def given_rows(
     prior: Prior,
     x: Tensor,  # (n, d)
@@ -132,7 +145,7 @@ def _conditioned(
     block, is_there = neighbors_of(prior), near >= 0
     rows = np.unique(near[is_there])
     used, places = torch.from_numpy(rows), np.where(is_there, np.searchsorted(rows, near), -1)
-    features_at = [_subtracted(prior, inputs) for inputs in (points, x[used])]
+    features_at = [explained_features(prior, inputs) for inputs in (points, x[used])]
     given = x[used], features_at[1], noise[used]
     weights, left = block.conditionals((points, features_at[0]), given, places, (flags[used], predicted))
     starts = np.concatenate([[0], is_there.sum(1).cumsum()])
@@ -142,8 +155,3 @@ def _conditioned(
 def _all(block: NeighborBlock, x: Tensor) -> Tensor:
     """Return that all terms of a block are in the values at inputs (n, d), (n, T)."""
     return block.flags(None).expand(len(x), -1)
-
-
-def _subtracted(prior: Prior, x: Tensor) -> Tensor:
-    """Return the features (n, F) of which the block of neighbours is the residual; without columns if it is none."""
-    return features(prior, prior.dense if neighbors_of(prior).is_residual else Weights(()), x)

@@ -42,6 +42,7 @@ APPROXIMATIONS: dict[str, Approximation] = {
     "Exact": rfgp.Exact(),
     "RandomFeatures": rfgp.RandomFeatures(8),
     "InducingPoints": rfgp.InducingPoints(12),
+    "InducingPoints, residual": rfgp.InducingPoints(12, residual=rfgp.Vecchia(100, condition_on="responses")),
     "Vecchia": rfgp.Vecchia(100, condition_on="responses"),
     "SparsePrecision": rfgp.SparsePrecision(),
     "RationalPrecision": rfgp.RationalPrecision(2),
@@ -50,7 +51,7 @@ APPROXIMATIONS: dict[str, Approximation] = {
     "Chebyshev": rfgp.Chebyshev(3),
     "Taylor": rfgp.Taylor(3),
 }
-OF_PRODUCTS = ("Exact", "RandomFeatures", "InducingPoints", "Vecchia", "SparsePrecision")
+OF_PRODUCTS = ("Exact", "RandomFeatures", "InducingPoints", "InducingPoints, residual", "Vecchia", "SparsePrecision")
 
 
 def kernel_of(*names):

@@ -293,8 +293,9 @@ def groups_block(variance):
     return PrecisionBlock(IndependentField(GROUPS), torch.zeros(0, dtype=F64), variance, in_groups)
 
 
-def neighbors_block(lengthscale, variance, is_residual=False):
-    return VecchiaBlock("matern32", lengthscale, variance, 1000, 0, is_residual=is_residual)
+def neighbors_block(lengthscale, variance, residual_of=None):
+    options = {"is_residual": residual_of is not None, "residual_of": residual_of}
+    return VecchiaBlock("matern32", lengthscale, variance, 1000, 0, **options)
 
 
 def near_block(lengthscale, variance):
@@ -365,7 +366,7 @@ TERMS = {
         lambda lengthscale, variance: WeightBlock(wide_nystrom, 5, (lengthscale,), variance),
         PlainTerm(wide_nystrom_kernel),
     ),
-    "residual": Term(MATERN, partial(neighbors_block, is_residual=True), PlainTerm(residual_kernel)),
+    "residual": Term(MATERN, partial(neighbors_block, residual_of="inducing"), PlainTerm(residual_kernel)),
 }
 SHARED = {"residual": "inducing"}
 """Terms that have the hyperparameters of another, beside which they stand."""

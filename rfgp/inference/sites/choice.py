@@ -74,10 +74,10 @@ def infer(
     """
     for prior in priors:
         near = prior.neighbors
-        if prior.dense.has_residual or (near is not None and (near.is_residual or near.condition_on == "responses")):
+        if prior.dense.has_residual or (near is not None and near.condition_on == "responses"):
             raise InvalidArgumentError(
-                "Neighbours that are responses, or the residual of inducing points, require a normal likelihood, got "
-                f"{likelihood!r}. Use latent neighbours, features without a residual, or exact kernels."
+                "Neighbours that are responses, and residuals of inducing points without neighbours, require a normal "
+                f"likelihood, got {likelihood!r}. Use latent neighbours, features without a residual, or exact kernels."
             )
     given = _Given(rows, mean, likelihood, learned, warm_start)
     if approximation == "variational":

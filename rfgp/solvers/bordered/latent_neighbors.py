@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from graphs.precisions.role import MarkovField, Pattern
-from rfgp.blocks import NeighborBlock, PrecisionBlock, Prior
+from rfgp.blocks import NeighborBlock, PrecisionBlock, WeightBlock
 from rfgp.blocks.precision import Array
-from rfgp.errors import InvalidArgumentError
-from rfgp.solvers.nearby import given_rows, read_jointly
+from rfgp.solvers.bordered.latent_process import LatentProcess
+from rfgp.solvers.nearby import given_rows, neighbors_of, read_jointly
 from rfgp.sparse import SparseValues, SparsityPattern, gram_on, times_symmetric
 
 
@@ -29,15 +29,16 @@ class NeighborsField(MarkovField):
 
     Args:
         places: The places (N, d), distinct.
-        block: The process, as a function of places. Its variance is 1 if it has a lengthscale and a variance.
+        process: The process.
         near: The neighbours of each place, and the place itself as the last, (N, N).
     """
 
     parameters = ("values",)
 
-    def __init__(self, places: Tensor, block: NeighborBlock, near: SparsityPattern) -> None:
-        self.places, self._block, self._near = places, block.detached(), near
-        self.coordinates = places.numpy() if places.shape[1] in (2, 3) else None
+    def __init__(self, places: Tensor, process: LatentProcess, near: SparsityPattern) -> None:
+        self.places, self._process, self._near = places, process.detached(), near
+        read = neighbors_of(process.prior()).read(places)
+        self.coordinates = read.numpy() if read.shape[1] in (2, 3) else None
 
     @cached_property
     def pattern(self) -> Pattern:
@@ -49,7 +50,7 @@ class NeighborsField(MarkovField):
 
     def _factor(self, values: Tensor) -> Tensor:
         """Return the entries (nnz,) of V at parameters (p,)."""
-        return self._block.at_places(values).latent_factor(self.places, self._near)
+        return self._process.factor(self.places, values, self._near)
 
     def inverse_root(
         self,
@@ -100,16 +101,16 @@ class _Reads:
     Some terms of a sum have weights at a place too, since its value is that of the sum.
 
     Args:
-        block: The block.
+        process: The process.
         places: The places, (N, d).
         terms: The names of the terms that are read. If None, all.
     """
 
-    def __init__(self, block: NeighborBlock, places: Tensor, terms: Sequence[str] | None = None) -> None:
-        self._block, self._places = block.detached(), places
-        self._prior = Prior(neighbors=self._block.at_places())
-        self._flags = block.flags(terms)
-        self._noise = block.reading_jitter * self._prior.diagonal(places)
+    def __init__(self, process: LatentProcess, places: Tensor, terms: Sequence[str] | None = None) -> None:
+        self._process, self._places = process.detached(), places
+        self._prior = self._process.prior()
+        self._flags = process.block.flags(terms)
+        self._noise = process.block.reading_jitter * self._prior.diagonal(places)
         known = places.numpy() if bool(self._flags.all()) else ()
         self._numbers = {place.tobytes(): number for number, place in enumerate(known)}
         self._last: tuple[Tensor, tuple[sp.csr_array, Tensor]] | None = None
@@ -124,7 +125,7 @@ class _Reads:
 
     def joint(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
         """Return A of points that may be each other's neighbours, and the covariance (n, n) that it leaves."""
-        points, left = distinct(self._block.read(inputs)), torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
+        points, left = self._process.places(inputs), torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
         places, others = self._divided(points)
         flags = self._flags.expand(len(others), -1)
         weights, own = read_jointly(self._prior, self._places, self._noise, points[others], flags)
@@ -133,7 +134,7 @@ class _Reads:
 
     def _read(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
         if self._last is None or self._last[0] is not inputs:
-            self._last = inputs, self._alone(distinct(self._block.read(inputs)))
+            self._last = inputs, self._alone(self._process.places(inputs))
         return self._last[1]
 
     def _alone(self, points: Tensor) -> tuple[sp.csr_array, Tensor]:
@@ -159,12 +160,12 @@ class _Reads:
         return sp.csr_array(sp.csr_array(sp.vstack([values, weights], format="csr"))[order])
 
 
-def distinct(inputs: Tensor) -> Tensor:
-    """Return inputs (n, d) in double precision, in which equal rows have equal bytes."""
-    return inputs.detach().double().contiguous() + 0.0
-
-
-def latent_precision(block: NeighborBlock, inputs: Tensor, field: NeighborsField | None = None) -> PrecisionBlock:
+def latent_precision(
+    block: NeighborBlock,
+    inputs: Tensor,
+    field: NeighborsField | None = None,
+    explained: Sequence[WeightBlock] = (),
+) -> PrecisionBlock:
     """Return nearest neighbours as latent values at the places of rows, in order, with their sparse precision.
 
     Rows read their own value. A new point reads the values at the places near it, which leave a `residual` variance:
@@ -175,9 +176,7 @@ def latent_precision(block: NeighborBlock, inputs: Tensor, field: NeighborsField
         inputs: The inputs of the rows, (n, d). Equal rows are one place.
         field: That of the same block and inputs at other parameters, whose neighbours are kept. If None, they are
             found.
-
-    Raises:
-        InvalidArgumentError: the block is the residual of features.
+        explained: The weights that the block is the residual of.
 
     Examples:
         >>> import torch
@@ -191,36 +190,33 @@ def latent_precision(block: NeighborBlock, inputs: Tensor, field: NeighborsField
         >>> block.projector(torch.tensor([[0.0], [1.0]])).nnz
         2
     """
-    if block.is_residual:
-        raise InvalidArgumentError(
-            "Neighbours that are the residual of inducing points have no sparse precision. Use neighbours that are "
-            "responses, or conjugate gradients."
-        )
-    field = _field(block.at_places(), distinct(block.read(inputs))) if field is None else field
-    reads, places = _Reads(block, field.places), field.places
-    parts = field, *block.latent_parameters
+    process = LatentProcess(block, tuple(explained))
+    field = _field(process.detached(), process.places(inputs)) if field is None else field
+    reads, places = _Reads(process, field.places), field.places
+    parts = field, *process.parameters
     whole = PrecisionBlock(*parts, reads, None, block.name, reads.residual, reads.joint)
 
     def restricted(names: Sequence[str]) -> PrecisionBlock | None:
         if not bool(block.flags(names).any()):
             return None
-        own = _Reads(block, places, names)
+        own = _Reads(process, places, names)
         return replace(whole, projector=own, residual=own.residual, joint=own.joint)
 
     return whole if len(block.names) == 1 else replace(whole, restricted=restricted)
 
 
-def _field(block: NeighborBlock, rows: Tensor) -> NeighborsField:
+def _field(process: LatentProcess, rows: Tensor) -> NeighborsField:
     """Return the field of the places of rows (n, d); one of the last two if it is the same, with its analysis."""
-    values = block.latent_parameters[0].detach().numpy()
+    values = process.parameters[0].numpy()
     bytes_of = hashlib.sha256(rows.numpy().tobytes() + values.tobytes()).digest()
-    key = bytes_of, rows.shape, block.covariance_key, block.num_neighbors, block.seed
+    key = bytes_of, rows.shape, process.key
     found = _kept.pop(key, None)
     if found is None:
         first = np.unique(rows.numpy(), axis=0, return_index=True)[1]
         places = rows[torch.from_numpy(np.sort(first))]
+        block = neighbors_of(process.prior())
         places = places[block.order(len(places))]
-        found = NeighborsField(places, block, block.predecessors(places))
+        found = NeighborsField(places, process, block.predecessors(places))
     _kept[key] = found
     for old in list(_kept)[:-_RECENT]:
         _kept.pop(old, None)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from graphs.cholesky import Analysis
 from graphs.errors import MemoryBudgetError
-from rfgp.blocks import NeighborBlock, Prior
+from rfgp.blocks import Prior
 from rfgp.rows import Block
 from rfgp.solvers.bordered.latent_neighbors import latent_precision
 from rfgp.solvers.bordered.solver import BorderedSolver
@@ -36,8 +36,7 @@ def bordered_latent(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> B
         mean: (k,), float64.
         noise: The variance of one observation, 0-d, float64.
     """
-    block = neighbors_of(prior)
-    if prior.walks or block.is_residual or _surely_exceeds(block, rows.inputs):
+    if prior.walks or _surely_exceeds(prior.detached(), rows.inputs):
         return None
     solver = BorderedSolver(prior, rows, mean, noise)
     with suppress(MemoryBudgetError):
@@ -53,11 +52,12 @@ def _exceeds(analysis: Analysis, times: float = 1.0, power: float = 1.0) -> bool
     return bool(analysis.flops * times**power > MOST_FLOPS or analysis.num_bytes * times > MOST_BYTES)
 
 
-def _surely_exceeds(block: NeighborBlock, inputs: Tensor) -> bool:
+def _surely_exceeds(prior: Prior, inputs: Tensor) -> bool:
     """Return whether the factor of some of very many rows (n, d) says that one of all is too large."""
     if len(inputs) <= SOME:
         return False
-    some = latent_precision(block.detached(), inputs[block.order(len(inputs))[:SOME]])
+    block = neighbors_of(prior)
+    some = latent_precision(block, inputs[block.order(len(inputs))[:SOME]], explained=prior.explained)
     return _exceeds(some.field.analysis, len(inputs) / SOME, GROWTH if inputs.shape[1] > 1 else 1.0)
 
 

@@ -38,19 +38,19 @@ class GivenTerms:
         self._coefficients, self._draws = coefficients, draws
 
     @cached_property
-    def means(self) -> dict[str, Tensor]:
-        """The coordinates (N, k) of the mean of each term."""
-        return {term.name: term.weights(self._coefficients) for term in self.terms}
+    def means(self) -> dict[Term, Tensor]:
+        """The coordinates (N, k) of the mean of each term. Two terms may have one name."""
+        return {term: term.weights(self._coefficients) for term in self.terms}
 
     @cached_property
-    def paths(self) -> dict[str, Tensor]:
+    def paths(self) -> dict[Term, Tensor]:
         """The coordinates (N, 2 m) of what draws leave of each term, and of what they explain."""
         u, _ = self.operator.prior_weights(self._draws.shape[1])
         out = {}
         for term, own in zip(self.terms, self.operator.split(u), strict=True):
             explained = term.weights(self._draws.to(term.dtype))
             prior = term.lifted(own.to(term.dtype), self.operator.seed)
-            out[term.name] = torch.cat([prior - explained, explained], dim=1)
+            out[term] = torch.cat([prior - explained, explained], dim=1)
         return out
 
     def solve(self, right: Tensor, tolerance: float) -> Tensor:
@@ -76,12 +76,12 @@ class Projected:
     def mean(self) -> Tensor:
         """Return the mean (n, k)."""
         means = self.given.means
-        return total([times(reads.matrix, means[term.name]) for term, reads in self._pairs])
+        return total([times(reads.matrix, means[term]) for term, reads in self._pairs])
 
     def estimated_variance(self) -> Tensor:
         """Return the marginal variances (n,) by draws."""
         paths = self.given.paths
-        sums = total([times(reads.matrix, paths[term.name]).double() for term, reads in self._pairs])
+        sums = total([times(reads.matrix, paths[term]).double() for term, reads in self._pairs])
         left, explained = (part.square().mean(1) for part in torch.chunk(sums, 2, dim=1))
         prior = total([term.variance(self.inputs, reads) for term, reads in self._pairs])
         return total([combined(left, explained, prior), *self._left])

@@ -11,7 +11,7 @@ from rfgp.local import used
 from rfgp.rows import Block
 from rfgp.solvers.iterative.posterior import IterativePosterior
 from rfgp.solvers.iterative.solver import IterativeSolver
-from rfgp.solvers.nearby import check_sum, features, neighbors_of
+from rfgp.solvers.nearby import check_sum, explained_features, neighbors_of
 from rfgp.solvers.role import Inference
 from rfgp.solvers.whitened import WhitenedSolver
 
@@ -41,8 +41,7 @@ def prefers_latent(prior: Prior, rows: Block, noise: Tensor) -> bool:
     some = torch.linspace(0, count - 1, min(count, _SOME)).long()
     pattern, columns = used(block.predecessors(x, some))
     known = x[torch.from_numpy(columns)]
-    phi = features(prior, prior.dense, known) if block.is_residual else None
-    left = block.latent_root(known, pattern, phi).deviations
+    left = block.latent_root(known, pattern, explained_features(prior, known)).deviations
     return typical > NOISE_RATIO * float(np.median(left) ** 2)
 
 

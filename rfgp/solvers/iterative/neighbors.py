@@ -19,7 +19,15 @@ from rfgp.solvers.iterative.operator import CGOperator
 from rfgp.solvers.iterative.parts import RootPart
 from rfgp.solvers.iterative.preconditioners import WhiteningPreconditioner
 from rfgp.solvers.iterative.role import Matrix, Reads, Term
-from rfgp.solvers.nearby import features, given_rows, neighbors_of, no_functions, read_jointly
+from rfgp.solvers.nearby import (
+    explained_columns,
+    explained_features,
+    features,
+    given_rows,
+    neighbors_of,
+    no_functions,
+    read_jointly,
+)
 from rfgp.solvers.whitened.whitening import Whitener
 from rfgp.sparse import SparsityPattern
 
@@ -54,7 +62,8 @@ class NeighborsTerm(Term):
     @cached_property
     def part(self) -> RootPart:
         """L of the rows."""
-        return RootPart(self._block.latent_root(self._inputs, self._pattern, self._phi))
+        explained = explained_columns(self._prior, self._phi)
+        return RootPart(self._block.latent_root(self._inputs, self._pattern, explained))
 
     def precondition(self, operator: CGOperator) -> WhiteningPreconditioner:
         """Return the same rows conditioned on observations, with what other terms add in few columns."""
@@ -66,11 +75,11 @@ class NeighborsTerm(Term):
 
     def read(self, inputs: Tensor) -> Reads:
         """Return the weights (n, rows) of rows near n points, and the variance (n,) that they leave."""
-        return Reads(*given_rows(self._prior, self._inputs, self._zeros, inputs))
+        return Reads(*given_rows(self._prior, self._inputs, self._jitter, inputs))
 
     def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
         """Return the weights (n, rows) if points have points before them as neighbours, and the covariance left."""
-        return read_jointly(self._prior, self._inputs, self._zeros, inputs)
+        return read_jointly(self._prior, self._inputs, self._jitter, inputs)
 
     def cross(self, matrix: Matrix) -> Tensor:
         """Return L L^T X^T, (rows, n)."""
@@ -84,8 +93,7 @@ class NeighborsTerm(Term):
     def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
         """Return the prior variances (n,) of the block without what is left."""
         prior = self._block.diagonal(inputs)
-        if self._block.is_residual:
-            prior = prior - features(self._prior, self._prior.dense, inputs).square().sum(1)
+        prior = prior - explained_features(self._prior, inputs).square().sum(1)
         return prior if reads.left is None else (prior - reads.left).clamp_min(0)
 
     def weights(self, coefficients: Tensor) -> Tensor:
@@ -111,9 +119,10 @@ class NeighborsTerm(Term):
         """
         raise no_functions()
 
-    @property
-    def _zeros(self) -> Tensor:
-        return torch.zeros(len(self._inputs), dtype=torch.float64)
+    @cached_property
+    def _jitter(self) -> Tensor:
+        """The noise (rows,) of values of the rows for what reads them."""
+        return self._block.reading_jitter * self._block.diagonal(self._inputs)
 
 
 def _transposed(matrix: Matrix) -> Tensor:

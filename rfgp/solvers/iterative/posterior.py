@@ -120,7 +120,7 @@ class IterativePosterior(Posterior):
         for term, own in zip(given.terms, operator.split(u), strict=True):
             if self.terms is None or term.name in self.terms:
                 weights = (term.lifted(own, operator.seed) - term.weights(w)).reshape(-1, count, k)
-                weights = weights + given.means[term.name][:, None]
+                weights = weights + given.means[term][:, None]
                 functions.append(term.functions(weights.reshape(len(weights), -1)))
 
         def values(inputs: Tensor) -> Tensor:

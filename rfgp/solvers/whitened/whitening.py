@@ -18,7 +18,7 @@ from rfgp.linalg import half_solve
 from rfgp.local import whitened, whitened_back
 from rfgp.solvers.bordered.reads import all_weights, bordered_system, joined_reads
 from rfgp.solvers.bordered.system import BorderedSystem
-from rfgp.solvers.nearby import features, neighbors_of
+from rfgp.solvers.nearby import explained_columns, features, neighbors_of
 from rfgp.sparse import SparseValues, SparsityPattern, times_sparse
 
 
@@ -44,7 +44,7 @@ class Whitener:
         pattern: SparsityPattern,  # (r, n)
     ) -> "Whitener":
         """Return the whitener of rows with inputs x and features Phi of the dense weights, and others after them."""
-        own = phi[:, : prior.num_features]
+        own = explained_columns(prior, phi)
         return cls(neighbors_of(prior).inverse_factor(x, noise, pattern, own), pattern)
 
     def times(self, dense: Tensor) -> Tensor:

@@ -461,6 +461,7 @@ def test_plans_avoid_sparse_precisions():
     [
         (NUMBERS, rfgp.Vecchia(5), "neighbours"),
         (NUMBERS, {"trend": rfgp.Vecchia(5)}, "neighbours"),
+        (NUMBERS, {"trend": rfgp.InducingPoints(5, residual=rfgp.Vecchia(5))}, "neighbours"),
         (MIXED, {"group(2)": rfgp.SparsePrecision()}, "sparse precision"),
         (NUMBERS, rfgp.InducingPoints(5, method="vfe"), "bound"),
         (NUMBERS, {"season": rfgp.Exact()}, "no term 'season'"),

@@ -44,6 +44,7 @@ LIKELIHOODS = [
 APPROXIMATIONS = {
     "inducing": ({"smooth": rfgp.InducingPoints(100, method="sor")}, 1e-4),
     "neighbours": ({"smooth": rfgp.Vecchia(100)}, 2e-2),
+    "residual": ({"smooth": rfgp.InducingPoints(8, residual=rfgp.Vecchia(100))}, 1e-4),
     "sparse": ({"site": rfgp.SparsePrecision(), "smooth": rfgp.Exact()}, 1e-5),
 }
 

@@ -318,6 +318,7 @@ def test_rows_in_memory_are_bounded_by_blocks(monkeypatch):
 REFUSED = {
     "covariance": (k.RBF("t", name="trend"), rfgp.Exact()),
     "neighbors": (k.RBF("t", name="trend"), rfgp.Vecchia(5)),
+    "residual": (k.RBF("t", name="trend"), rfgp.InducingPoints(5, residual=rfgp.Vecchia(5))),
     "precision": (k.Group("t") + k.Matern("t", nu=1.5, name="trend"), {"trend": rfgp.SparsePrecision()}),
 }
 

@@ -23,6 +23,7 @@ from rfgp.saving import values
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning", "ignore::graphs.GraphWarning")
 
 APPROXIMATIONS = ["auto", rfgp.Exact(), rfgp.RandomFeatures(6), rfgp.InducingPoints(7), rfgp.Vecchia(5)]
+NEAR = rfgp.InducingPoints(6, residual=rfgp.Vecchia(4, seed=3))
 OF_NODES = [
     rfgp.RandomWalks(8, lengths="sigma"),
     rfgp.RandomWalks(8, lengths="learned"),
@@ -183,6 +184,8 @@ def test_kernels_without_columns_and_unnamed_arrays(tmp_path):
         rfgp.RandomFeatures(6, kind="laplace", coupling="orthogonal-antithetic"),
         rfgp.InducingPoints(6, init="pivots", method="vfe"),
         rfgp.InducingPoints(6, method="sor", seed=4),
+        NEAR,
+        rfgp.InducingPoints(6, residual=rfgp.Vecchia(4, condition_on="latent"), seed=4),
     ],
     ids=repr,
 )
@@ -193,7 +196,11 @@ def test_draws_are_kept(features, tmp_path):
 
 @pytest.mark.parametrize(
     "approximation",
-    [rfgp.RandomFeatures(6, learn_frequencies=True, coupling="iid"), rfgp.InducingPoints(6, learn_locations=True)],
+    [
+        rfgp.RandomFeatures(6, learn_frequencies=True, coupling="iid"),
+        rfgp.InducingPoints(6, learn_locations=True),
+        rfgp.InducingPoints(6, learn_locations=True, residual=rfgp.Vecchia(4)),
+    ],
     ids=repr,
 )
 def test_learned_draws_are_kept(approximation, tmp_path):
@@ -207,7 +214,9 @@ def test_learned_draws_are_kept(approximation, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("approximation", [rfgp.RandomFeatures(6), rfgp.InducingPoints(7), rfgp.Exact()], ids=repr)
+@pytest.mark.parametrize(
+    "approximation", [rfgp.RandomFeatures(6), rfgp.InducingPoints(7), NEAR, rfgp.Exact()], ids=repr
+)
 def test_types_of_numbers_are_kept(approximation, dtype, tmp_path):
     gp = rfgp.GP(k.RBF(("t", "p")), approximation=approximation, seed=0, dtype=dtype).condition(ROWS, Y)
     assert assert_saved(gp, NEW, tmp_path).hyperparameters.lengthscale.dtype == dtype
@@ -226,7 +235,7 @@ LIKELIHOODS = {
 @pytest.mark.parametrize("likelihood", [*LIKELIHOODS, rfgp.likelihoods.NegativeBinomial(dispersion=2.0)], ids=str)
 def test_likelihoods_predict_bit_for_bit(likelihood, tmp_path):
     y = LIKELIHOODS.get(likelihood, np.round(Y)) if isinstance(likelihood, str) else np.round(Y)
-    for gp in served(BASE, ROWS, np.asarray(y, dtype=float), APPROXIMATIONS[:4], likelihood=likelihood):
+    for gp in served(BASE, ROWS, np.asarray(y, dtype=float), [*APPROXIMATIONS[:4], NEAR], likelihood=likelihood):
         again = assert_saved(gp, NEW, tmp_path)
         a, b = (one.predict(NEW).observed() for one in (again, gp))
         if hasattr(a, "mean"):
@@ -421,6 +430,7 @@ def test_copies_of_loaded_models_predict_the_same(way, tmp_path):
     [
         (rfgp.Exact(), True),
         ({"space": rfgp.Vecchia(4), "trend": rfgp.RandomFeatures(4)}, True),
+        ({"space": NEAR, "trend": rfgp.RandomFeatures(4)}, True),
         (rfgp.RandomFeatures(4), False),
         (rfgp.InducingPoints(4), False),
     ],

@@ -249,10 +249,15 @@ def test_prior_is_that_of_the_kernel():
     same(block.diagonal(new), twin.kernel(new, new).diagonal(), DIGITS)
 
 
-def test_residuals_and_functions_are_refused():
+def test_residual_of_nothing_is_the_process():
     problem = Latent()
-    with pytest.raises(rfgp.InvalidArgumentError, match="residual"):
-        latent_precision(replace(problem.near, is_residual=True), problem.rows.inputs)
+    plain, residual = problem.near, replace(problem.near, is_residual=True)
+    first, second = (latent_precision(block, problem.rows.inputs) for block in (plain, residual))
+    same(first.kernel(problem.rows.inputs, table(6)), second.kernel(problem.rows.inputs, table(6)), DIGITS)
+
+
+def test_functions_are_refused():
+    problem = Latent()
     posterior = solved(problem).posterior()
     with pytest.raises(rfgp.InvalidArgumentError, match="no functions to draw"):
         posterior.sample_functions(2, torch.Generator())
