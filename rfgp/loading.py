@@ -5,9 +5,21 @@ from typing import Any
 
 from rfgp.ambient import plain
 from rfgp.errors import ModelFileError
-from rfgp.models import ExactGP, Process, SparseSpectrumGP, TableGP
+from rfgp.models.fields import MeshGP, RoadGP
+from rfgp.models.gp import GP
+from rfgp.models.graph import GraphGP
+from rfgp.models.presets import ExactGP, SparseSpectrumGP
 from rfgp.models.process import Fitted
-from rfgp.saving import Codec, read
+from rfgp.models.table import TableGP
+from rfgp.regression.spec import ModelSpec
+from rfgp.regression.table import table_options
+from rfgp.saving import read
+from rfgp.saving.gp import MODELS
+
+CLASSES: dict[str, type[GP]] = {
+    kind.__name__: kind for kind in (GP, ExactGP, SparseSpectrumGP, TableGP, GraphGP, MeshGP, RoadGP)
+}
+"""The classes of models by their names in files."""
 
 
 @plain()
@@ -23,34 +35,16 @@ def load(path: str | Path) -> Any:
     """
     file = Path(path)
     try:
-        saved = read(file, _codec_of)
-        kind = _class_of(saved.kind)
-        leaf = getattr(kind, "leaf", None)
-        options: Any = saved.regression.family.options
-        if leaf is not None and not isinstance(options.kernel, leaf):
+        saved = read(file, lambda kind: dict.fromkeys(CLASSES, MODELS)[kind])
+        kind, spec = CLASSES[saved.kind], saved.regression.family
+        if not isinstance(spec, ModelSpec) or not isinstance(spec.options.kernel, kind.leaf):
             raise ValueError(f"a {saved.kind} has another kernel")
-        model = kind.of(saved.regression.family, Fitted.of(saved.regression, saved.report))
+        if kind.fixes_approximation:
+            table_options(spec)
+        model = kind.of(spec, Fitted.of(saved.regression, saved.report))
     except ModelFileError:
         raise
     except Exception as error:  # a well-formed file with a wrong content may break anything here
         raise ModelFileError(f"{file} does not hold a model that fits together: {repr(error)[:200]}") from error
     model.metadata = saved.metadata
     return model
-
-
-def _class_of(kind: str) -> type[Process[Any]]:
-    if kind in ("GP", "GraphGP", "MeshGP", "RoadGP"):
-        from rfgp.models.fields import MeshGP, RoadGP  # graphs are loaded where they are needed
-        from rfgp.models.gp import GP
-        from rfgp.models.graph import GraphGP
-
-        models: dict[str, type[GP]] = {each.__name__: each for each in (GP, GraphGP, MeshGP, RoadGP)}
-        return models[kind]
-    tables: dict[str, type[Process[Any]]] = {each.__name__: each for each in (TableGP, SparseSpectrumGP, ExactGP)}
-    if kind not in tables:
-        raise ValueError(f"there is no model class {kind!r}")
-    return tables[kind]
-
-
-def _codec_of(kind: str) -> Codec:
-    return _class_of(kind).codec

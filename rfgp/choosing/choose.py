@@ -33,7 +33,9 @@ def fit_open(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]
     found, report = _fitted(regression, entry, rounds.grounds)
     others = [(share, each.found) for share, each in rounds.parts if each is not entry]
     if others:
-        found = averaged(found, rounds.share_of(entry), [(share, one.regression) for share, one in others if one is not None])
+        found = averaged(
+            found, rounds.share_of(entry), [(share, one.regression) for share, one in others if one is not None]
+        )
     choice = record(rounds, entry)
     choice = replace(choice, seconds=measured - begun, fit_seconds=time.monotonic() - measured)
     return found, replace(report, choice=choice)

@@ -11,8 +11,8 @@ from rfgp.approximations.parts import FeatureMap, SpectralPart
 from rfgp.approximations.weights import WeightTerm
 from rfgp.errors import InvalidArgumentError
 from rfgp.likelihoods import Likelihood
-from rfgp.models.gp import GP
 from rfgp.models.given import options_from
+from rfgp.models.gp import GP
 from rfgp.models.process import Process
 from rfgp.parameters import Hyperprior
 from rfgp.regression import FeatureOptions, KernelOptions
@@ -129,7 +129,6 @@ class ExactGP(GP):
         outputscale: Starting value of the variance.
         noise: Starting value of the noise variance.
         priors: Log densities (objects with `log_prob`) by path or unique suffix.
-        seed: The seed of samples of rows. If None, one from the system.
         dtype: The type of the rows. If None, that of the data.
         local: The kernel of a second term, named "local", or None for none.
         local_lengthscale: Starting value of the second term.
@@ -161,7 +160,6 @@ class ExactGP(GP):
         outputscale: float | None = None,
         noise: float | None = None,
         priors: Mapping[str, Hyperprior | None] | None = None,
-        seed: int | None = None,
         dtype: torch.dtype | None = None,
         *,
         local: str | None = None,

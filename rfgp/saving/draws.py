@@ -4,8 +4,8 @@ Draws that take long, or that another processor would round differently, are ten
 Walks are drawn again from their seed, with what they were tuned to.
 """
 
-from dataclasses import replace
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -311,4 +311,6 @@ def _needs_data(spec: ModelSpec) -> bool:
     return bool(row_terms(spec))
 
 
-MODELS = Codec(("GP", "GraphGP", "MeshGP", "RoadGP"), _encode, _decode, _needs_data, _quantities, _check, upgraded)
+KINDS = ("GP", "ExactGP", "GraphGP", "MeshGP", "RoadGP", "SparseSpectrumGP", "TableGP")
+"""The names of the classes of models."""
+MODELS = Codec(KINDS, _encode, _decode, _needs_data, _quantities, _check, upgraded)

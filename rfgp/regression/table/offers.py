@@ -13,7 +13,6 @@ import torch
 
 from rfgp import random
 from rfgp.errors import InvalidArgumentError
-from rfgp.likelihoods import Normal
 from rfgp.local.kinds import kind_of, read_spectrum
 from rfgp.parameters import Hyperprior
 from rfgp.regression.family import read_likelihood

@@ -1,8 +1,8 @@
 """What a user chooses of a process on a table."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -104,7 +104,6 @@ class KernelOptions:
         return 0
 
 
-
 @dataclass(frozen=True)
 class LocalOptions(KernelOptions):
     """What he chooses of a local process alone, whose spectrum is that of `local`.
@@ -122,7 +121,6 @@ class LocalOptions(KernelOptions):
             raise InvalidArgumentError(f"Without features there must be a local process: one of {', '.join(KINDS)}.")
         object.__setattr__(self, "spectrum", spectrum_of(self.local))
         object.__setattr__(self, "seed", random.resolve_seed(self.seed))
-
 
 
 @dataclass(frozen=True)
