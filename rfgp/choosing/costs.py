@@ -127,8 +127,8 @@ def memory(options: KernelOptions, rows: int, columns: int, outputs: int = 1) ->
     held = min(rows, max(_searched(rows) * (options.num_neighbors + 1), MOST_FEATURES // max(size, 1)))
     entries = held * size + min(held * size, _SCATTERED)
     near = _COPIES[isinstance(options, InducingOptions)] * entries + _ENTRIES * rows * options.num_neighbors
-    may_solve = options.conditioning == "auto" and rows <= MOST_LATENT and size * rows <= MOST_FEATURES
-    is_latent = options.conditioning == "latent"
+    may_solve = options.condition_on == "auto" and rows <= MOST_LATENT and size * rows <= MOST_FEATURES
+    is_latent = options.condition_on == "latent"
     solving = _SOLVING * rows * min(NUM_PATHS, columns_at_once(rows)) if may_solve or is_latent else 0
     factor = _FACTORS * min(8.0 * float(rows) ** 2, MOST_BYTES) if is_latent else 0
     return own + 8.0 * (near + solving) + factor

@@ -102,7 +102,7 @@ def check_model(model: Mapping[str, Any], judging: Mapping[str, Any]) -> None:
         "diagonal": (*choices.DIAGONALS, *free),
         "local": (*choices.KINDS, "residual", *free),
         "likelihood": choices.LIKELIHOODS,
-        "approximation": choices.APPROXIMATIONS,
+        "inference": choices.INFERENCES,
     }
     for name, names in known.items():
         check_choice(_flag(name), model.get(name), names)

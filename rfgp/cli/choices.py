@@ -44,7 +44,7 @@ COUPLINGS = (
 """Of frequencies; each may end in "-antithetic"."""
 FREQUENCIES = ("fixed", "learned")
 DIAGONALS = ("fitc", "vfe")
-APPROXIMATIONS = ("laplace", "variational")
+INFERENCES = ("laplace", "variational")
 GRAPH_KERNELS = (
     "diffusion",
     "regularized-laplacian",

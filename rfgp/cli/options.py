@@ -89,7 +89,7 @@ def table_options(named: Mapping[str, str], given: Mapping[str, Any]) -> dict[st
     return {**chosen, **{name: value for name, value in given.items() if value is not None}}
 
 
-Approximation = Annotated[
+Inference = Annotated[
     str | None,
     typer.Option(
         help='Under another likelihood than the normal one, "laplace" or "variational". [default: by the rows]'

@@ -45,7 +45,7 @@ def fit(
     budget: options.Budget = None,
     memory: options.Memory = None,
     likelihood: options.Likelihood = "normal",
-    approximation: options.Approximation = None,
+    inference: options.Inference = None,
     log: options.Log = False,
     ard: Annotated[bool, typer.Option("--ard/--shared", help="One lengthscale per column, or one for all.")] = True,
     categories: options.Categories = "error",
@@ -83,7 +83,7 @@ def fit(
     limits = {"coupling": coupling, "budget": budget, "memory": memory}
     model = options.table_options({**chosen, "local": local}, {**sizes, **limits})
     law = {} if likelihood == "normal" else {"likelihood": likelihood}
-    law |= {} if approximation is None else {"approximation": approximation}
+    law |= {} if inference is None else {"inference": inference}
     model = {**model, "ard": ard, **law, "seed": seed}
     judging: dict[str, Any] = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}
     judging |= {"holdout": holdout, "holdout_by": holdout_by}

@@ -16,7 +16,8 @@ WALKS: dict[str, dict[str, Any]] = {
 }
 
 
-POINTS: dict[str, dict[str, Any]] = {"nystrom": {}, "fitc": {"diagonal": "fitc"}, "vfe": {"diagonal": "vfe"}}
-"""What `compare_table` knows beside couplings: 2 m inducing points by k-means, as many as Fourier features."""
+POINTS = {"nystrom": "sor", "fitc": "fitc", "vfe": "vfe"}
+"""What `compare_table` knows beside couplings, with the method of `rfgp.InducingPoints`: 2 m points by k-means, as many
+as Fourier features."""
 NODE_METHODS = (*WALKS, "chebyshev")
 """What `compare_nodes` knows; "chebyshev" has the degree that the non-zeros of "exact-hops" leave room for."""

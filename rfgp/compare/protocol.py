@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import graphs
 from graphs.advice import node_sample
 from rfgp import couplings, metrics
-from rfgp.approximations import Chebyshev, RandomWalks
+from rfgp.approximations import Approximation, Chebyshev, InducingPoints, RandomFeatures, RandomWalks
 from rfgp.approximations.measured import has_small_precision
 from rfgp.approximations.node_features import NONZEROS_PER_WALKER
 from rfgp.compare.methods import NODE_METHODS, POINTS, WALKS
@@ -24,7 +24,8 @@ from rfgp.compare.results import Comparison, Draw, Exact, Example
 from rfgp.counts import counted, not_finite
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference.prediction import Prediction
-from rfgp.models import ExactGP, Process, TableGP
+from rfgp.models import ExactGP, Process
+from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP
 from rfgp.rows import repeat_groups
 
@@ -106,7 +107,7 @@ def _adapted(exact: ExactGP, rows: NDArray[np.float64], features: str) -> Callab
 
     def make(size: int, seed: int) -> Process[Any]:
         coupling = couplings.Adapted(rows / exact.hyperparameters.lengthscale.detach().numpy())
-        return exact.approximate(coupling=coupling, num_frequencies=size, features=features, seed=seed)
+        return exact.with_approximation(RandomFeatures(size, kind=features, coupling=coupling, seed=seed))
 
     return make
 
@@ -192,13 +193,14 @@ class Case(NamedTuple):
 
 
 def row_case(
-    exact: ExactGP,
+    exact: GP,
     X: NDArray[np.float64],  # (k, d)
     y: NDArray[np.float64],  # (k,)
     rows: NDArray[np.float64],  # (n, d)
     features: str,
     start: float,
     named: Mapping[str, Callable[[int, int], Process[Any]]] | None = None,
+    others: Mapping[str, Approximation] | None = None,
 ) -> tuple[Case, Exact]:
     """Return the case of a fitted exact process on a table, and how it does.
 
@@ -210,17 +212,20 @@ def row_case(
         features: "fourier" or "laplace".
         start: When its fit began, by `time.perf_counter`.
         named: Models by method, for methods that are no names of couplings: functions of size and seed.
+        others: The approximations of terms after the first, by name. If None, there are none.
     """
-    prediction = exact.predict(X)
+    prediction, first = exact.predict(X), exact.family.terms[0].name
 
     def approximate(method: str, size: int, seed: int) -> tuple[Prediction, Callable[[], Any]]:
         gp: Process[Any]
         if named is not None and method in named:
             gp = named[method](size, seed)
         elif method in POINTS:
-            gp = TableGP.approximating(exact, num_inducing=2 * size, seed=seed, **POINTS[method])
+            own: Approximation = InducingPoints(2 * size, method=POINTS[method], seed=seed)
+            gp = exact.with_approximation({first: own, **(others or {})})
         else:
-            gp = exact.approximate(coupling=method, num_frequencies=size, features=features, seed=seed)
+            own = RandomFeatures(size, kind=features, coupling=method, seed=seed)
+            gp = exact.with_approximation({first: own, **(others or {})})
         return gp.predict(X), lambda: unit_kernel(gp, rows)
 
     scored = _score(prediction, y, start, repr(exact.hyperparameters))
@@ -328,9 +333,14 @@ def _score(prediction: Prediction, observed: NDArray[np.float64], start: float, 
 
 
 def unit_kernel(gp: Any, X: Any) -> torch.Tensor:
-    """Return the model's prior covariance (n, n) of inputs X, rows (n, d) or n labels, divided by the output scale."""
+    """Return the model's prior covariance (n, n) of inputs X, rows (n, d) or n labels, divided by the output scale.
+
+    Of a sum of terms it is divided by the sum of theirs.
+    """
+    values = gp.hyperparameters.values
+    scales = [name for name in values.space.names if name.rpartition(".")[2] == "outputscale"]
     with torch.no_grad():
-        covariance: torch.Tensor = gp.prior_covariance(X) / gp.hyperparameters.outputscale
+        covariance: torch.Tensor = gp.prior_covariance(X) / sum(values.value(name) for name in scales)
         return covariance
 
 

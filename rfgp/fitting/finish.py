@@ -76,7 +76,8 @@ def _solved(
         objective, held = Objective.of(fit.regression, fit.rows), set(fit.values.space.names) - free
         stage = "noise and scale on all rows"
         values, report = maximize(objective, fit.values, fit.plan, stage=stage, held=held, tolerance=1e-7)
-        fit, _ = fit.at(values), reports.append(report)
+        fit = fit.at(values)
+        reports.append(report)
     if not is_primal:
         return fit, fit.regression.infer(fit.rows)
     model, statistics = fit.linear(fit.values, fit.rows), _statistics(fit)

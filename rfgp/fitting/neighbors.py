@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from rfgp.blocks import NeighborBlock, Prior
+from rfgp.blocks import NeighborBlock, Prior, VecchiaBlock
 from rfgp.fitting.context import TermFit, redrawn, spec_of
 from rfgp.fitting.finish import if_finite, left_out
 from rfgp.fitting.frequencies import MOST_SCALE, learned_frequencies
@@ -219,7 +219,7 @@ def neighbors_of(prior: Prior) -> NeighborBlock:
 
 def _whole(block: NeighborBlock) -> NeighborBlock:
     """Return a block of neighbours of the whole kernel."""
-    return replace(block, is_residual=False) if block.is_residual else block
+    return replace(block, is_residual=False) if isinstance(block, VecchiaBlock) else block
 
 
 Found = tuple[NeighborFit, Values, list[FitReport]]

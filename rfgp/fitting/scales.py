@@ -66,12 +66,12 @@ def solve_scales(fit: TermFit, model: LinearModel, statistics: Statistics) -> Va
         statistics: The statistics of the rows.
     """
     values, names = fit.values, block_scales(fit.spec, fit.prior)
-    limits = [tuple(float(end) for end in values.space.quantities[name].bounds) for name in (*names, "noise")]
-    count = model.rows.count
+    bounds = (values.space.quantities[name].bounds for name in (*names, "noise"))
+    limits, count = [(float(low), float(high)) for low, high in bounds], model.rows.count
     with torch.no_grad():
         if len(names) == 1:
             ratio = float(model.noise / model.variance)
-            best = best_scales(statistics, count, ratio, *limits)
+            best = best_scales(statistics, count, ratio, limits[0], limits[1])
             return values.replaced({names[0]: best.variance.log(), "noise": best.noise.log()})
         ratios, common = best_ratios(statistics, model.weights, count, model.variances / model.noise)
         found = {name: (common * ratio).clamp(*ends) for name, ratio, ends in zip(names, ratios, limits, strict=False)}

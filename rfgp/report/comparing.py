@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import graphs
+from rfgp.approximations import InducingPoints, RandomFeatures
 from rfgp.approximations.measured import has_small_precision
 from rfgp.approximations.node_features import NONZEROS_PER_WALKER
 from rfgp.compare import WALKS, Comparison, Exact, Plan, distance_from_exact
@@ -20,6 +21,7 @@ from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError
 from rfgp.fields import Field
 from rfgp.metrics import kl_divergence
 from rfgp.models import SparseSpectrumGP, TableGP
+from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP
 from rfgp.regression import FeatureOptions, InducingOptions
 from rfgp.report.processes import describe_process, num_nonzeros
@@ -57,8 +59,10 @@ class Compared(NamedTuple):
 NOT_ASKED = Compared(None, "The comparison with the exact process was not asked for.")
 
 
-def coupling_label(coupling: Coupling) -> str:
+def coupling_label(coupling: str | Coupling) -> str:
     """Return a coupling's name, or its description where it has options or is the user's own."""
+    if isinstance(coupling, str):
+        return coupling
     try:
         name = name_of(coupling)
     except InvalidArgumentError:
@@ -82,16 +86,17 @@ def compare_rows(
         return Compared(None, remark)
     if not isinstance(model.options, FeatureOptions | InducingOptions):
         return Compared(None, _of_neighbors(model, table, rows, points) + _of_all(model, table, test))
-    small = model.redraw(seed=model.seed).condition(table.X[rows], table.y[rows])
+    small = of_rows(model, table, rows)
     both = np.concatenate([table.X[rows], X])
     own, m, make = _own_rows(small)
     methods = [*(name for name in ("iid", "orthogonal") if name != own), own]
     sizes = sorted({max(2, size - size % 2) for size in (m // 4, m // 2)} | {m})  # even, for antithetic pairs
-    features = small.options.features if isinstance(small.options, FeatureOptions) else "fourier"
+    kind = model.options.features if isinstance(model.options, FeatureOptions) else "fourier"
+    others = dict(list(small.family.approximations.items())[1:])
 
     def run(_: int) -> tuple[Case, Exact]:
         start = time.perf_counter()
-        return row_case(small.exact(), X, y, both, features, start, {own: make})
+        return row_case(small.exact(), X, y, both, kind, start, {own: make}, others)
 
     remark = (
         f"The exact process and the features condition on the same {counted(len(rows), 'training row')} and "
@@ -101,7 +106,7 @@ def compare_rows(
     comparison = run_comparison(title, remark, "frequencies", methods, sizes, Plan(1, _DRAWS, seed), run, tell)
     remark += _of_all(model, table, test)
     if isinstance(model, TableGP) and isinstance(model.options, InducingOptions):
-        bounds = str(model.check()).replace("The", "the", 1)
+        bounds = str(model.evidence_bounds()).replace("The", "the", 1)
         remark += (
             " Inducing points are twice as many as m, like features. On all "
             f"{counted(len(train), 'training row')} {bounds}"
@@ -133,7 +138,7 @@ def _without_twin(model: TableModel) -> str | None:
 
 def _of_neighbors(model: TableModel, table: Table, rows: NDArray[np.int64], points: NDArray[np.int64]) -> str:
     """Say how far a local process is from the exact one, given some training rows (n,), at held-out rows (k,)."""
-    small = model.redraw(seed=model.seed).condition(table.X[rows], table.y[rows])
+    small = of_rows(model, table, rows)
     there = table.X[points]
     divergence = float(kl_divergence(small.exact().predict(there), small.predict(there), per_point=True))
     return (
@@ -143,16 +148,32 @@ def _of_neighbors(model: TableModel, table: Table, rows: NDArray[np.int64], poin
     )
 
 
-def _own_rows(model: TableModel) -> tuple[str, int, Callable[[int, int], TableModel]]:
+def of_rows(model: TableModel, table: Table, rows: NDArray[np.int64]) -> GP:
+    """Return the model of some rows (n,) of a table, with the same hyperparameters and draws made for these rows."""
+    small = model.with_approximation(dict(model.family.approximations))
+    return small.condition(table.X[rows], table.y[rows]).with_approximation(dict(model.family.approximations))
+
+
+def _own_rows(model: GP) -> tuple[str, int, Callable[[int, int], GP]]:
     """Return what the model's features are called, their m, and what makes them in another size, with a seed."""
-    options = model.options
-    if isinstance(options, InducingOptions):
-        name, count = options.local or options.diagonal or "nystrom", model.feature_map.num_features
+    name, own = next(iter(model.family.approximations.items()))
+    if isinstance(own, InducingPoints):
+        count, points = model.regression.prior().num_features, own
         half = max(1, count // 2)
-        return name, half, lambda m, seed: model.redraw(num_inducing=count if m == half else 2 * m, seed=seed)
-    assert isinstance(options, FeatureOptions)
-    own = coupling_label(options.coupling)
-    return own, options.num_frequencies, lambda m, seed: model.redraw(num_frequencies=m, seed=seed)
+        label = "residual" if own.residual is not None else {"sor": "nystrom"}.get(str(own.method), own.method)
+
+        def of_points(m: int, seed: int) -> GP:
+            size = count if m == half else 2 * m
+            return model.with_approximation({name: replace(points, num_points=size, seed=seed)})
+
+        return str(label), half, of_points
+    assert isinstance(own, RandomFeatures)
+    features = own
+
+    def of_frequencies(m: int, seed: int) -> GP:
+        return model.with_approximation({name: replace(features, num_frequencies=m, seed=seed)})
+
+    return coupling_label(own.coupling), own.num_frequencies, of_frequencies
 
 
 def compare_nodes(

@@ -30,7 +30,7 @@ _SIDES = {
         "outputscale",
         "upper",
     ): "the data do not bound how far the function swings, and predictions far from them are wild",
-    ("local_outputscale", "lower"): "nothing is local, and the process beside the features is as good as off",
+    ("local.outputscale", "lower"): "nothing is local, and the process beside the features is as good as off",
 }
 
 
@@ -74,7 +74,9 @@ def of_bounds(model: Process[Any], columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _of_bound(model: Process[Any], name: str, columns: Sequence[str]) -> Iterator[str]:
-    found = model.hyperparameters.values
+    found, (term, _, own) = model.hyperparameters.values, name.rpartition(".")
+    is_alone = not term or sum(other.endswith(f".{own}") for other in found.space.names) == 1
+    path, what = f"{own} of the term {term}", "function" if is_alone else f"term {term}"
     raw = found.raw[name].detach().double().cpu().reshape(-1).tolist()
     for side, place in (("lower", 0), ("upper", 1)):
         limits = [pair[place] for pair in found.space.bounds(name)]
@@ -83,15 +85,14 @@ def _of_bound(model: Process[Any], name: str, columns: Sequence[str]) -> Iterato
             for i, (value, limit) in enumerate(zip(raw, limits, strict=True))
             if limit is not None and abs(value - limit) < _NEAR
         ]
-        if at and name in ("lengthscale", "local_lengthscale") and len(raw) == len(columns):
-            first = "process of the features" if "local_lengthscale" in found.raw else "function"
-            what = first if name == "lengthscale" else "local process"
-            yield _of_lengthscales([columns[i] for i in at], name.replace("_", " "), side, what)
+        if at and own == "lengthscale" and len(raw) == len(columns):
+            yield _of_lengthscales([columns[i] for i in at], own if is_alone else path, side, what)
         elif at:
             value = float(model.hyperparameters.value(name).detach().reshape(-1)[at[0]])
             shown = f"{math.sqrt(value):.3g} as a standard deviation" if name == "noise" else f"{value:.3g}"
-            meaning = _SIDES.get((name, side), "the search could not go on, so doubt it, or let it begin elsewhere")
-            yield f"The {name} is at its {side} bound, {shown}: {meaning}."
+            known = _SIDES.get((name, side), _SIDES.get((own, side)))
+            meaning = known or "the search could not go on, so doubt it, or let it begin elsewhere"
+            yield f"The {own if is_alone else path} is at its {side} bound, {shown}: {meaning}."
 
 
 def _of_lengthscales(columns: list[str], kind: str, side: str, what: str) -> str:

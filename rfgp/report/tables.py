@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.counts import counted
-from rfgp.regression import FeatureOptions, InducingOptions
+from rfgp.regression import FeatureOptions, InducingOptions, KernelOptions
 from rfgp.report import choices, figures, words
 from rfgp.report.comparing import TableModel, coupling_label
 from rfgp.report.page import Block, Grid, Plot, Section, Text, render
@@ -51,26 +51,34 @@ def table_report(
 
 def _num_features(model: TableModel) -> int:
     """Return F, 0 where there are no features."""
-    return model.feature_map.num_features if isinstance(model.options, FeatureOptions | InducingOptions) else 0
+    return model.regression.prior().num_features
+
+
+def _chosen(model: TableModel) -> KernelOptions:
+    """Return the options that a fit has chosen."""
+    assert isinstance(model.options, KernelOptions)
+    return model.options
 
 
 def _a_row(model: TableModel, count: int) -> str:
-    if model.options.features == "exact":
+    options = _chosen(model)
+    if options.features == "exact":
         return "the kernel, between all rows"
-    near = f"{counted(model.options.num_neighbors, 'neighbour')}" if model.options.local is not None else ""
+    near = f"{counted(options.num_neighbors, 'neighbour')}" if options.local is not None else ""
     return " and ".join(part for part in (f"{count} per row" if count else "", near) if part)
 
 
 def _memory(model: TableModel, count: int, rows: int) -> float:
     """Return the bytes of the features of rows, of their neighbours, or of the kernel between them."""
-    if model.options.features == "exact":
+    options = _chosen(model)
+    if options.features == "exact":
         return 8.0 * rows**2
-    near = model.options.num_neighbors if model.options.local is not None else 0
+    near = options.num_neighbors if options.local is not None else 0
     return 8.0 * rows * (count + near)
 
 
 def _features(model: TableModel, count: int) -> str:
-    options = model.options
+    options = _chosen(model)
     near = f"({options.local}, {counted(options.num_neighbors, 'neighbour')})"
     if options.features == "exact":
         return "the exact kernel" + (f" and that of a local process ({options.local})" if options.has_both else "")
@@ -91,8 +99,8 @@ def column_relevance(model: TableModel, table: Table) -> NDArray[np.float64]:
     Of two processes it is the root of the mean square, weighted by their variances.
     """
     squares, variances = np.zeros(len(table.columns)), 0.0
-    for prefix in ("", "local_") if model.options.has_both else ("",):
-        lengthscale, variance = (_number(model, f"{prefix}{name}") for name in ("lengthscale", "outputscale"))
+    for term in model.family.terms:
+        lengthscale, variance = (_number(model, f"{term.name}.{name}") for name in ("lengthscale", "outputscale"))
         squares, variances = squares + variance * lengthscale**-2.0, variances + float(variance)
     return np.asarray(table.X.std(axis=0, ddof=1) * np.sqrt(squares / variances))
 
@@ -128,12 +136,12 @@ def _glance(table: Table, order: list[int]) -> list[Block]:
 
 
 def _relevance(model: TableModel, table: Table, found: NDArray[np.float64]) -> list[Block]:
-    if model.hyperparameters.raw["lengthscale"].ndim == 0:
+    names = [f"{term.name}.lengthscale" for term in model.family.terms]
+    if model.hyperparameters.raw[names[0]].ndim == 0:
         return [Text("All columns share one lengthscale, in their standard deviations, so none is more relevant.")]
     order = np.argsort(-found, kind="stable")[:_MOST_COLUMNS]
-    names = ("lengthscale", "local_lengthscale") if model.options.has_both else ("lengthscale",)
     scales = [_number(model, name) for name in names]
-    of_both = " (of both processes, by their variances)" * model.options.has_both
+    of_both = " (of both processes, by their variances)" * (len(names) > 1)
     rows = [[figures.plain(table.columns[i]), *(words.number(s[i]) for s in (found, *scales))] for i in order]
     return [
         Plot(

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 from rfgp.counts import check_count
 from rfgp.couplings import Coupling
+from rfgp.errors import InvalidArgumentError
 from rfgp.likelihoods import Likelihood
 from rfgp.models import SparseSpectrumGP
 from rfgp.parameters import Hyperprior
@@ -140,8 +141,8 @@ class RandomFeatureGPRegressor(ProcessRegressor):
             coupling=self.coupling,
             seed=resolve_seed(self.random_state),
             spectrum=self.spectrum,
-            features=self.features,
-            frequencies=self.frequencies,
+            kind=self.features,
+            learn_frequencies=is_learned(self.frequencies),
             ard=self.ard,
             standardize=self.standardize,
             lengthscale=self.lengthscale,
@@ -264,6 +265,17 @@ class RandomFeatureGPClassifier(ProcessClassifier):
         return read_new(self, X)
 
 
+def is_learned(frequencies: str) -> bool:
+    """Return whether frequencies are "learned".
+
+    Raises:
+        InvalidArgumentError: they are neither that nor "fixed".
+    """
+    if frequencies not in ("fixed", "learned"):
+        raise InvalidArgumentError(f'frequencies must be "fixed" or "learned", got {frequencies!r}.')
+    return frequencies == "learned"
+
+
 def of_likelihood(estimator: Any, likelihood: Likelihood) -> SparseSpectrumGP:
     """Return the process of an estimator under a likelihood that is not normal, before a fit."""
     return SparseSpectrumGP(
@@ -271,12 +283,12 @@ def of_likelihood(estimator: Any, likelihood: Likelihood) -> SparseSpectrumGP:
         coupling=estimator.coupling,
         seed=resolve_seed(estimator.random_state),
         spectrum=estimator.spectrum,
-        features=estimator.features,
+        kind=estimator.features,
         ard=estimator.ard,
         standardize=estimator.standardize,
         lengthscale=estimator.lengthscale,
         outputscale=estimator.outputscale,
         priors=estimator.priors,
         likelihood=likelihood,
-        approximation=estimator.approximation,
+        inference=estimator.approximation,
     )

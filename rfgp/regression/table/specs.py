@@ -130,7 +130,7 @@ def _options_of(approximation: Approximation, known: dict[str, Any], seed: int) 
         own = {"features": approximation.kind, "coupling": approximation.coupling, "frequencies": frequencies}
         return FeatureOptions(num_frequencies=approximation.num_frequencies, seed=seed, **own, **known)
     if isinstance(approximation, InducingPoints):
-        diagonal = {method: diagonal for diagonal, method in _METHODS.items()}[approximation.method]
+        diagonal = None if approximation.method in (None, "sor") else approximation.method
         inducing = {init: name for name, init in _INITS.items()}[approximation.init]
         own = {"inducing": inducing, "diagonal": diagonal, "learn_inducing": approximation.learn_locations}
         if approximation.residual is not None:

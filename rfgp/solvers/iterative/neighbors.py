@@ -40,7 +40,7 @@ class NeighborsTerm(Term):
         inputs: The inputs of the rows, in order.
     """
 
-    advice = 'Use conditioning="observations".'
+    advice = 'Use condition_on="responses".'
     reads_points = True
 
     def __init__(self, prior: Prior, inputs: Tensor) -> None:

@@ -50,7 +50,7 @@ def refused(call):
     [
         (choices.FEATURES, lambda: rfgp.TableGP(features="nothing")),
         (choices.FREQUENCIES, lambda: rfgp.TableGP(features="fourier", frequencies="nothing")),
-        (choices.APPROXIMATIONS, lambda: rfgp.TableGP(likelihood="poisson", approximation="nothing")),
+        (choices.INFERENCES, lambda: rfgp.TableGP(likelihood="poisson", inference="nothing")),
         (choices.METRICS, lambda: graphs.RoadNetwork.from_lines([[(0, 0), (1, 1)]], metric="nothing")),
         (choices.WEIGHTS, lambda: graphs.Graph.from_mesh(rfgp.datasets.make_mesh(), weights="nothing")),
         (choices.NODES, lambda: graphs.Graph.from_mesh(rfgp.datasets.make_mesh(), nodes="nothing")),
