@@ -17,6 +17,8 @@ import rfgp
 SCALES = {"lengthscale": [0.8, 1.3], "outputscale": 1.5, "noise": 0.1, "seed": 0}
 LATENT = {"lengthscale": [0.8, 1.3], "outputscale": 1.5, "seed": 0}
 LOCAL = {"local": "matern32", "num_neighbors": 6, "local_lengthscale": 0.5, "local_outputscale": 0.4}
+EQUAL = rfgp.couplings.Energy()
+FEW = {"num_frequencies": 12, "coupling": EQUAL}
 ALONE = {"features": None, "local": "matern32", "num_neighbors": 6}
 
 
@@ -93,7 +95,7 @@ def streamed():
     """Return features that read their rows in blocks."""
     X, y, new = rows(200)
     source = rfgp.tables.Blocks(lambda: ((X[i : i + 64], y[i : i + 64]) for i in range(0, 200, 64)))
-    return Case(rfgp.SparseSpectrumGP(num_frequencies=12, **SCALES).condition(source), new, has_data=False)
+    return Case(rfgp.SparseSpectrumGP(**FEW, **SCALES).condition(source), new, has_data=False)
 
 
 def distributed():
@@ -104,7 +106,7 @@ def distributed():
     X, y, new = rows(200)
     with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
         parts = rfgp.dask.Partitions(da.from_array(X, chunks=(64, 2)), da.from_array(y, chunks=64), client=client)
-        model = rfgp.SparseSpectrumGP(num_frequencies=12, **SCALES).condition(parts)
+        model = rfgp.SparseSpectrumGP(**FEW, **SCALES).condition(parts)
         assert np.isfinite(model.predict(new).mean).all()  # computed while there is a cluster
     return Case(model, new, has_gradient=False, has_data=False)
 
@@ -113,7 +115,7 @@ def learned(local=False):
     """Return frequencies that a few steps of a search have moved; the data are sound, so that it converges."""
     X, y, new = rows(120)
     options = {**SCALES, **(LOCAL if local else {})}
-    model = rfgp.TableGP("fourier", "gaussian", 4, frequencies="learned", local=options.pop("local", None), **options)
+    model = rfgp.TableGP("fourier", "gaussian", 4, EQUAL, frequencies="learned", local=options.pop("local", None), **options)
     return Case(model.fit(X, y), new)
 
 
@@ -126,7 +128,7 @@ def averaged():
 def latent(options):
     """Return a nearest-neighbour process whose rows are conditioned on latent values."""
     X, y, new = rows(80)
-    return Case(rfgp.TableGP(conditioning="latent", **{**SCALES, **options}).condition(X, y), new, has_gradient=False)
+    return Case(rfgp.TableGP(condition_on="latent", **{**SCALES, **options}).condition(X, y), new, has_gradient=False)
 
 
 def in_blocks():
@@ -202,19 +204,19 @@ FOURIER, EXACT, TABLE = rfgp.SparseSpectrumGP, rfgp.ExactGP, rfgp.TableGP
 WEIGHTS, NOISE = weighted()
 PRECISE = graphs.kernels.RegularizedLaplacian(2, 1.5)
 RATIONAL = graphs.kernels.Matern(1.5, 2.0)
-BESIDE = {"features": "fourier", "num_frequencies": 12, "frequencies": "fixed", "conditioning": "observations"}
+BESIDE = {"features": "fourier", **FEW, "frequencies": "fixed", "condition_on": "responses"}
 BESIDE |= {**SCALES, **LOCAL}
 INDUCING = {"features": "nystrom", "spectrum": "matern32", "num_inducing": 8, "local": None}
 
 CASES: dict[str, Callable[[], Case]] = {
-    "features": partial(table, FOURIER, {"num_frequencies": 12, **SCALES}),
-    "features-matern": partial(table, FOURIER, {"spectrum": "matern32", "num_frequencies": 12, **SCALES}),
-    "features-weights": partial(table, FOURIER, {"num_frequencies": 12, **SCALES}, WEIGHTS),
-    "features-noise": partial(table, FOURIER, {"num_frequencies": 12, **SCALES}, NOISE),
-    "features-outputs": partial(table, FOURIER, {"num_frequencies": 12, **SCALES}, outputs=2),
-    "features-more-than-rows": partial(table, FOURIER, {"num_frequencies": 30, **SCALES}, count=20),
-    "features-float32": partial(table, FOURIER, {"num_frequencies": 12, **SCALES}, dtype=torch.float32),
-    "features-positive": partial(table, FOURIER, {"features": "laplace", "num_frequencies": 12, **SCALES}),
+    "features": partial(table, FOURIER, {**FEW, **SCALES}),
+    "features-matern": partial(table, FOURIER, {"spectrum": "matern32", **FEW, **SCALES}),
+    "features-weights": partial(table, FOURIER, {**FEW, **SCALES}, WEIGHTS),
+    "features-noise": partial(table, FOURIER, {**FEW, **SCALES}, NOISE),
+    "features-outputs": partial(table, FOURIER, {**FEW, **SCALES}, outputs=2),
+    "features-more-than-rows": partial(table, FOURIER, {"num_frequencies": 30, "coupling": EQUAL, **SCALES}, count=20),
+    "features-float32": partial(table, FOURIER, {**FEW, **SCALES}, dtype=torch.float32),
+    "features-positive": partial(table, FOURIER, {"kind": "laplace", "num_frequencies": 12, **SCALES}),
     "features-streamed": streamed,
     "features-dask": distributed,
     "features-learned": learned,
@@ -230,37 +232,37 @@ CASES: dict[str, Callable[[], Case]] = {
     "inducing-residual": partial(
         table, TABLE, {**INDUCING, "diagonal": None, **SCALES, "local": "residual", "num_neighbors": 6}
     ),
-    "neighbors": partial(table, TABLE, {**ALONE, "conditioning": "observations", **SCALES}),
+    "neighbors": partial(table, TABLE, {**ALONE, "condition_on": "responses", **SCALES}),
     "neighbors-weights": partial(
-        table, TABLE, {**ALONE, "conditioning": "observations", **SCALES}, {**WEIGHTS, **NOISE}
+        table, TABLE, {**ALONE, "condition_on": "responses", **SCALES}, {**WEIGHTS, **NOISE}
     ),
-    "neighbors-outputs": partial(table, TABLE, {**ALONE, "conditioning": "observations", **SCALES}, outputs=2),
+    "neighbors-outputs": partial(table, TABLE, {**ALONE, "condition_on": "responses", **SCALES}, outputs=2),
     "neighbors-features": partial(table, TABLE, BESIDE),
     "neighbors-blocks": in_blocks,
     "neighbors-learned": partial(learned, local=True),
     "neighbors-latent": partial(latent, ALONE),
     "neighbors-latent-features": partial(
-        latent, {"features": "fourier", "num_frequencies": 12, "frequencies": "fixed", **LOCAL}
+        latent, {"features": "fourier", **FEW, "frequencies": "fixed", **LOCAL}
     ),
-    "bernoulli": partial(observed, FOURIER, "bernoulli", {"num_frequencies": 12, "approximation": "laplace"}),
+    "bernoulli": partial(observed, FOURIER, "bernoulli", {**FEW, "inference": "laplace"}),
     "bernoulli-variational": partial(
-        observed, FOURIER, "bernoulli", {"num_frequencies": 12, "approximation": "variational"}
+        observed, FOURIER, "bernoulli", {**FEW, "inference": "variational"}
     ),
-    "bernoulli-exact": partial(observed, EXACT, "bernoulli", {"approximation": "laplace"}),
+    "bernoulli-exact": partial(observed, EXACT, "bernoulli", {"inference": "laplace"}),
     "bernoulli-more-features-than-rows": partial(
-        observed, FOURIER, "bernoulli", {"num_frequencies": 30, "approximation": "laplace"}, count=20
+        observed, FOURIER, "bernoulli", {"num_frequencies": 30, "coupling": EQUAL, "inference": "laplace"}, count=20
     ),
-    "categorical": partial(observed, FOURIER, "categorical", {"num_frequencies": 12, "approximation": "laplace"}),
+    "categorical": partial(observed, FOURIER, "categorical", {**FEW, "inference": "laplace"}),
     "categorical-variational": partial(
-        observed, FOURIER, "categorical", {"num_frequencies": 12, "approximation": "variational"}
+        observed, FOURIER, "categorical", {**FEW, "inference": "variational"}
     ),
-    "categorical-exact": partial(observed, EXACT, "categorical", {"approximation": "laplace"}),
-    "poisson": partial(observed, FOURIER, "poisson", {"num_frequencies": 12, "approximation": "laplace"}),
-    "poisson-exposure": partial(observed, FOURIER, "poisson", {"num_frequencies": 12}, exposure=True),
-    "negative-binomial": partial(observed, FOURIER, "negative-binomial", {"num_frequencies": 12}),
+    "categorical-exact": partial(observed, EXACT, "categorical", {"inference": "laplace"}),
+    "poisson": partial(observed, FOURIER, "poisson", {**FEW, "inference": "laplace"}),
+    "poisson-exposure": partial(observed, FOURIER, "poisson", {**FEW}, exposure=True),
+    "negative-binomial": partial(observed, FOURIER, "negative-binomial", {**FEW}),
     "gamma-exact": partial(observed, EXACT, "gamma", {}),
-    "student-t": partial(observed, FOURIER, "student-t", {"num_frequencies": 12}),
-    "heteroscedastic": partial(observed, FOURIER, "heteroscedastic", {"num_frequencies": 12}),
+    "student-t": partial(observed, FOURIER, "student-t", {**FEW}),
+    "heteroscedastic": partial(observed, FOURIER, "heteroscedastic", {**FEW}),
     "roads": roads,
     "roads-smooth": partial(roads, 2, "stationary"),
     "roads-outputs": partial(roads, 1, "open", outputs=2),

@@ -57,14 +57,14 @@ def results_of(name, case):
     return found
 
 
-FIELDS = ("raw.mesh/", "raw.roads/", "raw.nodes/")
+TERMS = ("mesh", "roads", "nodes", "rbf", "matern")
 """The terms of presets, whose hyperparameters had no path when references were written."""
 
 
 def _known(name):
     """Return the name of a raw hyperparameter in references."""
-    start = next((start for start in FIELDS if name.startswith(start)), "raw.")
-    return name.removeprefix(start)
+    *path, own = name.removeprefix("raw.").split("/")
+    return "_".join([*(part for part in path if part not in TERMS), own])
 
 
 def _gradient(model):
