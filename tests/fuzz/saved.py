@@ -77,7 +77,7 @@ _KINDS = ("fourier", "laplace", "rows", "exact", "exact-noise-weights", "fourier
 _KINDS += ("fast-simplex", "priors", "learned", "columns", "float32", "graph-exact", "graph-walks", "graph-sigma")
 _KINDS += ("graph-chebyshev", "graph-taylor", "graph-spectrum", "graph-spectrum-rows", "graph-free")
 _KINDS += ("graph-exact-two-outputs", "graph-walks-positions", "exact-two-outputs")
-_TERMS = ("terms", "terms-data", "terms-outputs", "terms-bernoulli", "terms-domains", "terms-walks")
+_TERMS = ("terms", "terms-data", "terms-outputs", "terms-bernoulli", "terms-domains", "terms-walks", "terms-average")
 _KINDS += _TERMS
 
 

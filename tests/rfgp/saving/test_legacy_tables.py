@@ -22,6 +22,7 @@ from tests.rfgp.saving.test_fixtures import (
     RESOLVED,
     assert_close,
     assert_predicts,
+    former_name,
     inputs_of,
 )
 
@@ -49,19 +50,12 @@ def load(name):
     return model_of(FOLDER / f"{name}.safetensors")
 
 
-def formerly(path):
-    """Return the former name of a hyperparameter."""
-    noise, rest = ("noise_", path.removeprefix("noise.")) if path.startswith("noise.") else ("", path)
-    term, _, name = rest.rpartition(".")
-    return f"{noise}{'local_' if term == 'local' else ''}{name}"
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_table_answers_as_it_did(name):
     gp, expected = load(name), EXPECTED[name]
     assert_predicts(name, gp, expected)
     for path in gp.hyperparameters.names:
-        value = np.array(expected["hyperparameters"][formerly(path)])
+        value = np.array(expected["hyperparameters"][former_name(path, expected["hyperparameters"])])
         found = gp.hyperparameters.value(path).detach()
         assert_close(gp, found, np.broadcast_to(value, found.shape))
     assert len(gp.hyperparameters.names) == len(expected["hyperparameters"])
