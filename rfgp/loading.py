@@ -53,4 +53,7 @@ def _class_of(kind: str) -> type[Process[Any]]:
 
 
 def _codec_of(kind: str) -> Codec:
-    return _class_of(kind).codec
+    from rfgp.saving.gp import MODELS  # graphs are loaded where they are needed
+
+    _class_of(kind)
+    return MODELS

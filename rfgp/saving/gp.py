@@ -311,4 +311,5 @@ def _needs_data(spec: ModelSpec) -> bool:
     return bool(row_terms(spec))
 
 
-MODELS = Codec(("GP", "GraphGP", "MeshGP", "RoadGP"), _encode, _decode, _needs_data, _quantities, _check, upgraded)
+_KINDS = "GP", "GraphGP", "MeshGP", "RoadGP", "ExactGP", "SparseSpectrumGP", "TableGP"
+MODELS = Codec(_KINDS, _encode, _decode, _needs_data, _quantities, _check, upgraded)
