@@ -112,14 +112,13 @@ class InducingPoints(Approximation):
     def _residual_refusal(self, residual: Vecchia, data: TermData) -> str | None:
         """Return why nearest neighbours cannot serve the residual of a term."""
         if any(factor.kind is not Kind.NUMBER for factor in data.term.term.factors):
-            return f"residual={residual!r} requires columns of numbers. Use residual=None."
+            return "a residual requires columns of numbers. Use residual=None."
         if loops_of(data.term) is None:
             return (
-                f"residual={residual!r} requires a Gaussian kernel, a product of such kernels, or a Matern kernel with "
-                "nu 0.5, 1.5 or 2.5. Use residual=None, or Vecchia() for the whole term."
+                "a residual requires a Gaussian kernel, a product of such kernels, or a Matern kernel with nu 0.5, 1.5 "
+                "or 2.5. Use residual=None, or Vecchia() for the whole term."
             )
-        why = residual.refusal(data)
-        return None if why is None else f"of residual={residual!r}: {why}"
+        return residual.refusal(data)
 
     def is_tuned(self, data: TermData) -> bool:
         """Return whether points depend on the hyperparameters: unless all rows are points."""

@@ -201,10 +201,6 @@ class KernelVecchiaBlock(LatentBlock):
         """Return inputs (n, D) whose other columns are zeros."""
         return only(x, self.columns)
 
-    def placed(self, x: Tensor) -> Tensor:
-        """Return inputs (n, D) whose other columns are zeros."""
-        return self.read(x)
-
     def _process(self, x: Tensor, flags: Tensor | None = None) -> Process:
         """Return the covariance between some of the rows (n, D), each the sum of the terms with a flag (n, T).
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rfgp.blocks.kernel import KernelBlock
-from rfgp.blocks.kernel_neighbors import KernelVecchiaBlock, joined, only, random_order
+from rfgp.blocks.kernel_neighbors import KernelVecchiaBlock, joined, random_order
 from rfgp.blocks.role import LatentBlock
 from rfgp.errors import InvalidArgumentError
 from rfgp.local import KINDS, LatentRoot, as_places, conditionals, inverse_factor, nearest_predecessors
@@ -166,10 +166,6 @@ class VecchiaBlock(LatentBlock):
     def read(self, x: Tensor) -> Tensor:
         """Return the columns (n, d) of inputs (n, D) that g depends on."""
         return x if self.columns is None else x[:, list(self.columns)]
-
-    def placed(self, x: Tensor) -> Tensor:
-        """Return the columns (n, d) of inputs (n, D) that g depends on. For a residual, the inputs with others zero."""
-        return only(x, self.columns) if self.is_residual else self.read(x)
 
     def of(self, names: Sequence[str]) -> "VecchiaBlock | None":
         """Return the block if its name is among some. Else None."""

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from rfgp.blocks import NeighborBlock, Prior, WeightBlock
+from rfgp.blocks.kernel_neighbors import only
 from rfgp.blocks.role import detached
 from rfgp.solvers.nearby import explained_features, neighbors_of
 from rfgp.sparse import SparsityPattern
@@ -29,8 +30,14 @@ class LatentProcess:
         return detached(self)
 
     def places(self, inputs: Tensor) -> Tensor:
-        """Return the places (n, e) of inputs (n, D), in double precision; equal places have equal bytes."""
-        return self.block.placed(inputs).detach().double().contiguous() + 0.0
+        """Return the places (n, e) of inputs (n, D), in double precision; equal places have equal bytes.
+
+        They are the columns that the block reads. Those of a residual are inputs whose other columns are zeros, which
+        the features read as well.
+        """
+        block = self.block
+        found = only(inputs, block.columns) if block.is_residual else block.read(inputs)
+        return found.detach().double().contiguous() + 0.0
 
     @property
     def parameters(self) -> tuple[Tensor, Tensor]:

@@ -399,7 +399,7 @@ def test_second_residual_is_refused_when_approximations_change():
 
 
 def test_responses_require_a_gaussian_likelihood():
-    with pytest.raises(rfgp.InvalidArgumentError, match=r"residual=.*requires a Gaussian likelihood"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="requires a Gaussian likelihood"):
         rfgp.GP(TREND, "bernoulli", near(5)).condition(ROWS, (Y > 6).astype(float))
 
 
