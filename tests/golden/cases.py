@@ -115,7 +115,9 @@ def learned(local=False):
     """Return frequencies that a few steps of a search have moved; the data are sound, so that it converges."""
     X, y, new = rows(120)
     options = {**SCALES, **(LOCAL if local else {})}
-    model = rfgp.TableGP("fourier", "gaussian", 4, EQUAL, frequencies="learned", local=options.pop("local", None), **options)
+    model = rfgp.TableGP(
+        "fourier", "gaussian", 4, EQUAL, frequencies="learned", local=options.pop("local", None), **options
+    )
     return Case(model.fit(X, y), new)
 
 
@@ -233,29 +235,21 @@ CASES: dict[str, Callable[[], Case]] = {
         table, TABLE, {**INDUCING, "diagonal": None, **SCALES, "local": "residual", "num_neighbors": 6}
     ),
     "neighbors": partial(table, TABLE, {**ALONE, "condition_on": "responses", **SCALES}),
-    "neighbors-weights": partial(
-        table, TABLE, {**ALONE, "condition_on": "responses", **SCALES}, {**WEIGHTS, **NOISE}
-    ),
+    "neighbors-weights": partial(table, TABLE, {**ALONE, "condition_on": "responses", **SCALES}, {**WEIGHTS, **NOISE}),
     "neighbors-outputs": partial(table, TABLE, {**ALONE, "condition_on": "responses", **SCALES}, outputs=2),
     "neighbors-features": partial(table, TABLE, BESIDE),
     "neighbors-blocks": in_blocks,
     "neighbors-learned": partial(learned, local=True),
     "neighbors-latent": partial(latent, ALONE),
-    "neighbors-latent-features": partial(
-        latent, {"features": "fourier", **FEW, "frequencies": "fixed", **LOCAL}
-    ),
+    "neighbors-latent-features": partial(latent, {"features": "fourier", **FEW, "frequencies": "fixed", **LOCAL}),
     "bernoulli": partial(observed, FOURIER, "bernoulli", {**FEW, "inference": "laplace"}),
-    "bernoulli-variational": partial(
-        observed, FOURIER, "bernoulli", {**FEW, "inference": "variational"}
-    ),
+    "bernoulli-variational": partial(observed, FOURIER, "bernoulli", {**FEW, "inference": "variational"}),
     "bernoulli-exact": partial(observed, EXACT, "bernoulli", {"inference": "laplace"}),
     "bernoulli-more-features-than-rows": partial(
         observed, FOURIER, "bernoulli", {"num_frequencies": 30, "coupling": EQUAL, "inference": "laplace"}, count=20
     ),
     "categorical": partial(observed, FOURIER, "categorical", {**FEW, "inference": "laplace"}),
-    "categorical-variational": partial(
-        observed, FOURIER, "categorical", {**FEW, "inference": "variational"}
-    ),
+    "categorical-variational": partial(observed, FOURIER, "categorical", {**FEW, "inference": "variational"}),
     "categorical-exact": partial(observed, EXACT, "categorical", {"inference": "laplace"}),
     "poisson": partial(observed, FOURIER, "poisson", {**FEW, "inference": "laplace"}),
     "poisson-exposure": partial(observed, FOURIER, "poisson", {**FEW}, exposure=True),

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from rfgp.fitting.full_batch import fit_full_batch
 
 from rfgp.fitting import Plan
 from rfgp.fitting import neighbors as fitting
 from rfgp.fitting.frequencies import MOST_SCALE
-from rfgp.fitting.full_batch import fit_full_batch
 from rfgp.fitting.neighbors import fit_neighbors
 from rfgp.fitting.subsets import fit_features
 from rfgp.regression import begin, family_of, options_of

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from rfgp.fitting.inducing import AGAIN, ALONE
 
 import rfgp
 from rfgp.fitting import Plan, fit_table
-from rfgp.fitting.inducing import AGAIN, ALONE
 from rfgp.fitting.neighbors import EACH
 from rfgp.regression import begin, family_of, options_of
 from rfgp.regression.table import InducingFamily
