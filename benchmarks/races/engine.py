@@ -174,7 +174,7 @@ def local_model() -> Any:
     import rfgp
 
     return rfgp.TableGP(
-        features=None, local="matern32", conditioning="observations", lengthscale=[3.0] * 8, noise=0.1, seed=0
+        features=None, local="matern32", condition_on="responses", lengthscale=[3.0] * 8, noise=0.1, seed=0
     )
 
 

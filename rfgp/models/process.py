@@ -332,7 +332,8 @@ class Process(ABC, Generic[F]):
 
     def __repr__(self) -> str:
         if self._fitted is None:
-            return f"{type(self).__name__}({', '.join([*_chosen(type(self), self._family.options), 'not fitted'])})"
+            shown = _chosen(type(self), getattr(self, "options", self._family.options))
+            return f"{type(self).__name__}({', '.join([*shown, 'not fitted'])})"
         return f"{type(self).__name__}({counted(self.num_observations, 'observation')}, {self.hyperparameters})"
 
     def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
@@ -371,6 +372,7 @@ def _few_rows(regression: Regression, fixed: tuple[str, ...]) -> Iterator[Warnin
     values, count = regression.hyperparameters, regression.num_observations
     free = [name for name in values.space.free(fixed) if name not in values.space.hyperpriors]
     entries = sum(values.raw[name].numel() for name in free)
-    if count <= entries and "lengthscale" in free and values.raw["lengthscale"].numel() > 1:
+    has_ard = any(name.endswith("lengthscale") and values.raw[name].numel() > 1 for name in free)
+    if count <= entries and has_ard:
         said = f"{counted(count, 'observation')} cannot determine {entries} hyperparameters"
         yield OverfittingWarning(f"The hyperparameters are over-fitted: {said} (try ard=False, or priors).")

@@ -107,7 +107,7 @@ def _table_model(case):
     if case["kind"] == "exact":
         return rfgp.ExactGP(**case["options"])
     sizes = {"num_frequencies": case["m"], "coupling": "iid", "seed": case["seed"]}
-    return rfgp.SparseSpectrumGP(features=case["kind"], **sizes, **case["options"])
+    return rfgp.SparseSpectrumGP(kind=case["kind"], **sizes, **case["options"])
 
 
 def _table_twin(case, gp, X, y, new, mean, more):

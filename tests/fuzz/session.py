@@ -121,7 +121,7 @@ class Session:
         return rfgp.SparseSpectrumGP(
             local=near,
             num_neighbors=10**4,
-            features=s["features"],
+            kind=s["features"],
             num_frequencies=s["m"],
             coupling=s["coupling"],
             frequencies=s["frequencies"],

@@ -54,7 +54,7 @@ def table():
 
 def learned():
     _, X, y = table()
-    return rfgp.SparseSpectrumGP(num_frequencies=8, frequencies="learned", seed=0), X, y
+    return rfgp.SparseSpectrumGP(num_frequencies=8, learn_frequencies=True, seed=0), X, y
 
 
 def exact():

@@ -1,9 +1,10 @@
-"""Warnings about features after a fit."""
+"""Warnings about a fit: features that are exhausted, structure that is missed, error bars that are too short."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
 
+from rfgp.approximations import Approximation, InducingPoints, RandomFeatures
 from rfgp.errors import OverfittingWarning, UnderfittingWarning, VarianceStarvationWarning, arguments
+from rfgp.kernels.terms import BoundTerm
 from rfgp.parameters import Values
 from rfgp.regression.report import FitReport
 
@@ -15,7 +16,6 @@ EXHAUSTED = 0.9
 Measured in `benchmarks/papers/own/starvation.py`: in all 8 of 28 fits with a larger share, the median variance at test
 points was 0.22 to 0.46 of that of the exact process with the same hyperparameters.
 """
-
 STRUCTURED = 0.3
 """The correlation of the errors of neighbours above which a fit warns; for 200 rows its standard error is 0.09."""
 NEGLIGIBLE = 1e-4
@@ -24,54 +24,37 @@ GIVEN_UP = 0.01
 """The lengthscale above which a column hardly matters, as a share of the upper bound."""
 
 
-def _given_up(values: Values, columns: tuple[str, ...] | None) -> str:
-    """Return a sentence that names the columns that do not matter by their lengthscales, or nothing."""
-    lengthscale, (_, largest) = (
-        values.standardized("lengthscale").detach(),
-        values.space.quantities["lengthscale"].bounds,
-    )
-    numbers = (lengthscale > GIVEN_UP * largest).reshape(-1).nonzero()[:, 0].tolist()
-    if lengthscale.ndim == 0 or not numbers:
-        return ""
-    called = [str(n) if columns is None else repr(columns[n]) for n in numbers[:8]]
-    some = ", ".join(called) + ", ..." * (len(numbers) > 8)
-    which = f"column {some} does" if len(numbers) == 1 else f"columns {some} do"
-    return f"By the lengthscales found {which} not matter, which may be wrong: the search may have missed the optimum. "
-
-
-def _has_noise(values: Values) -> bool:
-    _, largest = values.space.quantities["noise"].bounds
-    return bool(values.standardized("noise") > NEGLIGIBLE * largest)
-
-
-class Remedies(NamedTuple):
-    """Remedies for features that miss structure, as parts of a sentence."""
-
-    size: str = "num_frequencies"
-    accurate: str = ', or use frequencies="learned" for accuracy'
-    learned: str = ' use frequencies="learned",'
-    beside: str = ' add a local process (local="matern32"),'
-
-
-def warnings_of(
-    report: FitReport, values: Values, columns: tuple[str, ...] | None, remedies: Remedies | None = None
+def fit_warnings(
+    report: FitReport,
+    values: Values,
+    terms: Sequence[BoundTerm],
+    approximations: Mapping[str, Approximation],
+    columns: Sequence[object],
 ) -> Iterator[Warning]:
-    """Yield warnings about a fit, for columns of these names."""
-    used, remedies = report.weights_used, remedies or Remedies()
-    is_fixed = report.frequencies == "fixed"
-    if report.frequencies != "learned" and used is not None and used > EXHAUSTED:
+    """Yield warnings about a fit under a Gaussian likelihood.
+
+    Args:
+        report: The report of the fit.
+        values: The hyperparameters found.
+        terms: The terms.
+        approximations: Their approximations by name.
+        columns: The keys of the columns.
+    """
+    used = [approximations[term.name] for term in terms]
+    features = [one for one in used if isinstance(one, RandomFeatures)]
+    is_fixed = bool(features) and report.frequencies == "fixed"
+    if len(features) == len(used) and report.frequencies != "learned" and (report.weights_used or 0.0) > EXHAUSTED:
+        learn = ", or use RandomFeatures(learn_frequencies=True) for accuracy" if is_fixed else ""
         yield VarianceStarvationWarning(
-            f"The data determine {used:.0%} of the weights, so the features are exhausted: the variance of the latent "
-            "function is too small between the data and far from them (variance starvation; the noise has taken over "
-            f"what the features miss). Raise {arguments(remedies.size)}"
-            f"{remedies.accurate if is_fixed else ''}."
+            f"The data determine {report.weights_used:.0%} of the weights, so the features are exhausted: the variance "
+            "of the latent function is too small between the data and far from them (variance starvation; the noise "
+            f"has taken over what the features miss). Raise {arguments('num_frequencies')}{learn}."
         )
     elif (report.neighbors or 0) > STRUCTURED and _has_noise(values):
-        learned = remedies.learned if is_fixed else ""
         yield UnderfittingWarning(
             f"The leave-one-out errors of neighbouring rows have a correlation of {report.neighbors:.2f}: what the fit "
-            f"took for noise has structure that the model misses. {_given_up(values, columns)}Raise "
-            f"{arguments(remedies.size)},{learned}{remedies.beside} or try another "
+            f"took for noise has structure that the model misses. {_given_up(values, terms, columns)}"
+            f"{_remedies(used, is_fixed=is_fixed)}, add a term such as k.Matern() with Vecchia(), or try another "
             f"{arguments('seed')} or a shorter starting {arguments('lengthscale')}."
         )
     if report.calibration is not None and report.calibration > MISCALIBRATED:
@@ -85,3 +68,34 @@ def warnings_of(
             f"Fixed frequencies were taken in the place of learned ones ({report.message.rpartition('; ')[2]}). There "
             "may be too few rows to learn from, or enough frequencies already."
         )
+
+
+def _remedies(used: Sequence[Approximation], *, is_fixed: bool) -> str:
+    """Return the beginning of a sentence about what may find more structure."""
+    points = [one for one in used if isinstance(one, InducingPoints)]
+    if any(isinstance(one, RandomFeatures) for one in used):
+        return f"Raise {arguments('num_frequencies')}" + ", use learn_frequencies=True" * is_fixed
+    if points:
+        is_learned = all(one.learn_locations for one in points)
+        return f"Raise {arguments('num_points')}" + ", use learn_locations=True" * (not is_learned)
+    return "Use a rougher kernel"
+
+
+def _has_noise(values: Values) -> bool:
+    _, largest = values.space.quantities["noise"].bounds
+    return bool(values.standardized("noise") > NEGLIGIBLE * largest)
+
+
+def _given_up(values: Values, terms: Sequence[BoundTerm], columns: Sequence[object]) -> str:
+    """Return a sentence that names the columns that do not matter by the lengthscales of a single term, or nothing."""
+    parts = [part for term in terms for part in term.parts()]
+    name = f"{parts[0][2]}lengthscale"
+    if len(parts) != 1 or name not in values.space.quantities or values.raw[name].ndim == 0:
+        return ""
+    lengthscale, (_, largest) = values.standardized(name).detach(), values.space.quantities[name].bounds
+    numbers = (lengthscale > GIVEN_UP * largest).reshape(-1).nonzero()[:, 0].tolist()
+    if not numbers:
+        return ""
+    some = ", ".join(repr(columns[parts[0][1][n]]) for n in numbers[:8]) + ", ..." * (len(numbers) > 8)
+    which = f"column {some} does" if len(numbers) == 1 else f"columns {some} do"
+    return f"By the lengthscales found {which} not matter, which may be wrong: the search may have missed the optimum. "

@@ -7,15 +7,20 @@ from typing import Any, Self
 import torch
 
 from rfgp import random
+from rfgp.approximations import Vecchia
 from rfgp.approximations.planning import read_approximation
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel
 from rfgp.kernels.arguments import read_positive
 from rfgp.parameters import Hyperprior
-from rfgp.regression.family import check_approximation, read_likelihood
+from rfgp.regression.family import NOISE_BOUNDS, check_approximation, read_likelihood
 from rfgp.regression.spec.noise import check_kernel
 
+LEAST_NOISE = 1e-8
+"""The least noise beside nearest neighbours, in variances of the target.
+
+At 1e-10 means of smooth kernels were off by 1e-5 of the target's deviation by rounding."""
 MEANS = ("constant", "zero")
 """Mean functions."""
 
@@ -86,6 +91,14 @@ class ModelOptions:
     def approximation(self) -> str | None:
         """How the posterior is approximated. If None, as usual for the likelihood."""
         return self.inference
+
+    @property
+    def noise_bounds(self) -> tuple[float, float]:
+        """The bounds of the noise, in variances of the target. With neighbours it may be less than with features."""
+        given = self.approximations
+        used = given.values() if isinstance(given, Mapping) else [given]
+        has_neighbors = any(isinstance(one, Vecchia) or getattr(one, "residual", None) is not None for one in used)
+        return (LEAST_NOISE if has_neighbors else NOISE_BOUNDS[0], NOISE_BOUNDS[1])
 
     def changed(self, **changes: Any) -> Self:
         """Return the options with others."""

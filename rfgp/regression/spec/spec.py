@@ -20,10 +20,11 @@ from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, bind, hyperparameters_of, requests_of
 from rfgp.parameters import BoundaryAvoiding, Hyperprior, Values
 from rfgp.paths import find_path
-from rfgp.regression.family import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, Family, Member, Variance
+from rfgp.regression.family import LEAST_LATENT, OUTPUTSCALE_BOUNDS, Family, Member, Variance
 from rfgp.regression.observing import check_blocks
 from rfgp.regression.report import FitReport
 from rfgp.regression.spec.checks import check_memory, identity_of, term_warnings, warnings_of_places
+from rfgp.regression.spec.diagnostics import fit_warnings
 from rfgp.regression.spec.inputs import ModelInputs, graph_of, table_of, without_missing
 from rfgp.regression.spec.noise import by_process, noise_kernel
 from rfgp.regression.spec.options import ModelOptions
@@ -88,7 +89,7 @@ class ModelSpec(Family):
         bounds = OUTPUTSCALE_BOUNDS if self.is_normal else (LEAST_LATENT, self.options.likelihood.widest)
         share = 1 / len(self.terms)
         scales = [Variance(term.outputscale, share, bounds) for term in self.terms if term.outputscale is not None]
-        return (*scales, *((Variance("noise", NOISE_START, NOISE_BOUNDS),) if self.is_normal else ()))
+        return (*scales, *((Variance("noise", NOISE_START, self.options.noise_bounds),) if self.is_normal else ()))
 
     def prior(self, values: Values) -> Prior:
         """Return the prior of all terms."""
@@ -290,6 +291,9 @@ class ModelSpec(Family):
         yield from term_warnings(terms, self.columns, known)
         if rows is not None and not is_read_in_blocks(rows):
             yield from warnings_of_places(terms, self.columns, gathered(rows).inputs)
+        if report is not None and self.is_normal and self.schema is not None:
+            keys = [column.key for column in self.schema.columns]
+            yield from fit_warnings(report, values, self.terms, self.approximations, keys)
 
     def identity(self) -> Iterator[str | Tensor]:
         """Yield the options as texts, and the tensors (...) of graphs, meshes and roads; those of others likewise."""

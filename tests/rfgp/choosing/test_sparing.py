@@ -73,7 +73,7 @@ def test_fixed_frequencies_are_not_fitted_to_the_end_beside_a_candidate_that_has
     rng = np.random.default_rng(0)
     X = rng.standard_normal((600, 30))
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(600)
-    gp = rfgp.SparseSpectrumGP(num_frequencies=24, seed=0, frequencies="learned")  # more numbers than rows
+    gp = rfgp.SparseSpectrumGP(num_frequencies=24, seed=0, learn_frequencies=True)  # more numbers than rows
     _, report = fit_table(begin(gp.family, Chunk(X, y)), Plan(given_iterations=20, has_rivals=has_rivals))
     assert any(stage.name.startswith("all rows") for stage in report.stages) != has_rivals
 
@@ -237,7 +237,7 @@ def test_measuring_is_predicted_of_the_rows_that_are_given(monkeypatch):
 )
 def test_learning_is_predicted_to_take_what_it_took(given, rows, columns, seconds):
     """Of a core at 2 10^10 operations a second: power-plant, elevators and keggdirected."""
-    options = rfgp.SparseSpectrumGP(frequencies="learned", seed=0, **given).options
+    options = rfgp.SparseSpectrumGP(learn_frequencies=True, seed=0, **given).options
     assert 0.6 < costs.search_operations(options, rows, columns, rows) / 2e10 / seconds < 1.6
 
 

@@ -120,7 +120,7 @@ def test_it_is_drawn_for_models_and_refused_where_it_is_not_for(tmp_path):
     assert len(many.rows) == adapted.MOST_ROWS
     assert many.rows[-1] == [1999.0]
     with pytest.raises(rfgp.InvalidArgumentError, match="for Fourier features, not for others"):
-        rfgp.SparseSpectrumGP(coupling=coupling, features="laplace")
+        rfgp.SparseSpectrumGP(coupling=coupling, kind="laplace")
     with pytest.raises(rfgp.InvalidArgumentError, match="have 3 columns, and 2"):
         coupling.sample(4, 2, seed=0)
     with pytest.raises(rfgp.InvalidArgumentError, match="see pairs_error"):

@@ -8,7 +8,7 @@ import torch
 
 import rfgp
 from rfgp.fitting import Plan, open_journal
-from rfgp.fitting.context import FeatureFit
+from rfgp.fitting.context import TermFit
 from rfgp.fitting.finish import finish, neighbor_correlation
 
 
@@ -16,17 +16,16 @@ def begun(**plan):
     """Return a fit in single precision of a target without noise, which starts at a tenth of it."""
     X = np.random.default_rng(0).random((1000, 1)).astype(np.float32)
     gp = rfgp.SparseSpectrumGP(num_frequencies=8, coupling="iid", seed=0).condition(X, np.sin(2 * X[:, 0]))
-    return FeatureFit.of(gp.regression, Plan(**plan))
+    return TermFit.of(gp.regression, Plan(**plan))
 
 
 def test_sums_are_taken_again_in_double_precision_where_the_noise_found_needs_it():
     fit = begun()
-    values = fit.regression.hyperparameters
-    assert not fit.linear(values, fit.rows).is_precise
-    regression, report = finish(fit, values, [], "", False)
+    assert not fit.linear(fit.values, fit.rows).is_precise
+    regression, report = finish(fit, [], "", False)
     assert fit.linear(regression.hyperparameters, fit.rows).is_precise
     jacobian = regression.scaling.targets.log_jacobian(1000)
-    anew = float(fit.infer(regression.hyperparameters, fit.rows).log_marginal_likelihood()) + jacobian
+    anew = float(regression.infer(fit.rows).log_marginal_likelihood()) + jacobian
     assert report.log_marginal_likelihood == pytest.approx(anew, rel=1e-9)
 
 
@@ -36,7 +35,7 @@ def test_a_record_without_a_sum_is_a_fault_of_the_checkpoint(tmp_path):
     with open_journal(tmp_path / "c", lambda: "x") as journal:
         fit = begun(journal=journal)
         with pytest.raises(rfgp.CheckpointError, match="c has a record without 'target'"):
-            finish(fit, fit.regression.hyperparameters, [], "", False)
+            finish(fit, [], "", False)
 
 
 def test_the_correlation_of_neighbors():

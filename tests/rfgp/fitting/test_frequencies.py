@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::rfgp.VarianceStarvationWarning"
 def fit_of(n, **options):
     """Return a fit of 5 frequencies that has not begun, in single steps."""
     X, y = table(n)
-    gp = rfgp.SparseSpectrumGP(num_frequencies=5, seed=0, frequencies="learned", **options).condition(X, y)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=5, seed=0, learn_frequencies=True, **options).condition(X, y)
     return FeatureFit.of(gp.regression, Plan(given_iterations=7))
 
 
@@ -41,7 +41,7 @@ def test_it_pays_where_features_are_few():
     X, y = exhausted(3000)
     with pytest.warns(rfgp.VarianceStarvationWarning):
         fixed = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X[:2500], y[:2500])
-    gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0, frequencies="learned").fit(X[:2500], y[:2500])
+    gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0, learn_frequencies=True).fit(X[:2500], y[:2500])
     a, b = (rfgp.metrics.rmse(y[2500:], model.predict(X[2500:])) for model in (fixed, gp))
     assert b < 0.7 * a
     assert gp.fit_report.frequencies == "learned"
@@ -65,7 +65,7 @@ def test_it_starts_where_a_short_climb_leads_highest():
     X = rng.standard_normal((4000, 4))
     f = np.sin(4 * X[:, 0]) * X[:, 1] + np.cos(3 * X[:, 2] + X[:, 3])
     y = f + 0.1 * rng.standard_normal(4000)
-    gp = rfgp.SparseSpectrumGP(num_frequencies=64, frequencies="learned", seed=0)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=64, learn_frequencies=True, seed=0)
     gp.fit(X[:3500], y[:3500], max_iterations=80)
     assert rfgp.metrics.rmse(y[3500:], gp.predict(X[3500:])) < 0.15
 
@@ -77,7 +77,7 @@ def test_close_ones_are_compared_with_fixed_ones_fitted_to_the_end(density, expe
     monkeypatch.setattr(subsets, "judged", lambda *_: torch.tensor(density))
     X, y = exhausted(1000)
     report = (
-        rfgp.SparseSpectrumGP(num_frequencies=16, seed=0, frequencies="learned").fit(X, y, max_iterations=30).fit_report
+        rfgp.SparseSpectrumGP(num_frequencies=16, seed=0, learn_frequencies=True).fit(X, y, max_iterations=30).fit_report
     )
     assert report.frequencies == expected
     assert "all rows" in [stage.name for stage in report.stages]
@@ -92,7 +92,7 @@ def test_those_with_more_numbers_than_rows_are_compared_with_fixed_ones_fitted_t
     X = rng.standard_normal((600, 30))
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(600)
     for m, are_compared in ((12, False), (24, True)):  # 360 and 720 numbers, learned from 540 rows
-        gp = rfgp.SparseSpectrumGP(num_frequencies=m, seed=0, frequencies="learned").fit(X, y, max_iterations=20)
+        gp = rfgp.SparseSpectrumGP(num_frequencies=m, seed=0, learn_frequencies=True).fit(X, y, max_iterations=20)
         names = [stage.name for stage in gp.fit_report.stages]
         assert any(name.startswith("all rows") for name in names) == are_compared, names
 
@@ -101,7 +101,7 @@ def test_noise_alone_falls_back():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((250, 4)), rng.standard_normal(250)
     with pytest.warns(rfgp.OverfittingWarning, match="Fixed frequencies were taken .*learned frequencies gained"):
-        gp = rfgp.SparseSpectrumGP(num_frequencies=16, seed=0, frequencies="learned").fit(X, y)
+        gp = rfgp.SparseSpectrumGP(num_frequencies=16, seed=0, learn_frequencies=True).fit(X, y)
     assert gp.fit_report.frequencies == "fell back"
     assert "so the fixed ones were taken" in gp.fit_report.message
     fixed = rfgp.SparseSpectrumGP(num_frequencies=16, seed=0).fit(X, y)
@@ -148,7 +148,7 @@ def test_batches_cover_all_rows_of_an_epoch(monkeypatch):
 
 def test_learned_frequencies_are_saved(tmp_path):
     X, y = exhausted(600)
-    gp = rfgp.SparseSpectrumGP(num_frequencies=12, seed=0, frequencies="learned").fit(X, y, max_iterations=60)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=12, seed=0, learn_frequencies=True).fit(X, y, max_iterations=60)
     assert gp.fit_report.frequencies == "learned"
     gp.save(tmp_path / "m.safetensors")
     again = rfgp.load(tmp_path / "m.safetensors")
@@ -158,7 +158,7 @@ def test_learned_frequencies_are_saved(tmp_path):
 
 def test_fixed_hyperparameters_stay():
     X, y = exhausted(600)
-    gp = rfgp.SparseSpectrumGP(num_frequencies=12, seed=0, frequencies="learned", noise=0.2)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=12, seed=0, learn_frequencies=True, noise=0.2)
     gp.fit(X, y, fixed="noise", max_iterations=60)
     assert gp.fit_report.frequencies == "learned"
     assert gp.hyperparameters.noise.item() == pytest.approx(0.2, rel=1e-6)
@@ -167,7 +167,7 @@ def test_fixed_hyperparameters_stay():
 @pytest.mark.filterwarnings("ignore::rfgp.OverfittingWarning")
 def test_other_hyperparameters_may_all_be_fixed():
     X, y = exhausted(1500)
-    gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0, frequencies="learned", lengthscale=1.0, noise=0.3)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0, learn_frequencies=True, lengthscale=1.0, noise=0.3)
     gp.fit(X, y, fixed=("lengthscale", "outputscale", "noise", "mean"), max_iterations=100)
     assert gp.fit_report.frequencies == "learned"
     assert gp.hyperparameters.noise.item() == pytest.approx(0.3)
@@ -178,7 +178,7 @@ def test_other_hyperparameters_may_all_be_fixed():
 )
 def test_where_nothing_can_be_learned_it_falls_back(n, steps, words):
     X, y = table(n)
-    gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0, frequencies="learned")
+    gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0, learn_frequencies=True)
     with pytest.warns(rfgp.RfgpWarning) as caught:
         gp.fit(X, y, max_iterations=steps)
     assert any(w.category is rfgp.OverfittingWarning for w in caught)
@@ -191,7 +191,7 @@ def test_noise_and_scale_are_found_on_all_rows_where_features_are_more():
     rng = np.random.default_rng(2)
     X = rng.standard_normal((300, 3))
     y = np.sin(3 * X[:, 0]) * X[:, 1] + np.cos(2 * X[:, 2]) + 0.1 * rng.standard_normal(300)
-    gp = rfgp.SparseSpectrumGP(num_frequencies=200, seed=0, frequencies="learned").fit(X, y, max_iterations=40)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=200, seed=0, learn_frequencies=True).fit(X, y, max_iterations=40)
     assert gp.fit_report.frequencies == "learned"
     best = gp.log_marginal_likelihood().item()
     for name in ("noise", "outputscale"):
@@ -217,7 +217,7 @@ def test_the_report_is_of_rows_that_nothing_was_chosen_by():
 
 def test_copies_of_kept_out_rows_are_not_learned_from():
     X, y = table(150)
-    gp = rfgp.SparseSpectrumGP(num_frequencies=5, seed=0, frequencies="learned").condition(
+    gp = rfgp.SparseSpectrumGP(num_frequencies=5, seed=0, learn_frequencies=True).condition(
         np.tile(X, (2, 1)), np.tile(y, 2)
     )
     held_out = FeatureFit.of(gp.regression, Plan(given_iterations=7)).held_out()
@@ -239,7 +239,7 @@ def test_the_scale_is_held_down_on_the_way_only(prior, monkeypatch):
 
     monkeypatch.setattr(Learning, "gradient", spy)
     priors = {"outputscale": torch.distributions.LogNormal(5.0, 0.1)} if prior else None
-    gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0, frequencies="learned", priors=priors)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0, learn_frequencies=True, priors=priors)
     gp.fit(X, y, max_iterations=20)
     held = max(seen) <= frequencies.MOST_SCALE * (1 + 1e-9)
     assert held != prior  # who has a prior on it knows better
@@ -249,7 +249,7 @@ def test_the_scale_is_held_down_on_the_way_only(prior, monkeypatch):
 def test_too_few_steps_are_said(monkeypatch):
     monkeypatch.setattr(frequencies, "SETTLED", -1.0)
     X, y = exhausted(3000)
-    gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0, frequencies="learned")
+    gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0, learn_frequencies=True)
     with pytest.warns(rfgp.ConvergenceWarning, match="Raise max_iterations"):
         gp.fit(X, y, max_iterations=10)
     assert gp.fit_report.message.startswith("stopped: learned frequencies gained")
@@ -257,4 +257,4 @@ def test_too_few_steps_are_said(monkeypatch):
 
 def test_laplace_features_refuse_it():
     with pytest.raises(rfgp.InvalidArgumentError, match="Fourier features can be learned"):
-        rfgp.SparseSpectrumGP(features="laplace", frequencies="learned")
+        rfgp.SparseSpectrumGP(kind="laplace", learn_frequencies=True)

@@ -34,7 +34,7 @@ def test_it_tells_stage_likelihood_and_time():
 def test_learning_tells_the_time_that_it_takes():
     X, y = exhausted(400)
     told = []
-    gp = rfgp.SparseSpectrumGP(num_frequencies=12, seed=0, frequencies="learned")
+    gp = rfgp.SparseSpectrumGP(num_frequencies=12, seed=0, learn_frequencies=True)
     gp.fit(X, y, progress=told.append, max_iterations=30)
     steps = [p for p in told if p.stage == "learning frequencies"]
     assert [p.iteration for p in steps] == list(range(1, 31))

@@ -33,7 +33,7 @@ def fitted():
             "features": model(),
             "exact": rfgp.ExactGP(likelihood="categorical"),
             "joint features": model(approximation="laplace"),
-            "joint exact": rfgp.ExactGP(likelihood="categorical", approximation="laplace"),
+            "joint exact": rfgp.ExactGP(likelihood="categorical", inference="laplace"),
         }.items()
     }
 

@@ -285,7 +285,7 @@ class OwnCoupling(rfgp.couplings.Orthogonal):
     ],
 )
 def test_couplings_with_options_and_ones_own_are_compared_as_they_are(coupling, features, label):
-    gp = rfgp.SparseSpectrumGP(num_frequencies=22, coupling=coupling, features=features, seed=0)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=22, coupling=coupling, kind=features, seed=0)
     study = report.study_table(small_table(), gp)
     assert study.own == (label, 22) == study.comparison.groups()[-1]
     assert f"({label} frequencies)" in report.table_report(study, small_table())

@@ -449,7 +449,7 @@ class TestOptions:
     def test_models_tune_it_to_their_features(self):
         rng = np.random.default_rng(0)
         X, y = rng.standard_normal((30, 2)) / 3, rng.standard_normal(30)
-        gp = rfgp.SparseSpectrumGP(num_frequencies=16, features="laplace", seed=0).condition(X, y)
+        gp = rfgp.SparseSpectrumGP(num_frequencies=16, kind="laplace", seed=0).condition(X, y)
         assert gp.coupling.features == "laplace"
         assert gp.redraw(features="fourier").coupling.features == "fourier"
         assert gp.redraw(features="fourier", coupling="iid").coupling.is_antithetic is False

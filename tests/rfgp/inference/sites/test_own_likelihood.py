@@ -107,6 +107,6 @@ def test_models_take_the_object(approximation):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))
     y = np.sin(2 * X[:, 0]) + 0.2 * rng.logistic(size=60)
-    gp = rfgp.SparseSpectrumGP(num_frequencies=16, likelihood=Logistic(), approximation=approximation, seed=0)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=16, likelihood=Logistic(), inference=approximation, seed=0)
     gp.condition(X, y)
     assert np.corrcoef(gp.predict(X).mean, np.sin(2 * X[:, 0]))[0, 1] > 0.8

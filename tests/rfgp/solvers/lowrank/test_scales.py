@@ -13,6 +13,7 @@ from rfgp.solvers.lowrank import (
     LowRankSolver,
     accumulate_gram,
     best_common_scale,
+    best_ratios,
     best_scales,
     evidence_bounds,
     solve,
@@ -80,6 +81,17 @@ def test_noise_and_variance_maximise_likelihood(weights, outputs):
         assert abs(slopes["noise"]) < 1e-3
         with torch.no_grad():
             same(best.solution.weights, LowRankSolver(model_of(found)).solution.weights)
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_the_best_ratios_of_terms_have_no_slope(outputs):
+    """At the maximum the likelihood has no slope in the logarithm of any variance, by the solver of rows."""
+    problem = weighted(["smooth", "rough"], True, outputs)
+    model = model_of(problem).detached()
+    ratios, noise = best_ratios(accumulate_gram(model), model.weights, problem.rows.count, model.variances / 0.3)
+    found = at(problem, **{"smooth variance": noise * ratios[0], "rough variance": noise * ratios[1], "noise": noise})
+    slopes = log_slopes(found, ["smooth variance", "rough variance", "noise"])
+    assert max(map(abs, slopes.values())) < 1e-3 * problem.rows.count
 
 
 def test_scales_stay_within_bounds():
