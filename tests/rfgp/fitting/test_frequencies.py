@@ -7,7 +7,7 @@ from problems import exhausted, table
 
 import rfgp
 from rfgp.fitting import Plan, frequencies, subsets
-from rfgp.fitting.context import FeatureFit
+from rfgp.fitting.context import TermFit
 from rfgp.fitting.frequencies import Learning, refusal
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.VarianceStarvationWarning")  # most have few features, to be fast
@@ -17,7 +17,7 @@ def fit_of(n, **options):
     """Return a fit of 5 frequencies that has not begun, in single steps."""
     X, y = table(n)
     gp = rfgp.SparseSpectrumGP(num_frequencies=5, seed=0, learn_frequencies=True, **options).condition(X, y)
-    return FeatureFit.of(gp.regression, Plan(given_iterations=7))
+    return TermFit.of(gp.regression, Plan(given_iterations=7))
 
 
 def rows_of(block):
@@ -29,7 +29,7 @@ class Watched(Learning):
 
     def __init__(self, fit):
         self.batches = []
-        super().__init__(fit, fit.held_out(), fit.regression.hyperparameters)
+        super().__init__(fit, fit.held_out(), fit.values)
 
     def gradient(self, parameters, rows):
         self.batches.append(rows)
@@ -53,9 +53,9 @@ def test_it_pays_where_features_are_few():
     z = (y[2500:] - gp.predict(X[2500:]).mean) ** 2 / gp.predict(X[2500:]).observed().variance
     for calibration in (z.mean(), gp.fit_report.calibration):  # 1.0 to 2.2 over seeds 0 to 4; a fit warns from 4 on
         assert 0.5 < calibration < 2.5
-    assert torch.equal(
-        fixed.feature_map.frequencies.dense(), gp.condition(X, y).redraw().feature_map.frequencies.dense()
-    )
+    drawn = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).condition(X, y).feature_map.frequencies.dense()
+    assert torch.equal(fixed.feature_map.frequencies.dense(), drawn)
+    assert not torch.equal(gp.feature_map.frequencies.dense(), drawn)
 
 
 @pytest.mark.slow
@@ -112,20 +112,21 @@ def test_noise_alone_falls_back():
 def test_the_gradient_is_that_of_the_objective():
     fit = fit_of(80, dtype=torch.float64)
     run, rows = Watched(fit), fit.pool
-    parameters = {**run.best_fixed.parameters, "frequencies": run.start.dense() + 0.1}
+    ((path, begun),) = run.start.items()
+    parameters = {**run.best_fixed.parameters, path: begun + 0.1}
     values = run.values(parameters)
 
     def objective(omega):
-        phi = fit.family.prior_of(omega, values).dense.scaled(rows.inputs)
+        phi = fit.spec.prior(values.beside({path: omega}, {})).dense.scaled(rows.inputs)
         covariance = phi @ phi.T + values.standardized("noise") * torch.eye(80, dtype=torch.float64)
         law = torch.distributions.MultivariateNormal(values.standardized("mean").expand(80), covariance)
-        moved = (omega - run.start.dense()).square().sum()
+        moved = (omega - begun).square().sum()
         return law.log_prob(rows.targets[:, 0]) / 80 - 0.5 * moved / frequencies.PRIOR_SCALE**2 / run.pool.count
 
     _, gradients = run.gradient(parameters, rows)
-    omega = parameters["frequencies"].clone().requires_grad_()
+    omega = parameters[path].clone().requires_grad_()
     (expected,) = torch.autograd.grad(objective(omega), [omega])
-    torch.testing.assert_close(gradients["frequencies"], expected, rtol=1e-7, atol=1e-10)
+    torch.testing.assert_close(gradients[path], expected, rtol=1e-7, atol=1e-10)
 
 
 def test_kept_out_rows_are_never_learned_from():
@@ -220,7 +221,7 @@ def test_copies_of_kept_out_rows_are_not_learned_from():
     gp = rfgp.SparseSpectrumGP(num_frequencies=5, seed=0, learn_frequencies=True).condition(
         np.tile(X, (2, 1)), np.tile(y, 2)
     )
-    held_out = FeatureFit.of(gp.regression, Plan(given_iterations=7)).held_out()
+    held_out = TermFit.of(gp.regression, Plan(given_iterations=7)).held_out()
     assert len(held_out.kept_out) == 30
     assert not rows_of(held_out.kept_out) & rows_of(held_out.learned_from)
 
@@ -234,7 +235,7 @@ def test_the_scale_is_held_down_on_the_way_only(prior, monkeypatch):
     seen, gradient = [], Learning.gradient
 
     def spy(self, parameters, rows):
-        seen.append(float(parameters["outputscale"].exp()))
+        seen.append(float(parameters["rbf.outputscale"].exp()))
         return gradient(self, parameters, rows)
 
     monkeypatch.setattr(Learning, "gradient", spy)

@@ -44,21 +44,22 @@ def test_together_they_are_better_than_each_alone():
 
 def test_frequencies_are_few_where_rows_are():
     gp = model().fit(*table(240), max_iterations=2)
-    assert gp.feature_map.frequencies.shape == ((5, 4) if gp.fit_report.frequencies == "fell back" else (16, 4))
+    frequencies = gp.family.priors[0].parts[0].feature_map.frequencies
+    assert frequencies.shape == ((5, 4) if gp.fit_report.frequencies == "fell back" else (16, 4))
     assert gp.num_observations == 240
-    assert "local process" in gp.fit_report.message or "likelihood" in gp.fit_report.message
+    assert "neighbors" in gp.fit_report.message or "likelihood" in gp.fit_report.message
 
 
 def test_features_alone_are_learned_as_without_a_local_process(monkeypatch):
     """The noise's bound, too: beside a local process it is a hundredth."""
-    asked, original = [], learn_frequencies.fit_features
-    monkeypatch.setattr(learn_frequencies, "fit_features", lambda r, plan: asked.append(r) or original(r, plan))
+    asked, original = [], learn_frequencies.fit_draws
+    monkeypatch.setattr(learn_frequencies, "fit_draws", lambda fit: asked.append(fit) or original(fit))
     options = {"max_iterations": 2, "fixed": ["noise"]}
     model(noise=1e-9).fit(*table(240), **options)
     alone = model(local=None, num_frequencies=5).fit(*table(240), max_iterations=1)
-    values, wanted = asked[0].hyperparameters, alone.hyperparameters
+    values, wanted = asked[0].values, alone.hyperparameters
     assert set(values.space.names) == set(wanted.space.names)
-    assert "local_lengthscale" not in values.space.names
+    assert "local.lengthscale" not in values.space.names
     for name, quantity in values.space.quantities.items():
         for a, b in zip(quantity.bounds, wanted.space.quantities[name].bounds, strict=True):
             assert torch.allclose(a, b, rtol=1e-12)

@@ -3,14 +3,16 @@
 import numpy as np
 import pytest
 import torch
-from rfgp.fitting.full_batch import fit_full_batch
 
+import rfgp
 from rfgp.fitting import Plan
 from rfgp.fitting import neighbors as fitting
 from rfgp.fitting.frequencies import MOST_SCALE
 from rfgp.fitting.neighbors import fit_neighbors
-from rfgp.fitting.subsets import fit_features
-from rfgp.regression import begin, family_of, options_of
+from rfgp.fitting.terms import fit_terms
+from rfgp.regression import begin
+from rfgp.regression.spec import ModelSpec
+from rfgp.regression.table import model_options, options_of
 from rfgp.rows import Chunk
 from rfgp.solvers.whitened import WhitenedSolver
 
@@ -25,7 +27,18 @@ def table(n, seed=0):
 
 def family(features="fourier", local="matern32", num_neighbors=12):
     more = {"num_frequencies": 20, "seed": 0}
-    return family_of(options_of(features=features, local=local, num_neighbors=num_neighbors, **more))
+    return spec_of(features=features, local=local, num_neighbors=num_neighbors, **more)
+
+
+def spec_of(**more):
+    return ModelSpec(model_options(options_of(**more)))
+
+
+def exactly(regression):
+    """Return a regression with the exact kernels."""
+    spec = regression.family
+    chosen = dict.fromkeys(spec.approximations, rfgp.Exact())
+    return regression.replace(family=spec.drawn(chosen, regression.hyperparameters, regression.num_observations))
 
 
 def fitted(n, **more):
@@ -40,15 +53,15 @@ def errors(regression, n=300):
 @pytest.mark.slow
 def test_it_finds_what_features_alone_cannot():
     found, report = fitted(1200)
-    alone, _ = fit_features(begin(family(local=None), Chunk(*table(1200))), Plan())
+    alone, _ = fit_terms(begin(family(local=None), Chunk(*table(1200))), Plan())
     near, _ = fitted(1200, features=None)
     assert errors(found) < 0.8 * errors(alone)
     assert errors(found) < 1.02 * errors(near)
     assert report.converged
     assert report.log_marginal_likelihood == pytest.approx(found.log_marginal_likelihood().item(), rel=1e-12)
     names = found.hyperparameters.space.names
-    assert {"local_lengthscale", "local_outputscale"} <= set(names)
-    assert "local_lengthscale" not in near.hyperparameters.space.names
+    assert {"local.lengthscale", "local.outputscale"} <= set(names)
+    assert "local.lengthscale" not in near.hyperparameters.space.names
 
 
 @pytest.mark.slow
@@ -81,7 +94,7 @@ def test_more_rows_are_searched_on_where_some_mislead(monkeypatch):
     y = np.sin(2 * X[:, 0]) + X[:, 2] / 20
     X[1], y[1] = X[0] + 1e-7, y[0] + 1
     chosen = family(None, "matern52")
-    order = chosen.prior(begin(chosen, Chunk(X, y)).hyperparameters).neighbors.order(200).tolist()
+    order = begin(chosen, Chunk(X, y)).prior().neighbors.order(200).tolist()
     told = {order[i] for i in torch.linspace(0, 199, 40).long().tolist()}
     later = max((0, 1), key=order.index)
     if later in told:  # else the pair is not seen at first
@@ -98,9 +111,9 @@ def test_more_rows_are_searched_on_where_some_mislead(monkeypatch):
 
 def test_with_all_neighbors_the_likelihood_is_the_exact_one_at_the_end():
     found, report = fit_neighbors(begin(family(None, num_neighbors=80), Chunk(*table(80))), Plan())
-    exact = found.replace(family=found.family.exact())
+    exact = exactly(found)
     assert found.log_marginal_likelihood().item() == pytest.approx(exact.log_marginal_likelihood().item(), abs=1e-7)
-    again, _ = fit_full_batch(exact, Plan())
+    again, _ = fit_terms(exact, Plan())
     assert again.log_marginal_likelihood().item() < found.log_marginal_likelihood().item() + 0.1
     left = exact.leave_one_out()
     errors = (table(80)[1] - left.mean) / np.sqrt(left.variance)
@@ -130,7 +143,7 @@ def test_it_is_not_followed_where_both_are_likelier(monkeypatch):
 
 def test_rows_left_out_are_those_of_the_exact_process():
     fit = fitting.NeighborFit.of(begin(family(None, num_neighbors=80), Chunk(*table(80))), Plan())
-    exact = fit.regression.replace(family=fit.family.exact()).leave_one_out()
+    exact = exactly(fit.regression).leave_one_out()
     z = (table(80)[1] - exact.mean) / np.sqrt(exact.variance)
     expected = np.mean(-0.5 * (z**2 + np.log(2 * np.pi * exact.variance))) + np.log(table(80)[1].std(ddof=1))
     assert fit.density_left_out(fit.regression.hyperparameters) == pytest.approx(expected, abs=1e-8)
@@ -142,7 +155,7 @@ def test_where_nothing_is_local_it_switches_itself_off():
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(800)
     found, _ = fit_neighbors(begin(family(), Chunk(X, y)), Plan())
     with torch.no_grad():
-        shares = [float(found.hyperparameters.standardized(name)) for name in ("local_outputscale", "noise")]
+        shares = [float(found.hyperparameters.standardized(name)) for name in ("local.outputscale", "noise")]
     assert shares[0] < 0.3 * shares[1]
 
 
@@ -155,11 +168,11 @@ def test_features_do_not_swing_unless_a_start_or_a_prior_says():
 
     def scale(**more):
         chosen = options_of(features="fourier", local="matern32", num_neighbors=8, num_frequencies=8, seed=0, **more)
-        found, report = fit_neighbors(begin(family_of(chosen), Chunk(X, y)), Plan())
-        return float(found.hyperparameters.standardized("outputscale")), report.at_bounds
+        found, report = fit_neighbors(begin(ModelSpec(model_options(chosen)), Chunk(X, y)), Plan())
+        return float(found.hyperparameters.standardized("rbf.outputscale")), report.at_bounds
 
     value, at_bounds = scale()
     assert value == pytest.approx(MOST_SCALE)
-    assert "outputscale" in at_bounds
+    assert "rbf.outputscale" in at_bounds
     assert scale(outputscale=2 * y.var())[0] > 2 * MOST_SCALE
     assert scale(priors={"outputscale": torch.distributions.LogNormal(5.0, 1.0)})[0] > 2 * MOST_SCALE

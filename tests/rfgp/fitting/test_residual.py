@@ -2,14 +2,16 @@
 
 import numpy as np
 import pytest
-from rfgp.fitting.inducing import AGAIN, ALONE
 
 import rfgp
-from rfgp.fitting import Plan, fit_table
+from rfgp.fitting import Plan, fit_terms
 from rfgp.fitting.neighbors import EACH
-from rfgp.regression import begin, family_of, options_of
-from rfgp.regression.table import InducingFamily
+from rfgp.regression import begin
+from rfgp.regression.spec import ModelSpec
+from rfgp.regression.table import model_options, options_of
 from rfgp.rows import Chunk
+
+AGAIN, ALONE = ", points chosen again", ", no points"
 
 
 def table(n=400, seed=0):
@@ -20,7 +22,11 @@ def table(n=400, seed=0):
 
 def fitted(plan=None, **more):
     options = options_of(features="nystrom", spectrum=rfgp.spectra.Matern(1.5), num_inducing=25, seed=0, **more)
-    return fit_table(begin(family_of(options), Chunk(*table())), plan or Plan())
+    return fit_terms(begin(ModelSpec(model_options(options)), Chunk(*table())), plan or Plan())
+
+
+def points(regression):
+    return regression.family.priors[0].points
 
 
 def total(regression):
@@ -35,14 +41,13 @@ def residual():
 def test_it_is_likelier_than_either_part_alone(residual):
     """The exact likelihood at its optimum is what both estimate: the residual comes nearest to it."""
     found, report = residual
-    exact, _ = fit_table(found.replace(family=found.family.exact(), given=None), Plan())
+    exactly = model_options(options_of(features="exact", spectrum=rfgp.spectra.Matern(1.5)))
+    near = model_options(options_of(features=None, local="matern32", num_neighbors=10, seed=0))
+    exact, _ = fit_terms(begin(ModelSpec(exactly), Chunk(*table())), Plan())
     without = [
         fitted(),
         fitted(diagonal="fitc"),
-        fit_table(
-            begin(family_of(options_of(features=None, local="matern32", num_neighbors=10, seed=0)), Chunk(*table())),
-            Plan(),
-        ),
+        fit_terms(begin(ModelSpec(near), Chunk(*table())), Plan()),
     ]
     distance = [abs(total(other) - total(exact)) for other in (found, *(one for one, _ in without))]
     assert distance[0] == min(distance), distance
@@ -55,15 +60,15 @@ def test_neighbors_come_first_and_points_suit_the_lengthscales_that_they_find(re
     assert report.stages[0].name == f"all rows{ALONE}"
     assert report.stages[-1].name.startswith("all rows")
     assert ALONE not in report.stages[-1].name
-    monkeypatch.setattr(InducingFamily, "has_moved", lambda self, values: False)
+    monkeypatch.setattr(rfgp.InducingPoints, "redraw", lambda self, data, seed, prior: prior)
     kept, other = fitted(local="residual", num_neighbors=10)
     assert report.log_marginal_likelihood > other.log_marginal_likelihood
-    assert not np.allclose(found.family.drawn_points, kept.family.drawn_points)
+    assert not np.allclose(points(found), points(kept))
 
 
 def test_points_are_chosen_again_where_lengthscales_move_once_more(monkeypatch):
     """What is less likely does not stand."""
-    monkeypatch.setattr(InducingFamily, "has_moved", lambda self, values: True)
+    monkeypatch.setattr(rfgp.InducingPoints, "redraw", lambda self, data, seed, prior: self.draw(data, seed))
     found, report = fitted(local="residual", num_neighbors=10)
     assert any(AGAIN in stage.name for stage in report.stages)
     assert report.log_marginal_likelihood == pytest.approx(total(found), rel=1e-12)
@@ -71,11 +76,11 @@ def test_points_are_chosen_again_where_lengthscales_move_once_more(monkeypatch):
 
 def test_learned_points_move_and_are_likelier(residual):
     found, report = fitted(local="residual", num_neighbors=10, learn_inducing=True)
-    assert report.stages[-1].name == "all rows, points too"
+    assert report.stages[-1].name == "all rows, draws too"
     assert report.converged
     assert report.stages[-1].iterations > EACH
     assert total(found) > total(residual[0]) + 0.5
-    assert not np.allclose(found.family.drawn_points, residual[0].family.drawn_points)
+    assert not np.allclose(points(found), points(residual[0]))
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
@@ -85,4 +90,4 @@ def test_what_is_fixed_stays():
     assert report.message == "every hyperparameter is fixed"
     assert float(found.hyperparameters.standardized("noise")) == pytest.approx(0.1)
     found, _ = fitted(Plan(fixed=("lengthscale",)), local="residual", num_neighbors=10)
-    assert found.hyperparameters.standardized("lengthscale").detach().numpy() == pytest.approx(np.sqrt(3))
+    assert found.hyperparameters.standardized("matern.lengthscale").detach().numpy() == pytest.approx(np.sqrt(3))
