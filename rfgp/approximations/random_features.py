@@ -36,7 +36,8 @@ class RandomFeatures(Approximation):
         kind: "fourier", or "laplace" for positive features of the Gaussian kernel.
         coupling: How the frequencies depend on each other, a name or object of `rfgp.couplings`. For Fourier features
             "energy" is `couplings.Energy(weighted=True)`: on eight tables its KL to the exact posterior is 0.6 times
-            that of equal weights with 256 features, and 0.8 times with 64 (geometric means).
+            that of equal weights with 256 features, and 0.8 times with 64 (geometric means). Frequencies that are
+            learned have equal weights.
         learn_frequencies: Whether a fit changes the frequencies.
         seed: The seed of the frequencies. If None, that of the model.
 
@@ -112,7 +113,7 @@ class RandomFeatures(Approximation):
     @property
     def _coupling(self) -> couplings.Coupling:
         """The coupling as an object."""
-        if self.coupling == "energy" and self.kind == "fourier":
+        if self.coupling == "energy" and self.kind == "fourier" and not self.learn_frequencies:
             return couplings.Energy(weighted=True)
         return couplings.for_features(self.coupling, self.kind)
 

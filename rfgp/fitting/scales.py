@@ -9,7 +9,8 @@ from scipy.optimize import minimize_scalar
 from rfgp.fitting.context import TermFit, left_out_densities
 from rfgp.fitting.maximize import Bounds, Density, Evaluation, plain_density
 from rfgp.parameters import Values
-from rfgp.regression.spec import block_scales
+from rfgp.regression import mean_and_noise
+from rfgp.regression.spec import block_scales, variance_paths
 from rfgp.rows import Block
 from rfgp.solvers import WarmStart
 from rfgp.solvers.lowrank import (
@@ -25,6 +26,8 @@ from rfgp.solvers.lowrank import (
 _LOG_RATIO, _LOG_RATIO_OF_SUM, _LOG_RATIO_OF_TERM = (-27.0, 9.0), (-18.0, 9.0), (-14.0, 10.0)
 """The bounds of log(noise / variance of the first term) while their common factor is solved for, of one term and of
 several, and of log(variance / variance of the first term)."""
+_RATIOS = -8.0, 2.0, 41
+"""The decimal logarithms of the least and the largest noise, in largest eigenvalues, and the number of noises."""
 _REACH, _SHRINKAGE = 1.5, 0.3
 """The reach of the logarithm of a calibrated noise, and the standard deviation of its prior."""
 
@@ -45,6 +48,32 @@ def density_of(fit: TermFit, rows: Block) -> Density:
         wanted = [name for name, raw in values.raw.items() if raw.requires_grad]
         reached = begun.shifted(**dict.fromkeys((*fit.scales, "noise"), c.log())).leaves(wanted)
         return Evaluation(LowRankSolver(fit.linear(reached, rows), solution).log_marginal_likelihood(), reached)
+
+    return density
+
+
+def profiled_density(fit: TermFit, rows: Block) -> Density:
+    """Return the log density of rows under matrices of all rows, the noise and the common factor of terms solved for.
+
+    With the eigenvalues l of their covariance K, -2 log density is N k log q(r) + k sum log(l + r) and a constant, with
+    q(r) = y^T (K + r)^-1 y, at the noise r c, the factor c and c = q / (N k). If one of them is not free, or rows have
+    a weight or a noise of their own, it is the density at the values.
+    """
+    is_open = {*variance_paths(fit.spec), "noise"} <= set(fit.free) - set(fit.values.space.hyperpriors)
+    if not is_open or not fit.spec.is_normal or not rows.is_uniform or not variance_paths(fit.spec):
+        return plain_density(fit.regression, rows)
+
+    def density(values: Values, warm_start: WarmStart = ()) -> Evaluation:
+        with torch.no_grad():
+            mean, _ = mean_and_noise(values)
+            own, vectors = torch.linalg.eigh(fit.spec.prior(values).kernel(rows.inputs, rows.inputs))
+            squares = (vectors.mT @ (rows.targets.double() - mean)).square()
+            size, k = squares.shape
+            ratios = own.max() * torch.logspace(*_RATIOS, dtype=own.dtype)
+            spectra = own.clamp_min(0) + ratios[:, None]
+            common = (squares.sum(1) / spectra).sum(1) / (size * k)
+            totals = size * k * (common.log() + 1 + math.log(2 * math.pi)) + k * spectra.log().sum(1)
+        return Evaluation(-0.5 * totals.min(), values)
 
     return density
 

@@ -11,7 +11,7 @@ from rfgp.columns import Kind
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError, SolverError
 from rfgp.fitting.context import TermFit, redrawn, spec_of
 from rfgp.fitting.maximize import Density
-from rfgp.fitting.scales import density_of
+from rfgp.fitting.scales import density_of, profiled_density
 from rfgp.parameters import Values
 from rfgp.regression import Regression
 from rfgp.regression.spec import ModelSpec
@@ -23,6 +23,8 @@ STARTS = (1 / 32, 1 / 16, 1 / 8, 0.25, 0.5, 1.0, 2.0, 4.0)
 SCREENED_ROWS = 500
 """The most rows by whose likelihood starts of matrices of all rows, and of the lengthscales of one term after the
 other, are compared."""
+MATRIX_ROWS, DOUBT = 300, 3.0
+"""The most rows whose matrices are compared, and the nats by which a start must be likelier than the usual one."""
 FACTORS = (1.0, 0.3, 0.1)
 """The factors of one term's lengthscales that are compared. A search from a long one can end with noise alone."""
 COMPARED_ROWS = 1000
@@ -96,6 +98,26 @@ def _total(density: Density, values: Values) -> float:
     return float(total + reached.log_hyperprior())
 
 
+def usual_factor(fit: TermFit, rows: Block) -> float:
+    """Return the factor of the open lengthscales from which a search with matrices of all rows starts.
+
+    It is the usual one, 1, unless another is clearly likelier with the best noise and variance for each. At very short
+    lengthscales a kernel explains noise as well as noise does.
+    """
+    names = [] if fit.plan.is_begun else open_scales(fit)
+    if not names:
+        return 1.0
+    density = profiled_density(fit, rows.take(slice(MATRIX_ROWS)))
+
+    def compute() -> dict[str, Tensor]:
+        totals = [_total(density, scaled(fit.values, names, factor)) for factor in STARTS]
+        return {"values": torch.tensor(totals, dtype=torch.float64)}
+
+    totals = fit.plan.journal.memoize("starts", compute)["values"]
+    near = [factor for factor, total in zip(STARTS, totals.tolist(), strict=True) if total >= totals.max() - DOUBT]
+    return min(near, key=lambda factor: abs(math.log(factor)))
+
+
 def started(fit: TermFit, rows: Block, factor: float, density_of: Densities = density_of) -> Values:
     """Return values with all open lengthscales times a factor, and then those of one term after the other.
 
@@ -114,7 +136,7 @@ def started(fit: TermFit, rows: Block, factor: float, density_of: Densities = de
         ends = [values.shifted(**{name: math.log(factor)}) for factor in FACTORS]
         fits = [replace(fit, regression=redrawn(fit.at(end).regression)) for end in ends]
         found = [_total(density_of(one, rows), end) for one, end in zip(fits, ends, strict=True)]
-        values = ends[found.index(max(found))]
+        values = ends[found.index(max(found)) if max(found) > found[0] + DOUBT else 0]
     return values
 
 

@@ -22,8 +22,8 @@ from rfgp.approximations import Exact, RandomFeatures
 from rfgp.approximations.planning import sharing
 from rfgp.fitting.context import TermFit, redrawn
 from rfgp.fitting.maximize import ENOUGH, Objective, maximize
-from rfgp.fitting.scales import density_of, ratio_bounds
-from rfgp.fitting.starts import SCREENED_ROWS, ranked_factors, started
+from rfgp.fitting.scales import density_of, profiled_density, ratio_bounds
+from rfgp.fitting.starts import SCREENED_ROWS, ranked_factors, started, usual_factor
 from rfgp.regression import FitReport
 from rfgp.regression.spec import degrees_of_freedom
 from rfgp.rows import Block
@@ -86,7 +86,7 @@ def begin(fit: TermFit) -> tuple[TermFit, list[FitReport]]:
         ends = _ends_of_starts(fit, rows)
         fit, report = max(ends, key=lambda end: round(end[1].log_marginal_likelihood, ROUNDED))
         return fit, [report.with_all([report for _, report in ends])]
-    ends = _ends_of_starts(exact, rows, _APPROACHED / rows.count)
+    ends = _ends_of_starts(exact, rows, _APPROACHED / rows.count, is_twin=True)
     density = density_of(fit, rows)
     best, _ = max(ends, key=lambda end: round(float(density(end[0].values)[0]), ROUNDED))
     begun = ends[-1][1].with_all([report for _, report in ends])
@@ -157,16 +157,18 @@ def searched(rows: Block) -> Block:
 # --- starts ----------------------------------------------------------------------------------------
 
 
-def _ends_of_starts(fit: TermFit, rows: Block, tolerance: float | None = None) -> list[Ended]:
+def _ends_of_starts(fit: TermFit, rows: Block, tolerance: float | None = None, *, is_twin: bool = False) -> list[Ended]:
     """Optimise from the best start, and from the usual one if that is short, else from one far away.
 
-    There is no other one far away for matrices of more than 500 rows, whose searches are long.
+    With matrices of all rows there is one start, whatever its lengthscales, unless they stand for random features.
     """
-    has_matrix = not fit.prior.has_weights_only
-    order = ranked_factors(fit, rows.take(slice(SCREENED_ROWS)) if has_matrix else rows)
+    if not fit.prior.has_weights_only and not is_twin:
+        start = started(fit, rows, usual_factor(fit, rows), profiled_density)
+        return [optimize(fit.at(start), rows, tolerance=tolerance)]
+    order = ranked_factors(fit, rows)
     if order[0] <= SHORT:
         others = [1.0]
-    elif len(rows) <= FEW_ROWS or (has_matrix and len(rows) > SCREENED_ROWS):
+    elif len(rows) <= FEW_ROWS:
         others = []
     else:
         others = [factor for factor in order if not 1 / APART < factor / order[0] < APART][:1]

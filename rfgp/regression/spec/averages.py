@@ -65,7 +65,7 @@ def check_average(spec: ModelSpec, scaling: Scaling) -> None:
     """
     if not spec.is_normal:
         raise InvalidArgumentError(f"Averages require a Gaussian likelihood, got {spec.options.likelihood!r}.")
-    if scaling.targets.scale.ndim:
+    if scaling.targets.scale.numel() > 1:
         raise InvalidArgumentError("Averages require one output. Fit a model for each output.")
 
 

@@ -188,7 +188,7 @@ class OpenOptions:
     @property
     def names_features(self) -> bool:
         """Whether it is said by what the kernel is computed."""
-        return any(name in self.given for name in ("features", "local", *_PARTS))
+        return any(name in self.given for name in ("features", "local", "diagonal", "num_neighbors", *_PARTS))
 
     def standing(self, errors: Sequence[InvalidArgumentError] = ()) -> KernelOptions:
         """Return what is given, with what stands for the rest; or raise the first of the errors that led here."""

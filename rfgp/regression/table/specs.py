@@ -152,5 +152,6 @@ def open_options(candidates: OpenOptions) -> ModelOptions:
     menus = [candidates.menu(rows, streamed) for rows in (2, FEW_ROWS + 1) for streamed in (False, True)]
     if {len(menu) for menu in menus} == {1} and len({repr(menu) for menu in menus}) == 1:
         return model_options(menus[0][0].options)
-    options = replace(model_options(candidates.standing()), candidates=candidates)
-    return options if candidates.names_features else replace(options, approximations="auto")
+    if candidates.names_features:
+        return replace(model_options(menus[2][0].options), candidates=candidates)
+    return replace(model_options(candidates.standing()), candidates=candidates, approximations="auto")

@@ -16,7 +16,7 @@ from rfgp.choosing import averages, choose, costs, entries, grounds
 from rfgp.fitting import Plan
 from rfgp.fitting.maximize import Objective
 from rfgp.regression import Measurement, begin
-from rfgp.regression.table import offers
+from rfgp.regression.table import offers, table_options
 from rfgp.rows import Chunk
 from rfgp.saving.container import read_file, write_file
 
@@ -75,11 +75,15 @@ def test_what_would_have_little_has_no_share(monkeypatch):
     assert averages.shares([good], torch.ones(200)) == [1.0]
 
 
+def words(member):
+    return offers.in_words(table_options(member.family))
+
+
 def test_the_record_has_the_shares_and_the_largest_is_the_models(averaged):
     choice = averaged.choice
-    weights = {member.spectrum: weight for weight, member in averaged.members}
+    weights = {words(member): weight for weight, member in averaged.members}
     taken = [trial for number, trial in enumerate(choice.trials) if choice.shares[number]]
-    assert [weights[rfgp.TableGP(**trial.options).spectrum] for trial in taken] == list(filter(None, choice.shares))
+    assert [weights[trial.name] for trial in taken] == list(filter(None, choice.shares))
     assert averaged.members[0][0] == max(choice.shares) == choice.shares[choice.best]
     assert "The average of " in choice.reason
     assert choice.chosen.name in repr(choice)
@@ -326,7 +330,7 @@ def test_the_prior_is_the_mixture_and_the_likelihood_that_of_the_largest_share(a
     own = averaged.members[0][1]
     assert float(averaged.log_marginal_likelihood().detach()) == float(own.log_marginal_likelihood().detach())
     averaged.log_marginal_likelihood().backward()
-    assert averaged.hyperparameters.raw["lengthscale"].grad is not None
+    assert any(raw.grad is not None for raw in averaged.hyperparameters.parameters())
 
 
 def test_predictions_are_differentiable_in_the_inputs(averaged):
@@ -403,14 +407,15 @@ def wrong(header, tensors, what):
         average["members"] = []
     if what == "one less":
         average["members"].pop()
-    if what == "features":
-        average["members"][0]["options"]["num_frequencies"] = 3
+    if what == "kernel":
+        average["members"][0]["resolved"]["terms"] = []
     if what == "no factor":
         tensors = {name: t for name, t in tensors.items() if name != "predictor.1.factor"}
     if what == "flat factor":
         tensors["predictor.1.factor"] = torch.zeros_like(tensors["predictor.1.factor"])
     if what == "lengthscale":
-        tensors["draw.members.0.lengthscale.raw"] = torch.zeros(5)
+        name = next(name for name in tensors if name.startswith("members.0.") and "lengthscale" in name)
+        tensors[name] = torch.zeros(5)
     if what == "shares":
         header["choice"]["shares"] = [1.0, 1.0]
     return header, tensors
@@ -418,7 +423,7 @@ def wrong(header, tensors, what):
 
 @pytest.mark.parametrize(
     "what",
-    ["weights", "negative", "nobody", "one less", "features", "no factor", "flat factor", "lengthscale", "shares"],
+    ["weights", "negative", "nobody", "one less", "kernel", "no factor", "flat factor", "lengthscale", "shares"],
 )
 def test_planted_a_file_that_does_not_fit_together_is_refused(averaged, tmp_path, what):
     averaged.save(tmp_path / "model", data=True)

@@ -8,9 +8,9 @@ import torch
 
 import rfgp
 from rfgp.choosing import choose, costs, grounds
-from rfgp.fitting import Plan, fit_table, neighbors
+from rfgp.fitting import Plan, fit_terms, neighbors
 from rfgp.regression import begin
-from rfgp.regression.table import offers
+from rfgp.regression.table import offers, table_options
 from rfgp.rows import Chunk
 from rfgp.solvers.whitened import blocked
 
@@ -43,7 +43,7 @@ def test_measuring_features_is_predicted_to_cost_no_more_than_a_fit_to_all_rows(
 @pytest.mark.parametrize(("share", "is_kept"), [(0.8, True), (0.81, False)])
 def test_frequencies_that_were_learned_from_most_rows_are_told_all(monkeypatch, share, is_kept):
     """Four fifths of 300 are 240; what is reported is of all rows."""
-    original, fit, fits = grounds.Grounds.measured, choose.fit_table, []
+    original, fit, fits = grounds.Grounds.measured, choose.fit_terms, []
 
     def measured(self, options, size, start):
         found = original(self, options, size, start)
@@ -51,7 +51,7 @@ def test_frequencies_that_were_learned_from_most_rows_are_told_all(monkeypatch, 
 
     monkeypatch.setattr(grounds, "MOST", share)
     monkeypatch.setattr(grounds.Grounds, "measured", measured)
-    monkeypatch.setattr(choose, "fit_table", lambda begun, plan: fits.append(plan) or fit(begun, plan))
+    monkeypatch.setattr(choose, "fit_terms", lambda begun, plan: fits.append(plan) or fit(begun, plan))
     X, y = table(300)
     gp = rfgp.TableGP(features="fourier", num_frequencies=4, local=None, seed=0).fit(X, y, max_iterations=20)
     assert gp.choice.chosen.options["frequencies"] == "learned"
@@ -74,7 +74,7 @@ def test_fixed_frequencies_are_not_fitted_to_the_end_beside_a_candidate_that_has
     X = rng.standard_normal((600, 30))
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(600)
     gp = rfgp.SparseSpectrumGP(num_frequencies=24, seed=0, learn_frequencies=True)  # more numbers than rows
-    _, report = fit_table(begin(gp.family, Chunk(X, y)), Plan(given_iterations=20, has_rivals=has_rivals))
+    _, report = fit_terms(begin(gp.family, Chunk(X, y)), Plan(given_iterations=20, has_rivals=has_rivals))
     assert any(stage.name.startswith("all rows") for stage in report.stages) != has_rivals
 
 
@@ -85,7 +85,7 @@ def test_a_local_process_begins_where_another_ended(beside):
     one, other = (options[f"{beside}{kernel} neighbours"] for kernel in ("matern32", "matern12"))
     found = ground.measured(one, 100, None)
     begun = grounds.start_of(ground.begun, other, ground.rows, found)
-    assert begun.family.options is other
+    assert table_options(begun.family).local == other.local
     values = begun.hyperparameters, found.regression.hyperparameters
     if beside:
         families = begun.family, found.regression.family

@@ -45,7 +45,7 @@ def counted(self, name, compute):
         os.kill(os.getpid(), signal.SIGKILL)
     return tensors
 checkpoint.FileJournal.memoize = counted
-gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0, frequencies=kind)
+gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0, learn_frequencies=kind == "learned")
 source = rfgp.tables.Blocks([(X, y)])
 gp.fit(source, max_iterations=30, checkpoint=path)
 p = gp.predict(X[:50])

@@ -6,7 +6,6 @@ import torch
 
 import rfgp
 from rfgp.fitting import learn_frequencies
-from rfgp.tables import Blocks
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 
@@ -90,15 +89,10 @@ def test_kept_out_rows_judge_what_the_likelihood_would_take(monkeypatch):
     assert learn_frequencies.best_of([candidates[0], broken])[0].name == "a"
 
 
-def test_checkpoints_and_blocks_lead_to_the_same_model(tmp_path):
+def test_checkpoints_lead_to_the_same_model(tmp_path):
     (X, y), new = table(220), table(20, seed=1)[0]
-    fits = [
-        model().fit(X, y, max_iterations=3, checkpoint=tmp_path / "c"),
-        model().fit(X, y, max_iterations=3, checkpoint=tmp_path / "c"),
-        model().fit(Blocks([(X[:100], y[:100]), (X[100:], y[100:])]), max_iterations=3),
-    ]
-    for gp in fits[1:]:
-        assert np.allclose(gp.predict(new).mean, fits[0].predict(new).mean, rtol=1e-9)
-        assert gp.fit_report.frequencies == fits[0].fit_report.frequencies
+    fits = [model().fit(X, y, max_iterations=3, checkpoint=tmp_path / "c") for _ in range(2)]
+    assert np.allclose(fits[1].predict(new).mean, fits[0].predict(new).mean, rtol=1e-9)
+    assert fits[1].fit_report.frequencies == fits[0].fit_report.frequencies
     with pytest.raises(rfgp.CheckpointError, match="another fit"):
         model(num_neighbors=11).fit(X, y, max_iterations=3, checkpoint=tmp_path / "c")

@@ -51,4 +51,4 @@ class TestFailedLineSearches:
         with pytest.warns(rfgp.ConvergenceWarning, match="without converging"):
             report = rfgp.ExactGP().fit(*table(80)).fit_report
         assert not report.converged
-        assert report.message == "the line search found no better point"
+        assert "the line search found no better point" in report.message

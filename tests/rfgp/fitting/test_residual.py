@@ -21,7 +21,7 @@ def table(n=400, seed=0):
 
 
 def fitted(plan=None, **more):
-    options = options_of(features="nystrom", spectrum=rfgp.spectra.Matern(1.5), num_inducing=25, seed=0, **more)
+    options = options_of(features="nystrom", spectrum=rfgp.spectra.Matern(1.5), num_inducing=25, seed=1, **more)
     return fit_terms(begin(ModelSpec(model_options(options)), Chunk(*table())), plan or Plan())
 
 
