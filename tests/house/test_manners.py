@@ -62,12 +62,12 @@ SHOWN = {
     "inputs": (lambda: Inputs(np.zeros((500, 40)), np.arange(500), 500), "Inputs(500 rows, 40 columns, no targets)"),
     "prediction": (lambda: model().predict(np.zeros((500, 3))), "Prediction(latent function at 500 points)"),
     "leave one out": (lambda: model().leave_one_out(), "LeaveOneOut(200 observations, mean log density "),
-    "regression": (lambda: model().regression, "Regression(200 observations, lengthscale=["),
+    "regression": (lambda: model().regression, "Regression(200 observations, rbf.lengthscale=["),
     "report": (
         lambda: FitReport(True, 9, 9, -1 / 3, "", ("noise",), (0.1,) * 999),
         "(converged, 9 iterations, log marg",
     ),
-    "values": (lambda: model().hyperparameters.values, "Values(lengthscale=["),
+    "values": (lambda: model().hyperparameters.values, "Values(rbf.lengthscale=["),
     "classifier": (classifier, "GraphClassifier(2 classes, lengthscale="),
 }
 
@@ -113,7 +113,7 @@ def test_what_is_for_the_house_is_there_and_not_listed(name):
 
 def test_a_model_that_is_not_fitted_shows_what_was_chosen():
     gp = rfgp.SparseSpectrumGP(num_frequencies=64, ard=False, lengthscale=np.ones(40), seed=3)
-    assert repr(gp).startswith("SparseSpectrumGP(num_frequencies=64, ard=False, lengthscale=array([1., 1., ")
+    assert repr(gp).startswith("SparseSpectrumGP(num_frequencies=64, ard=False, lengthscale=(1.0, 1.0, ")
     assert repr(gp).endswith("..., seed=3, not fitted)")
     assert repr(rfgp.ExactGP(spectrum=rfgp.spectra.Gaussian())) == "ExactGP(not fitted)"
     graph = graphs.Graph.from_edges([(0, 1)])

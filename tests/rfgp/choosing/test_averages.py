@@ -408,7 +408,7 @@ def wrong(header, tensors, what):
     if what == "one less":
         average["members"].pop()
     if what == "kernel":
-        average["members"][0]["resolved"]["terms"] = []
+        average["members"][0]["options"]["resolved"]["terms"] = []
     if what == "no factor":
         tensors = {name: t for name, t in tensors.items() if name != "predictor.1.factor"}
     if what == "flat factor":

@@ -47,8 +47,8 @@ print(most - before, memory(model.options, rows, 10))
     ("options", "rows", "least"),
     [
         ({"features": "exact", "spectrum": "gaussian", "local": "matern32"}, 1500, 0.5),
-        ({"features": None, "local": "matern32", "conditioning": "latent"}, 4000, 0.7),
-        (FIXED | {"local": "matern32", "conditioning": "observations"}, 10_000, 0.7),
+        ({"features": None, "local": "matern32", "condition_on": "latent"}, 4000, 0.7),
+        (FIXED | {"local": "matern32", "condition_on": "responses"}, 10_000, 0.7),
         (FIXED | {"num_frequencies": 256, "local": None}, 4000, 0.7),
         (FITC | {"num_inducing": 256, "local": None}, 8000, 0.4),
     ],
