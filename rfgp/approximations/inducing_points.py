@@ -282,7 +282,7 @@ class PointTerm(TermPrior):
             return None
         near, name = self.neighbors.at(values, columns).neighbors, self.term.name
         assert isinstance(near, VecchiaBlock)
-        return replace(near, is_residual=True, residual_of=name)
+        return replace(near, residual_of=name)
 
 
 class PointFeatures:

@@ -28,9 +28,9 @@ from 0.133 to 0.114 and from -0.66 to -0.81.
 class VecchiaBlock(LatentBlock):
     """g with a stationary kernel, each row conditioned on its nearest predecessors.
 
-    If `is_residual`, g has the covariance s^2 k - Phi Phi^T. Phi are the features of the weights of one term, or of all
-    weights of the prior, so that the sum has the covariance s^2 k. Source: Gyger, Furrer and Sigrist (2025),
-    Vecchia-inducing-points full-scale approximations, with neighbours near in the scaled inputs.
+    If it is a residual, g has the covariance s^2 k - Phi Phi^T, where Phi are the features of the weights of one term,
+    so that the sum has the covariance s^2 k. Source: Gyger, Furrer and Sigrist (2025), Vecchia-inducing-points
+    full-scale approximations, with neighbours near in the scaled inputs.
 
     Attributes:
         kernel_name: The kernel, one of `rfgp.local.KINDS`.
@@ -39,10 +39,9 @@ class VecchiaBlock(LatentBlock):
         num_neighbors: The most neighbours of a row.
         seed: The seed of the order of the rows.
         condition_on: Whether rows are conditioned on "responses" or on "latent" values, or "auto".
-        is_residual: Whether the block is the residual of weights.
         name: The name of the term.
         columns: The places of the columns of inputs (n, D) that g depends on, d of them. If None, all.
-        residual_of: The name of the term of weights that a residual is of. If None, of all weights.
+        residual_of: The name of the term of weights that the block is the residual of. If None, it is none.
     """
 
     kernel_name: str
@@ -51,10 +50,14 @@ class VecchiaBlock(LatentBlock):
     num_neighbors: int
     seed: int
     condition_on: str = "auto"
-    is_residual: bool = False
     name: str = "neighbors"
     columns: tuple[int, ...] | None = None
     residual_of: str | None = None
+
+    @property
+    def is_residual(self) -> bool:
+        """Whether the block is the residual of weights."""
+        return self.residual_of is not None
 
     @property
     def reading_jitter(self) -> float:

@@ -85,7 +85,7 @@ class Prior:
         near = self.neighbors
         if near is None or not near.is_residual:
             return ()
-        return tuple(block for block in self.weights if near.residual_of in (None, block.name))
+        return tuple(block for block in self.weights if near.residual_of == block.name)
 
     @property
     def num_features(self) -> int:

@@ -219,7 +219,7 @@ def neighbors_of(prior: Prior) -> NeighborBlock:
 
 def _whole(block: NeighborBlock) -> NeighborBlock:
     """Return a block of neighbours of the whole kernel."""
-    return replace(block, is_residual=False) if isinstance(block, VecchiaBlock) else block
+    return replace(block, residual_of=None) if isinstance(block, VecchiaBlock) else block
 
 
 Found = tuple[NeighborFit, Values, list[FitReport]]

@@ -23,7 +23,7 @@ STARTS = (1 / 32, 1 / 16, 1 / 8, 0.25, 0.5, 1.0, 2.0, 4.0)
 SCREENED_ROWS = 500
 """The most rows by whose likelihood starts of matrices of all rows, and of the lengthscales of one term after the
 other, are compared."""
-MATRIX_ROWS, DOUBT = 300, 3.0
+MATRIX_ROWS, DOUBT = 200, 3.0
 """The most rows whose matrices are compared, and the nats by which a start must be likelier than the usual one."""
 FACTORS = (1.0, 0.3, 0.1)
 """The factors of one term's lengthscales that are compared. A search from a long one can end with noise alone."""
@@ -131,7 +131,7 @@ def started(fit: TermFit, rows: Block, factor: float, density_of: Densities = de
     values = scaled(values, names, factor) if factor != 1 else values
     if len(fit.spec.terms) == 1 or fit.plan.is_begun:
         return values
-    rows = rows.take(slice(SCREENED_ROWS))
+    rows = rows.take(slice(MATRIX_ROWS if density_of is profiled_density else SCREENED_ROWS))
     for name in names:
         ends = [values.shifted(**{name: math.log(factor)}) for factor in FACTORS]
         fits = [replace(fit, regression=redrawn(fit.at(end).regression)) for end in ends]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rfgp.columns import Kind, Request
 from rfgp.errors import InvalidArgumentError
+from rfgp.grams import scaled_gram
 from rfgp.kernels.arguments import Key
 from rfgp.kernels.role import Factor, Values
 from rfgp.kernels.summary import ColumnSummary
@@ -160,6 +161,9 @@ class BoundTerm:
         """Return the covariance (n, m) of rows a (n, D) and b (m, D), at values by path."""
         scale = self.outputscale
         out = a.new_ones((), dtype=torch.float64) if scale is None else values[scale].double()
+        if len(self.places) == 1 and self.term.factors[0].measure is not None and b is a and not a.requires_grad:
+            x, lengthscale = a[:, self.places[0]], values[f"{self.prefixes[0]}lengthscale"]
+            return scaled_gram(self.term.factors[0].measure, x, lengthscale.to(x), out.to(x))
         for factor, places, prefix in self.parts():
             right = a[:, places]
             found = factor.covariance(right, right if b is a else b[:, places], of_prefix(values, prefix))

@@ -112,10 +112,6 @@ class Family(ABC):
     """The family of the logarithm of the noise, if it has a kernel of its own. None if it has not."""
     noise_prefix: ClassVar[str] = "noise_"
     """The beginning of the names of the hyperparameters of a noise that is a function of the inputs."""
-    has_few_features: ClassVar[bool] = False
-    """Whether matrices of features replace those of all pairs of rows if the rows are more."""
-    needs_weights_in_blocks: ClassVar[bool] = False
-    """Whether only dense weights serve rows that are read in blocks. Otherwise such rows are taken into memory."""
 
     @property
     @abstractmethod
@@ -133,6 +129,11 @@ class Family(ABC):
     def is_normal(self) -> bool:
         """Whether observations are Gaussian given the latent function, so that inference is exact."""
         return isinstance(self.options.likelihood, Normal)
+
+    @property
+    def has_matrices(self) -> bool:
+        """Whether there are matrices of all pairs of rows, however many rows."""
+        return False
 
     @abstractmethod
     def prior(self, values: Values) -> Prior:

@@ -117,7 +117,7 @@ def check_blocks(family: Family, values: Values, rows: Rows) -> None:
     Raises:
         InvalidArgumentError: with the name of the term, and what to do.
     """
-    if not family.needs_weights_in_blocks or not is_read_in_blocks(rows):
+    if not is_read_in_blocks(rows):
         return
     prior, remedy = family.prior(values), "or pass the rows as a dataframe or arrays."
     for name in prior.names:
@@ -181,7 +181,7 @@ def approximation_of(family: Family, rows: Rows) -> str | None:
     memory, or 500 of several classes without features.
     """
     likelihood, chosen = family.options.likelihood, family.options.approximation
-    most = MOST_DENSE if likelihood.num_latents == 1 or family.has_few_features else MOST_OF_CLASSES
+    most = MOST_DENSE if likelihood.num_latents == 1 or not family.has_matrices else MOST_OF_CLASSES
     if chosen is not None or not likelihood.approximations:
         return chosen
     is_kept = all(isinstance(part, Block) for part in parts_of(rows))

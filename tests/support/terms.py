@@ -294,7 +294,7 @@ def groups_block(variance):
 
 
 def neighbors_block(lengthscale, variance, residual_of=None):
-    options = {"is_residual": residual_of is not None, "residual_of": residual_of}
+    options = {"residual_of": residual_of}
     return VecchiaBlock("matern32", lengthscale, variance, 1000, 0, **options)
 
 

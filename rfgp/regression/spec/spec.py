@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from rfgp import random
+from rfgp.approximations.exact import Exact
 from rfgp.approximations.planning import assign, divided, sharing
 from rfgp.approximations.role import Approximation, TermData, TermPrior
 from rfgp.blocks import Prior
@@ -70,8 +71,6 @@ class ModelSpec(Family):
     weight: float = 1.0
     others: tuple[Member, ...] = ()
 
-    has_few_features = True
-    needs_weights_in_blocks = True
     noise_prefix = "noise."
 
     @property
@@ -90,6 +89,13 @@ class ModelSpec(Family):
         share = 1 / len(self.terms)
         scales = [Variance(term.outputscale, share, bounds) for term in self.terms if term.outputscale is not None]
         return (*scales, *((Variance("noise", NOISE_START, self.options.noise_bounds),) if self.is_normal else ()))
+
+    @property
+    def has_matrices(self) -> bool:
+        """Whether every term is asked to be exact, as those of `rfgp.ExactGP` are."""
+        given = self.options.approximations
+        used = given.values() if isinstance(given, Mapping) else [given]
+        return all(isinstance(one, Exact) for one in used)
 
     def prior(self, values: Values) -> Prior:
         """Return the prior of all terms."""

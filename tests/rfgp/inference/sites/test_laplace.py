@@ -298,7 +298,7 @@ def test_residuals_are_refused(names, approximation):
 def test_neighbors_that_are_responses_are_refused():
     problem = Observed(("neighbors",))
     given = problem.rows, problem.mean, problem.likelihood, problem.learned, "laplace"
-    for changes in ({"condition_on": "responses"}, {"condition_on": "responses", "is_residual": True}):
+    for changes in ({"condition_on": "responses"}, {"condition_on": "responses", "residual_of": "nothing"}):
         with pytest.raises(InvalidArgumentError, match="normal likelihood"):
             infer([Prior(neighbors=replace(problem.prior.neighbors, **changes))], *given)
 

@@ -251,7 +251,7 @@ def test_prior_is_that_of_the_kernel():
 
 def test_residual_of_nothing_is_the_process():
     problem = Latent()
-    plain, residual = problem.near, replace(problem.near, is_residual=True)
+    plain, residual = problem.near, replace(problem.near, residual_of="nothing")
     first, second = (latent_precision(block, problem.rows.inputs) for block in (plain, residual))
     same(first.kernel(problem.rows.inputs, table(6)), second.kernel(problem.rows.inputs, table(6)), DIGITS)
 
