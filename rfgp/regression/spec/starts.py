@@ -14,7 +14,7 @@ from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm
 from rfgp.parameters import Hyperprior, Values
 from rfgp.rows import Block, Rows, pool_of
-from rfgp.scaling import Affine, moments
+from rfgp.scaling import Affine
 
 MOST_SAMPLED = 10_000
 """The most rows whose columns are summarised for starting values and random draws."""
@@ -49,11 +49,8 @@ def sampled(rows: Rows, seed: int) -> Block:
 
 def summary_of(schema: Schema, sample: Block, maps: Affine) -> ColumnSummary:
     """Return the summary of columns from a sample of standardised rows, which count as often as their weights say."""
-    inputs = sample.inputs.detach()
-    own = ColumnSummary.of(inputs, tuple(column.num_levels for column in schema.columns))
-    if sample.weight is not None:
-        deviation = moments(inputs, sample.weight)[1]
-        own = replace(own, spread=torch.where(deviation > 0, deviation, torch.ones_like(deviation)))
+    sizes = tuple(column.num_levels for column in schema.columns)
+    own = ColumnSummary.of(sample.inputs.detach(), sizes, sample.weight)
     return replace(own, location=maps.location, scale=maps.scale)
 
 
