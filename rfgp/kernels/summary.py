@@ -29,9 +29,7 @@ class ColumnSummary:
     num_levels: tuple[int, ...]
 
     @classmethod
-    def of(
-        cls, sample: Tensor, num_levels: tuple[int, ...] = (), weight: Tensor | None = None
-    ) -> "ColumnSummary":
+    def of(cls, sample: Tensor, num_levels: tuple[int, ...] = (), weight: Tensor | None = None) -> "ColumnSummary":
         """Return the summary of rows (r, c) whose units are the user's.
 
         Args:

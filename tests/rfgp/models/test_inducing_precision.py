@@ -10,7 +10,7 @@ import rfgp
 from rfgp.approximations import InducingPoints
 from rfgp.blocks import WeightBlock
 from rfgp.features import Nystrom
-from rfgp.features.inducing import JITTER, mean_square_error
+from rfgp.features.inducing import mean_square_error
 from rfgp.regression import mean_and_noise
 from rfgp.solvers.lowrank.model import LinearModel
 

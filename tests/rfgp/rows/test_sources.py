@@ -263,8 +263,16 @@ BAD = {
     "not Parquet": (lambda f: (Parquet(f / "rows.csv", target="y"),), rfgp.DataError, "does not begin as such a file"),
     "no CSV": (lambda f: (CSV(f / "rows.parquet", target="y"),), rfgp.DataError, "looks like a Parquet file"),
     "text": (lambda f: (CSV(f / "text.csv", target="y"),), rfgp.DataError, r"Column 'a' holds text \('red' in row 1"),
-    "gap": (lambda f: (CSV(f / "gap.csv", target="y"),), rfgp.DataError, "Column 'a' has 1 missing value, the first in row 1"),
-    "strings": (lambda f: (Parquet(f / "text.parquet", target="y"),), rfgp.DataError, r"Column 'a' holds text \('x' in"),
+    "gap": (
+        lambda f: (CSV(f / "gap.csv", target="y"),),
+        rfgp.DataError,
+        "Column 'a' has 1 missing value, the first in row 1",
+    ),
+    "strings": (
+        lambda f: (Parquet(f / "text.parquet", target="y"),),
+        rfgp.DataError,
+        r"Column 'a' holds text \('x' in",
+    ),
     "not finite": (
         lambda f: (Blocks([(X[:90], Y[:90]), (X[90:], with_value(97, np.nan)[90:])]),),
         rfgp.DataError,
