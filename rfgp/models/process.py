@@ -70,7 +70,8 @@ class Process(ABC, Generic[F]):
     changed. `metadata` is the user's own: anything that JSON can hold, saved with the model.
 
     Columns that have names, as those of dataframes, Parquet and CSV files, go by them ever after, whatever their order:
-    a missing one is an error, others are ignored, and arrays go by position. The names are saved with the model.
+    a missing one is an error, others are ignored, and arrays go by position. The names are saved with the model. If the
+    first rows have no names, all columns go by position ever after.
     """
 
     codec: ClassVar[Codec]
