@@ -28,7 +28,7 @@ def load(path: str | Path) -> Any:
 
     Returns:
         A `GP`, `TableGP`, `SparseSpectrumGP`, `ExactGP`, `GraphGP`, `RoadGP` or `MeshGP`. Without data it predicts;
-        `exact`, `redraw`, `with_approximation` and `update` ask to `condition` first.
+        `exact`, `with_approximation` and `update` ask to `condition` first.
 
     Raises:
         ModelFileError: the file is missing, truncated, damaged, not ours, or of a newer version.
@@ -39,8 +39,8 @@ def load(path: str | Path) -> Any:
         kind, spec = CLASSES[saved.kind], saved.regression.family
         if not isinstance(spec, ModelSpec) or not isinstance(spec.options.kernel, kind.leaf):
             raise ValueError(f"a {saved.kind} has another kernel")
-        if kind.fixes_approximation:
-            table_options(spec)
+        if kind.fixes_approximation and type(table_options(spec)) not in kind.kinds_of_options:
+            raise ValueError(f"the approximations are not those of a {saved.kind}")
         model = kind.of(spec, Fitted.of(saved.regression, saved.report))
     except ModelFileError:
         raise

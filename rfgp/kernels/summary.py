@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from rfgp.scaling import moments
+
 
 @dataclass(frozen=True, eq=False)
 class ColumnSummary:
@@ -27,14 +29,16 @@ class ColumnSummary:
     num_levels: tuple[int, ...]
 
     @classmethod
-    def of(cls, sample: Tensor, num_levels: tuple[int, ...] = ()) -> "ColumnSummary":
+    def of(cls, sample: Tensor, num_levels: tuple[int, ...] = (), weight: Tensor | None = None) -> "ColumnSummary":
         """Return the summary of rows (r, c) whose units are the user's.
 
         Args:
             sample: The rows.
             num_levels: The number of levels of each column. If empty, all columns are numbers.
+            weight: The number of times that each row counts, (r,). If None, once.
         """
-        spread = sample.std(0) if len(sample) > 1 and sample.shape[1] else torch.zeros_like(sample[0])
+        has_spread = len(sample) > 1 and sample.shape[1]
+        spread = moments(sample, weight)[1] if has_spread else torch.zeros_like(sample[0])
         spread = torch.where(spread > 0, spread, torch.ones_like(spread))
         return cls(
             sample, torch.zeros_like(spread), torch.ones_like(spread), spread, num_levels or (0,) * sample.shape[1]

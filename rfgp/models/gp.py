@@ -73,6 +73,8 @@ class GP(Process[ModelSpec]):
     """The class of the kernel, which is fixed for the presets."""
     fixes_approximation: ClassVar[bool] = False
     """Whether the class stands for one approximation, so that a model with another one is a `GP`."""
+    kinds_of_options: ClassVar[tuple[type, ...]] = ()
+    """The kinds of options of `rfgp.regression.table` that a model of such a class may have."""
     strategy = staticmethod(fit_kernels)
 
     @plain()

@@ -65,6 +65,7 @@ class SparseSpectrumGP(GP):
     """
 
     fixes_approximation = True
+    kinds_of_options = (FeatureOptions,)
 
     @plain()
     def __init__(
@@ -149,6 +150,7 @@ class ExactGP(GP):
     """
 
     fixes_approximation = True
+    kinds_of_options = (KernelOptions,)
 
     @plain()
     def __init__(

@@ -70,7 +70,8 @@ class Process(ABC, Generic[F]):
     changed. `metadata` is the user's own: anything that JSON can hold, saved with the model.
 
     Columns that have names, as those of dataframes, Parquet and CSV files, go by them ever after, whatever their order:
-    a missing one is an error, others are ignored, and arrays go by position. The names are saved with the model.
+    a missing one is an error, others are ignored, and arrays go by position. The names are saved with the model. If the
+    first rows have no names, all columns go by position ever after.
     """
 
     codec: ClassVar[Codec]
@@ -320,7 +321,7 @@ class Process(ABC, Generic[F]):
         Args:
             path: Where; by custom it ends in .safetensors. Written whole or not at all.
             data: Whether the training data go with it. Without them a loaded model predicts, but
-                `update`, `exact` and `redraw` ask to `condition` first. The posterior that predicts still
+                `update`, `exact` and `with_approximation` ask to `condition` first. The posterior still
                 tells about the data, and with fewer rows than features it determines them.
 
         Raises:

@@ -15,7 +15,15 @@ from rfgp.models.given import given, options_from
 from rfgp.models.gp import GP
 from rfgp.models.process import Process
 from rfgp.parameters import Hyperprior
-from rfgp.regression import Choice, KernelOptions, OpenOptions, begin
+from rfgp.regression import (
+    Choice,
+    FeatureOptions,
+    InducingOptions,
+    KernelOptions,
+    LocalOptions,
+    OpenOptions,
+    begin,
+)
 from rfgp.regression.spec import ModelSpec
 from rfgp.regression.table import open_options, table_options
 from rfgp.regression.table.offers import AUTO
@@ -40,7 +48,7 @@ class TableGP(GP):
     likelihood. Each row is conditioned on its `num_neighbors` nearest predecessors in a random order, so the cost is
     linear in the rows. Predictions use twice as many: means and variances are those of one
     point at a time; covariances and samples of several are of the joint law in which new points may be neighbours of
-    each other. A model with a local process keeps its rows, those of blocks too, is not for Dask, and has no functions
+    each other. A model with a local process keeps its rows, is not for rows in blocks or Dask, and has no functions
     to sample but at given points.
 
     Args:
@@ -132,6 +140,7 @@ class TableGP(GP):
     """
 
     fixes_approximation = True
+    kinds_of_options = (KernelOptions, FeatureOptions, InducingOptions, LocalOptions)
     strategy = staticmethod(fit_open)
 
     @plain()

@@ -101,7 +101,7 @@ def check_approximation(approximation: str | None, likelihood: Likelihood) -> No
     known = likelihood.approximations
     if approximation is not None and approximation not in known:
         has = f"has {' and '.join(map(repr, known))}" if known else "needs no approximation"
-        raise InvalidArgumentError(f"approximation {approximation!r} is not for {likelihood!r}, which {has}.")
+        raise InvalidArgumentError(f"inference={approximation!r} is not for {likelihood!r}, which {has}.")
 
 
 class Family(ABC):

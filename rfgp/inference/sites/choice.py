@@ -161,7 +161,7 @@ def _without_draws(prior: Prior, block: Block, given: _Given) -> Solver:
         limit = f"at most {MOST_DENSE:,} observations" if len(block) > MOST_DENSE else "no fields or groups beside them"
         count = f", got {len(block):,}" if len(block) > MOST_DENSE else ""
         raise InvalidArgumentError(
-            f'Variational inference through sparse features takes {limit}{count}. Use approximation="laplace".'
+            f'Variational inference through sparse features takes {limit}{count}. Use inference="laplace".'
         )
     if prior.neighbors is None or prior.walks:
         return solver_in_memory(prior, block, given.mean[:1], given.one)
@@ -169,7 +169,7 @@ def _without_draws(prior: Prior, block: Block, given: _Given) -> Solver:
     if found is None:
         raise InvalidArgumentError(
             f"Variational inference needs a sparse factor of latent neighbours, which is too large or too inexact for "
-            f'{len(block):,} observations. Use approximation="laplace", or fewer neighbours.'
+            f'{len(block):,} observations. Use inference="laplace", or fewer neighbours.'
         )
     return found
 

@@ -188,7 +188,7 @@ class CoupledLowRankLaplace(Inference):
         if size > MOST_WEIGHTS:
             raise InvalidArgumentError(
                 f"At most {MOST_WEIGHTS:,} weights are solved for, got {size:,}: {self.model.num_features:,} features "
-                f"for each of {len(self.model.mean)} classes. Lower num_frequencies or num_inducing."
+                f"for each of {len(self.model.mean)} classes. Lower num_frequencies or num_points."
             )
 
     @cached_property

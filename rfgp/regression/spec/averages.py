@@ -117,7 +117,7 @@ def with_rows(spec: ModelSpec, rows: Rows) -> ModelSpec:
     if len(spec.columns.sample):
         return spec
     noise = None if spec.noise_process is None else with_rows(spec.noise_process, rows)
-    columns = replace(spec.columns, sample=sampled(rows, spec.options.seed))
+    columns = replace(spec.columns, sample=sampled(rows, spec.options.seed).inputs.detach())
     return replace(spec, columns=columns, noise_process=noise)
 
 

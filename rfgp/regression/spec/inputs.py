@@ -10,6 +10,7 @@ from torch import Tensor
 
 import graphs
 from rfgp.columns import Kind, Schema, Table
+from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.kernels import Kernel
 from rfgp.kernels.summary import ColumnSummary
@@ -18,6 +19,7 @@ from rfgp.parameters import Quantity
 from rfgp.regression.spec.sources import coded
 from rfgp.rows import Chunk, RowSource
 from rfgp.rows.arrays import Origin
+from rfgp.rows.names import counts_rows, is_index_name, warn_of_index
 from rfgp.scaling import Scaling
 
 
@@ -33,8 +35,8 @@ class ModelInputs:
         standardize: Whether numbers and targets are standardised.
         noise_terms: The terms of the noise, if it has a kernel of its own.
         other_terms: The terms of the other models of an average.
-        reads_all: Whether the first term reads all columns of a table in their order, so that arrays without names go
-            by position.
+        reads_all: Whether the first term reads all columns of a table in their order, so that columns go by position
+            where the table or the training data have no names.
     """
 
     schema: Schema | None
@@ -58,10 +60,19 @@ class ModelInputs:
         return found, Origin(table.origin.is_numpy, found.new_empty(0))
 
     def named(self, table: Table) -> Table:
-        """Return a table, whose columns have the names of the training data if they go by position."""
+        """Return a table whose columns have the names of the training data if one of the two has no names.
+
+        Raises:
+            DataError: the first term reads all columns, and an array has more or fewer than the training data.
+        """
         names = () if self.schema is None else tuple(column.key for column in self.schema.columns)
-        has_names = self.reads_all and all(isinstance(name, str) for name in names)
-        if not has_names or table.source != "array" or len(table.keys) != len(names):
+        if not names or not self.reads_all:
+            return table
+        is_array, has_names = table.source == "array", all(isinstance(name, str) for name in names)
+        if is_array and len(table.keys) != len(names) and (has_names or names == tuple(range(len(names)))):
+            raise DataError(f"X has {counted(len(table.keys), 'column')}, but the training data have {len(names)}.")
+        are_numbered = names == tuple(range(len(names))) and all(isinstance(key, str) for key in table.keys)
+        if len(table.keys) != len(names) or not (has_names if is_array else are_numbered):
             return table
         columns = {name: table.columns[key] for name, key in zip(names, table.keys, strict=True)}
         return replace(table, keys=names, columns=columns)
@@ -116,6 +127,24 @@ def check_columns(terms: Sequence[BoundTerm], columns: ColumnSummary, inputs: Te
                 if not bool(((cells >= 0) & (cells < size) & (cells == cells.floor())).all()):
                     raise DataError(f"The term {term.name!r} has {size} {factor.kind.value}s, and a row has another.")
     check_points(terms, inputs)
+
+
+def keys_without_index(table: Table, kernel: Kernel) -> tuple[str | int, ...]:
+    """Return the keys of the columns that a kernel reads if it names none: all but the index of a dataframe.
+
+    Warns:
+        IndexColumnWarning: a column without a name counts the rows and is left out, or may be an index.
+    """
+    reads_some = all(factor.columns is not None for term in kernel.terms() for factor in term.factors)
+    if reads_some or table.source != "dataframe":
+        return table.keys
+    unnamed = [key for key in table.keys if isinstance(key, str) and is_index_name(key)]
+    counting = {key for key in unnamed if counts_rows(np.asarray(table.columns[key]))}
+    if len(counting) == len(table.keys):
+        return table.keys
+    for key in unnamed:
+        warn_of_index("X", key, key in counting, f"X.drop(columns={key!r})", stacklevel=8)
+    return tuple(key for key in table.keys if key not in counting)
 
 
 def graph_of(kernel: Kernel) -> graphs.Graph | None:

@@ -26,7 +26,7 @@ from rfgp.regression.observing import check_blocks
 from rfgp.regression.report import FitReport
 from rfgp.regression.spec.checks import check_memory, identity_of, term_warnings, warnings_of_places
 from rfgp.regression.spec.diagnostics import fit_warnings
-from rfgp.regression.spec.inputs import ModelInputs, graph_of, table_of, without_missing
+from rfgp.regression.spec.inputs import ModelInputs, graph_of, keys_without_index, table_of, without_missing
 from rfgp.regression.spec.noise import by_process, noise_kernel
 from rfgp.regression.spec.options import ModelOptions
 from rfgp.regression.spec.sources import first_table, with_all_levels
@@ -79,7 +79,8 @@ class ModelSpec(Family):
         options, of_noise = self.options, () if self.noise_process is None else self.noise_process.terms
         others = [term for member in self.others for term in cast(ModelSpec, member.family).terms]
         own = self.schema, self.terms, self.columns, options.dtype, options.standardize
-        reads_all = self.options.kernel.terms()[0].factors[0].columns is None
+        first = self.options.kernel.terms()[0].factors[0]
+        reads_all = first.columns is None and first.kind is Kind.NUMBER
         return ModelInputs(*own, of_noise, others, reads_all)
 
     @property
@@ -342,8 +343,9 @@ def _with_columns(spec: S, table: Table, source: RowSource | None = None) -> S:
         known = spec.schema
         found = known.extended(table) if source is None else with_all_levels(known, source, is_new=False)
         return _with_levels(spec, found)
-    kernel = transformed(spec.options.kernel, lambda factor: factor.expanded(table.keys))
-    of_noise = noise_kernel(spec.options.likelihood, kernel, table.keys)
+    keys = table.keys if source is not None else keys_without_index(table, spec.options.kernel)
+    kernel = transformed(spec.options.kernel, lambda factor: factor.expanded(keys))
+    of_noise = noise_kernel(spec.options.likelihood, kernel, keys)
     terms = kernel.terms() if of_noise is None else (*kernel.terms(), *of_noise.terms())
     schema = Schema.learn(requests_of(terms), table)
     if source is not None:

@@ -13,7 +13,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm
 from rfgp.parameters import Hyperprior, Values
-from rfgp.rows import Rows, pool_of
+from rfgp.rows import Block, Rows, pool_of
 from rfgp.scaling import Affine
 
 MOST_SAMPLED = 10_000
@@ -38,18 +38,19 @@ def kernel_starts(terms: Sequence[BoundTerm]) -> Iterator[tuple[str, Any]]:
             yield term.outputscale, term.term.variance
 
 
-def sampled(rows: Rows, seed: int) -> Tensor:
-    """Return the inputs of all rows, or of a random sample, (r, D)."""
+def sampled(rows: Rows, seed: int) -> Block:
+    """Return all rows, or a random sample of them."""
     block = pool_of(rows)
     if len(block) <= MOST_SAMPLED:
-        return block.inputs.detach()
+        return block
     order = torch.randperm(len(block), generator=random.generator(seed, random.Role.SAMPLE))
-    return block.inputs[order[:MOST_SAMPLED]].detach()
+    return block.take(order[:MOST_SAMPLED])
 
 
-def summary_of(schema: Schema, sample: Tensor, maps: Affine) -> ColumnSummary:
-    """Return the summary of columns from a sample of standardised rows (r, D)."""
-    own = ColumnSummary.of(sample, tuple(column.num_levels for column in schema.columns))
+def summary_of(schema: Schema, sample: Block, maps: Affine) -> ColumnSummary:
+    """Return the summary of columns from a sample of standardised rows, which count as often as their weights say."""
+    sizes = tuple(column.num_levels for column in schema.columns)
+    own = ColumnSummary.of(sample.inputs.detach(), sizes, sample.weight)
     return replace(own, location=maps.location, scale=maps.scale)
 
 

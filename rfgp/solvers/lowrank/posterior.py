@@ -180,7 +180,7 @@ class LowRankPosterior(Posterior):
         if self.prior.dense.has_residual:
             raise InvalidArgumentError(
                 "This process has no functions to draw: what its features miss is known at given points only. Sample "
-                "from predict(X) there, or draw functions of redraw(diagonal=None)."
+                "from predict(X) there, or use InducingPoints(method='sor')."
             )
         weights = self.weights + self.uncertainty.sample(count, *self.weights.shape, generator=generator)
         return lambda inputs: self.project(inputs) @ weights

@@ -225,10 +225,11 @@ def test_values_are_shown_and_compared():
     assert rfgp.Vecchia(20) != rfgp.Vecchia(30)
 
 
+@pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 @pytest.mark.parametrize(
     ("approximation", "stage"),
     [
-        (rfgp.RandomFeatures(12, learn_frequencies=True), "learning frequencies"),
+        (rfgp.RandomFeatures(4, learn_frequencies=True), "learning frequencies"),
         (rfgp.InducingPoints(8, learn_locations=True, method="vfe"), "draws too"),
     ],
 )

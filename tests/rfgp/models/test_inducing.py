@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import rfgp
-from rfgp.blocks import Residual
-from rfgp.features import Nystrom
-from rfgp.features.inducing import JITTER
+from rfgp.approximations.inducing_points import MOVED
+from rfgp.blocks import Prior, Residual
+from rfgp.features.inducing import SAMPLED
 from rfgp.regression import mean_and_noise
-from rfgp.regression.table import inducing as family
+from rfgp.regression.spec import ModelSpec
 from rfgp.solvers import solver_for
 from rfgp.tables import Blocks
 
@@ -32,19 +32,24 @@ def model(**more):
     return rfgp.TableGP(**{**PLAIN, "num_inducing": 20, "seed": 0, **more})
 
 
+def points_of(gp):
+    """Return the standardised points (M, d)."""
+    return gp.family.priors[0].points
+
+
 def twin(gp, X, y, new, weight=None, noise=0.0):
     """Return means, covariances of each output, and the log density or its bound; everything dense.
 
     Of the subset of regressors; with what it misses for noise (FITC); or left over, of which rows say nothing (VFE).
     """
     p, scaling = gp.hyperparameters, gp.regression.scaling.inputs
-    length, z = p.lengthscale.detach().numpy(), (gp.family.drawn_points * scaling.scale + scaling.location).numpy()
+    length, z = p.lengthscale.detach().numpy(), (points_of(gp) * scaling.scale + scaling.location).numpy()
 
     def kernel(a, b):
-        return gp.spectrum.kernel_between(torch.from_numpy(a / length), torch.from_numpy(b / length)).numpy()
+        return gp.options.spectrum.kernel_between(torch.from_numpy(a / length), torch.from_numpy(b / length)).numpy()
 
     def estimate(a, b):
-        return kernel(a, z) @ np.linalg.solve(kernel(z, z) + JITTER[torch.float64] * np.eye(len(z)), kernel(z, b))
+        return kernel(a, z) @ np.linalg.solve(kernel(z, z) + gp.family.priors[0].jitter * np.eye(len(z)), kernel(z, b))
 
     laws = []
     for j, target in enumerate(y.reshape(len(y), -1).T):
@@ -117,11 +122,11 @@ def test_left_out_rows_are_predicted_by_the_others(diagonal):
 def test_with_all_rows_for_points_it_is_the_exact_process():
     (X, y), new = table(80), table(9, seed=2)[0]
     gp = model(num_inducing=80, spectrum=rfgp.spectra.Matern(0.5)).fit(X, y, max_iterations=10)
-    assert gp.family.num_features == 80
+    assert len(points_of(gp)) == 80
     assert gp.log_marginal_likelihood().item() == pytest.approx(gp.exact().log_marginal_likelihood().item(), abs=1e-3)
     np.testing.assert_allclose(gp.predict(new).mean, gp.exact().predict(new).mean, atol=1e-4)
     more = model(num_inducing=500).condition(X, y)
-    assert len(more.family.drawn_points) == 80
+    assert len(points_of(more)) == 80
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -144,23 +149,18 @@ def test_gradients_in_all_hyperparameters(diagonal, weighted):
 
 def test_points_are_chosen_again_where_lengthscales_have_moved():
     X, y = table(400)
-    gp = model().fit(X, y)
-    begun = model().condition(X, y)
-    assert not torch.equal(gp.family.points, begun.family.points)
-    assert begun.family.lengthscale.unique().numel() == 1
-    ratio = gp.family.lengthscale / gp.hyperparameters.values.standardized("lengthscale").detach()
-    assert ratio.max() / ratio.min() < family.MOVED
-    assert len([stage for stage in gp.fit_report.stages if stage.name == "all rows"]) > 1
-    held = model(lengthscale=gp.hyperparameters.lengthscale.detach().numpy()).fit(X, y, fixed=["lengthscale"])
-    ratio = held.family.lengthscale / gp.family.lengthscale
-    assert ratio.max() / ratio.min() < 1.5  # where the user knows them, the first choice has them
+    gp, begun = model().fit(X, y), model().condition(X, y)
+    assert not torch.equal(points_of(gp), points_of(begun))
+    ratio = gp.family.priors[0].lengthscales / gp.hyperparameters.values.standardized("rbf.lengthscale").detach()
+    assert ratio.max() / ratio.min() < MOVED
+    assert len([stage for stage in gp.fit_report.stages if stage.name.startswith("all rows")]) > 1
 
 
 def test_points_that_are_learned_say_more():
     X, y = table(400)
     options = {"num_inducing": 8, "noise": 0.05}
     fixed, learned = model(**options).fit(X, y), model(learn_inducing=True, **options).fit(X, y)
-    assert learned.fit_report.stages[-1].name == "points too, 400 rows"
+    assert learned.fit_report.stages[-1].name.endswith("draws too")
     assert learned.log_marginal_likelihood() > fixed.log_marginal_likelihood() + 1  # 2.7 to 6, by the last bits
     new, _ = table(200, seed=1)
     means, *_ = twin(learned, X, y, new)
@@ -169,14 +169,15 @@ def test_points_that_are_learned_say_more():
 
 @pytest.mark.parametrize("diagonal", [None, "fitc", "vfe"])
 def test_gradients_in_points(diagonal):
-    gp = model(diagonal=diagonal, num_inducing=4).condition(*table(60))
-    now, points = gp.regression, gp.family.drawn_points.clone().requires_grad_()
-    values = now.hyperparameters.detached()
+    gp = model(diagonal=diagonal, num_inducing=4, learn_inducing=True).condition(*table(60))
+    now, values = gp.regression, gp.hyperparameters.values.detached()
+    known = {name: values.standardized(name) for name in values.space.names if name != "mean"}
 
     def density(points):
-        found = solver_for(gp.family.prior_of(points, values), now.rows, *mean_and_noise(values))
-        return found.log_marginal_likelihood()
+        prior = Prior.of_terms([gp.family.priors[0].at({**known, "rbf.points": points}, gp.family.columns)])
+        return solver_for(prior, now.rows, *mean_and_noise(values)).log_marginal_likelihood()
 
+    points = points_of(gp).clone().requires_grad_()
     (slope,) = torch.autograd.grad(density(points), points)
     for i, j in ((0, 0), (1, 2), (3, 1)):
         step = torch.zeros_like(slope)
@@ -200,60 +201,6 @@ def test_bounds_and_noise_are_as_theory_says():
     assert noise["fitc"] < 0.04 * 0.9 < noise["vfe"]  # the truth is .04
 
 
-@pytest.mark.parametrize("outputs", [1, 2])
-@pytest.mark.parametrize("spectrum", ["gaussian", rfgp.spectra.Matern(0.5)], ids=["gaussian", "matern"])
-def test_the_exact_density_is_between_two_bounds(spectrum, outputs):
-    (X, y), rng = table(100, outputs=outputs), np.random.default_rng(3)
-    more = {"sample_weight": rng.integers(1, 4, 100).astype(float)}
-    more |= {"noise": rng.uniform(0, 0.3, 100)} if outputs == 1 else {}
-    for rows in ({}, more):
-        gp = model(spectrum=spectrum, num_inducing=3, diagonal="fitc").condition(X, y, **rows)
-        exact, last = gp.exact().log_marginal_likelihood().item(), np.inf
-        for m in (3, 20, 60, 100):
-            found = gp.redraw(num_inducing=m, inducing="pivots").check()
-            assert found.lower < exact < found.upper
-            assert found.divergence < last
-            last = found.divergence
-        bounded = gp.redraw(diagonal="vfe")
-        assert bounded.check().lower == pytest.approx(bounded.log_marginal_likelihood().item(), rel=1e-12)
-    assert last < 0.05
-    assert "at most" in str(found)
-
-
-def test_bounds_are_those_of_dense_algebra():
-    X, y = table(50)
-    gp = model(num_inducing=5, diagonal="vfe").condition(X, y)
-    exact, s = gp.exact(), gp.hyperparameters.noise.item()
-    K, Q = exact.prior_covariance(X).numpy(), gp.redraw(diagonal=None).prior_covariance(X).numpy()
-    t, r = np.trace(K - Q), y - gp.hyperparameters.mean.item()
-    total = -0.5 * (np.linalg.slogdet(2 * np.pi * (Q + s * np.eye(50)))[1])
-    ends = [total - 0.5 * r @ np.linalg.solve(Q + (s + more) * np.eye(50), r) for more in (0, t)]
-    found = gp.check()
-    assert found.upper == pytest.approx(ends[1], rel=1e-9)
-    assert found.lower == pytest.approx(ends[0] - 0.5 * t / s, rel=1e-9)
-
-
-def test_the_distance_of_the_bounds_bounds_the_divergence():
-    """The bounded divergence is of whole functions, and so no less than that of their values at the rows."""
-    X, y = table(50)
-    gp = model(num_inducing=12, diagonal="vfe", noise=0.3).condition(X, y)
-    ours, exact = gp.predict(X), gp.exact().predict(X)
-    jitter = 1e-9 * np.eye(50)
-    a, b = ours.covariance + jitter, exact.covariance + jitter
-    shift = exact.mean - ours.mean
-    kl = np.trace(np.linalg.solve(b, a)) - 50 + np.linalg.slogdet(b)[1] - np.linalg.slogdet(a)[1]
-    kl = 0.5 * (kl + shift @ np.linalg.solve(b, shift))
-    assert 0.01 < kl < gp.check().divergence
-
-
-def test_bounds_are_of_inducing_points_alone():
-    gp = rfgp.TableGP(num_frequencies=8, seed=0).condition(*table())
-    with pytest.raises(rfgp.InvalidArgumentError, match='Bounds are known for features="nystrom"'):
-        gp.check()
-    with pytest.raises(rfgp.NotFittedError):
-        model().check()
-
-
 def test_far_from_the_points_the_variance_is_that_of_the_process():
     X, y = table()
     for diagonal in (None, "fitc", "vfe"):
@@ -265,9 +212,10 @@ def test_far_from_the_points_the_variance_is_that_of_the_process():
 def test_what_features_miss_has_no_functions():
     X, y = table()
     gp = model(diagonal="fitc").condition(X, y)
-    with pytest.raises(rfgp.InvalidArgumentError, match=r"no functions to draw.*redraw\(diagonal=None\)"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="no functions to draw"):
         gp.sample_functions(2)
-    assert gp.redraw(diagonal=None).sample_functions(2, seed=0)(X).shape == (2, 120)
+    without = gp.with_approximation(rfgp.InducingPoints(20, method="sor"))
+    assert without.sample_functions(2, seed=0)(X).shape == (2, 120)
     assert gp.predict(X[:5]).sample(3, seed=0).shape == (3, 5)
 
 
@@ -291,18 +239,18 @@ def test_float32_features():
 
 def test_rows_that_are_read_in_blocks_are_a_sample_for_points(monkeypatch):
     (X, y), new = table(300), table(9, seed=2)[0]
-    monkeypatch.setattr(family, "LEAST_SAMPLE", 30)
-    monkeypatch.setitem(family.SAMPLED, "k-means", 1)
+    monkeypatch.setattr("rfgp.approximations.inducing_points.LEAST_SAMPLE", 30)
+    monkeypatch.setitem(SAMPLED, "k-means", 1)
     gp = model(num_inducing=30).fit(Blocks([(X[:100], y[:100]), (X[100:], y[100:])]), max_iterations=3)
     scaling = gp.regression.scaling.inputs
-    points = (gp.family.drawn_points * scaling.scale + scaling.location).numpy()
+    points = (points_of(gp) * scaling.scale + scaling.location).numpy()
     assert np.abs(points[:, None] - X[None]).max(2).min(1).max() < 1e-9  # 30 rows of the table, as many as were sampled
     means, _, total = twin(gp, X, y, new)
     np.testing.assert_allclose(gp.predict(new).mean, means, rtol=1e-7)
     assert gp.log_marginal_likelihood().item() == pytest.approx(total, rel=1e-8)
 
 
-def test_a_model_is_saved_loaded_copied_and_redrawn(tmp_path):
+def test_a_model_is_saved_loaded_and_copied(tmp_path):
     (X, y), new = table(), table(9, seed=2)[0]
     gp = model(learn_inducing=True).fit(X, y, max_iterations=3)
     gp.save(tmp_path / "model")
@@ -311,16 +259,9 @@ def test_a_model_is_saved_loaded_copied_and_redrawn(tmp_path):
             assert np.array_equal(getattr(other.predict(new), name), getattr(gp.predict(new), name))
         assert other.options == gp.options
         assert other.update(*table(3, seed=3)).num_observations == 123
-    more = gp.redraw(num_inducing=60, inducing="pivots")
-    assert more.family.num_features == 60
-    assert more.options.num_inducing == 60
+    more = gp.with_approximation(rfgp.InducingPoints(60, init="pivots", method="sor"))
     exact = gp.exact().predict(new).mean
     assert np.abs(more.predict(new).mean - exact).max() < np.abs(gp.predict(new).mean - exact).max()
-    phi = gp.feature_map
-    assert isinstance(phi, Nystrom)
-    assert phi.num_features == 20
-    with pytest.raises(rfgp.InvalidArgumentError, match="redraw does not know coupling"):
-        gp.redraw(coupling="iid")
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.UnderfittingWarning")
@@ -343,48 +284,12 @@ def test_a_fit_that_was_interrupted_goes_on(stop, tmp_path):
     assert whole.fit_report.message == again.fit_report.message
 
 
-@pytest.mark.parametrize("fault", ["dtype", "columns", "far", "many"])
-def test_files_with_other_points_are_refused(fault, tmp_path, monkeypatch):
-    X, y = table()
-    gp, points = model().condition(X, y), model().condition(X, y).family.drawn_points
-    wrong = {"dtype": points.float(), "columns": points[:, :2], "far": 1e120 * points, "many": points.repeat(2, 1)}
-    gp.predict(X[:1])
-    monkeypatch.setattr(family.InducingFamily, "drawn_points", wrong[fault])
-    gp.save(tmp_path / "model")
-    monkeypatch.undo()
-    with pytest.raises(rfgp.ModelFileError):
-        rfgp.load(tmp_path / "model")
-
-
-def test_points_are_chosen_again_only_where_that_is_likelier(monkeypatch):
-    """Other points may be worse; and where all of the table is short, pivots have to be chosen again."""
-    X, y = table(400)
-    far = model(num_inducing=40).condition(X + 50, y).family.drawn_points
-    kept = model().condition(X, y).family.drawn_points
-    original = family.InducingFamily.chosen
-
-    def chosen(self, values, rows):
-        found = original(self, values, rows)
-        return found if self.points is None else found.with_points(far[:20] + 50)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(family.InducingFamily, "chosen", chosen)
-        gp = model().fit(X, y)
-    assert torch.equal(gp.family.drawn_points, kept)
-    assert len([stage for stage in gp.fit_report.stages if stage.name == "all rows"]) == 2
+def test_points_of_short_lengthscales_are_chosen_again():
     x = np.random.default_rng(0).uniform(-1, 1, (600, 1))
     z = np.sin(40 * x[:, 0]) + 0.03 * np.random.default_rng(1).standard_normal(600)
     short = model(num_inducing=100, inducing="pivots").fit(x, z)
-    assert short.family.num_features == 100
+    assert len(points_of(short)) == 100
     assert np.sqrt(np.mean((short.predict(x).mean - np.sin(40 * x[:, 0])) ** 2)) < 0.03
-    assert "points chosen" in short.fit_report.message
-
-
-def test_a_redraw_keeps_learned_points_where_only_the_diagonal_changes():
-    X, y = table(200)
-    gp = model(learn_inducing=True, diagonal="vfe").fit(X, y, max_iterations=10)
-    assert np.array_equal(gp.redraw(diagonal=None).predict(X).mean, gp.predict(X).mean)
-    assert not np.array_equal(gp.redraw(seed=1).predict(X).mean, gp.predict(X).mean)
 
 
 @pytest.mark.slow
@@ -399,9 +304,9 @@ def test_float32_is_searched_in_double():
 
 def test_warnings_name_what_can_be_done():
     X, y = table(300)
-    with pytest.warns(rfgp.UnderfittingWarning, match=r"Raise num_inducing, use learn_inducing=True, or try another"):
+    with pytest.warns(rfgp.UnderfittingWarning, match="Raise num_points, use learn_locations=True"):
         model(num_inducing=3).fit(X, y)
-    with pytest.warns(rfgp.UnderfittingWarning, match=r"Raise num_inducing, or try another"):
+    with pytest.warns(rfgp.UnderfittingWarning, match="Raise num_points"):
         model(num_inducing=1, learn_inducing=True).fit(X, y)
 
 
@@ -432,29 +337,17 @@ def test_options_that_cannot_be_are_named(options, message):
         model(**options)
 
 
-@pytest.mark.parametrize("fault", ["lengthscale", "variance", "missing", "chosen"])
+@pytest.mark.parametrize("fault", ["rbf.lengthscale", "rbf.outputscale", "missing"])
 def test_planted_errors_are_seen(fault, monkeypatch):
     (X, y), new = table(), table(9, seed=2)[0]
-    if fault == "chosen":
-        monkeypatch.setattr(family.InducingFamily, "has_moved", lambda self, values: False)
-        gp = model().fit(X, y)
-        ratio = gp.family.lengthscale / gp.hyperparameters.values.standardized("lengthscale").detach()
-        assert ratio.max() / ratio.min() > family.MOVED
-        return
     if fault == "missing":
         monkeypatch.setattr(Residual, "missing", lambda self, phi, *rest: 0.999 - phi.square().sum(-1))
         gp = model(diagonal="fitc").condition(X, y)
-        assert not np.allclose(gp.predict(new).mean, twin(gp, X, y, new)[0], rtol=1e-8)
         assert gp.log_marginal_likelihood().item() != pytest.approx(twin(gp, X, y, new)[2], rel=1e-9)
-        return
-    original = family.InducingFamily.prior_of
-
-    def wrong(self, points, values):
-        changed = {"lengthscale": "lengthscale", "variance": "outputscale"}[fault]
-        return original(self, points, values.shifted(**{changed: 1e-3}))
-
-    monkeypatch.setattr(family.InducingFamily, "prior_of", wrong)
-    gp = model().condition(X, y)
+    else:
+        original = ModelSpec.prior
+        monkeypatch.setattr(ModelSpec, "prior", lambda self, values: original(self, values.shifted(**{fault: 1e-3})))
+        gp = model().condition(X, y)
     assert not np.allclose(gp.predict(new).mean, twin(gp, X, y, new)[0], rtol=1e-8)
 
 
@@ -462,7 +355,7 @@ def test_planted_errors_are_seen(fault, monkeypatch):
 def test_few_rows_and_constant_columns():
     X, y = table(6)
     gp = model(num_inducing=30).fit(np.column_stack([X, np.ones(6)]), y, max_iterations=3)
-    assert gp.family.num_features == 6
+    assert len(points_of(gp)) == 6
     assert np.isfinite(gp.predict(np.column_stack([X, np.ones(6)])).variance).all()
 
 
@@ -479,28 +372,3 @@ def test_a_far_point_changes_nothing_for_the_others(options, single):
         assert np.allclose(both.mean[:9], alone.mean, rtol=0, atol=close * y.std())
         assert np.allclose(both.std[:9], alone.std, rtol=0, atol=close * y.std())
         assert np.isfinite(both.mean).all()
-
-
-def test_a_model_of_the_exact_processs_kernel():
-    (X, y), new = table(), table(9, seed=2)[0]
-    exact = rfgp.ExactGP(spectrum=rfgp.spectra.Matern(1.5)).condition(X, y)
-    gp = rfgp.TableGP.approximating(exact, num_inducing=200, local="residual", num_neighbors=5, seed=0)
-    assert gp.options.spectrum == exact.spectrum
-    assert np.allclose(gp.predict(new).mean, exact.predict(new).mean, rtol=1e-6)
-    assert np.allclose(gp.hyperparameters.lengthscale.detach(), exact.hyperparameters.lengthscale.detach())
-    for features, options, message in (
-        ("nystrom", {"spectrum": "gaussian"}, "no option spectrum here; there are conditioning, diagonal"),
-        ("fourier", {"local": "matern12"}, "no option local here"),
-        (None, {"local": "gaussian"}, "a kernel of its own"),
-    ):
-        with pytest.raises(rfgp.InvalidArgumentError, match=message):
-            rfgp.TableGP.approximating(exact, features, **options)
-
-
-def test_what_points_do_not_follow_from_is_changed_by_a_redraw():
-    X, y = table()
-    gp = model().condition(X, y)
-    near = gp.redraw(local="residual", num_neighbors=7, conditioning="latent")
-    assert near.options.num_neighbors == 7
-    assert torch.equal(near.family.drawn_points, gp.family.drawn_points)
-    assert torch.equal(near.redraw(local=None, diagonal="vfe").family.drawn_points, gp.family.drawn_points)

@@ -1,5 +1,7 @@
 """Models of observations that are not normal: every front door, and what is asked of them."""
 
+import copy
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -43,7 +45,7 @@ PLAIN = {"frequencies": "fixed", "local": None}
 
 def model(name, **options):
     """Laplace's approximation, of two classes too; `test_variational` has the other."""
-    way = {"approximation": "laplace"} if name == "bernoulli" else {}
+    way = {"inference": "laplace"} if name == "bernoulli" else {}
     return rfgp.TableGP(**{**PLAIN, "num_frequencies": 40, "likelihood": name, "seed": 0, **way, **options})
 
 
@@ -85,7 +87,7 @@ class TestEvery:
 
     def test_an_update_is_a_condition_on_all_rows(self, fitted, name):
         x, y, new, _ = table(name)
-        parts = fitted[name].redraw(seed=0)
+        parts = copy.deepcopy(fitted[name])
         parts.condition(x[:150], y[:150])
         assert np.isfinite(parts.predict(new).mean).all()  # a posterior that would absorb rows of a normal likelihood
         parts.update(x[150:], y[150:])
@@ -138,7 +140,7 @@ class TestEvery:
         exact = gp.exact()
         p = exact.predict(new)
         assert rfgp.metrics.kl_divergence(p, p) == pytest.approx(0, abs=1e-8)
-        few, many = (gp.redraw(num_frequencies=m, seed=1).predict(new) for m in (10, 400))
+        few, many = (gp.with_approximation(rfgp.RandomFeatures(m, seed=1)).predict(new) for m in (10, 400))
         assert rfgp.metrics.kl_divergence(p, many) < rfgp.metrics.kl_divergence(p, few)
         unit = float(p.scale)
         law = p.observed().likelihood
@@ -160,7 +162,7 @@ class TestEvery:
         x, y, new, _ = table(name, 120)
         gp = model(name, num_frequencies=400).fit(x, y)
         exact = gp.exact()
-        assert exact.options.likelihood == gp.options.likelihood
+        assert exact.family.options.likelihood == gp.family.options.likelihood
         p, q = gp.predict(new), exact.predict(new)
         np.testing.assert_allclose(p.mean, q.mean, atol=0.35 * q.std.max())
         one, other = (float(each.log_marginal_likelihood()) for each in (gp, exact))
@@ -289,7 +291,7 @@ def test_given_parameters_are_held_and_others_learned():
     assert "df" not in gp.hyperparameters.names
     assert float(gp.hyperparameters.scale) == pytest.approx(2.0, rel=0.4)  # in the unit of the targets
     held = model(StudentT(df=3.0, scale=2.0)).fit(x, y)
-    assert set(held.hyperparameters.names) == {"lengthscale", "outputscale", "mean"}
+    assert set(held.hyperparameters.names) == {"rbf.lengthscale", "rbf.outputscale", "mean"}
     assert float(held.log_marginal_likelihood()) <= float(gp.log_marginal_likelihood()) + 1e-6
     assert learned(model(NegativeBinomial(dispersion=0.5)).options.likelihood) == ()
 
@@ -364,7 +366,7 @@ def test_classes_that_columns_separate_have_a_finite_fit():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::rfgp.VarianceStarvationWarning")
+@pytest.mark.filterwarnings("ignore::rfgp.VarianceStarvationWarning", "ignore::rfgp.JitterWarning")
 @pytest.mark.parametrize("features", ["fourier", "exact"])
 @pytest.mark.parametrize("name", ["poisson", "negative-binomial", "gamma", "student-t", "bernoulli"])
 def test_extreme_targets_have_finite_fits(name, features):
@@ -378,7 +380,8 @@ def test_extreme_targets_have_finite_fits(name, features):
         "bernoulli": np.r_[1, np.zeros(39)],
     }[name].astype(float)
     for X in (rng.standard_normal((40, 2)), np.repeat(rng.standard_normal((2, 2)), 20, axis=0)):
-        gp = rfgp.TableGP(features, num_frequencies=6, likelihood=name, seed=0).fit(X, extreme)
+        coupling = rfgp.couplings.Energy()  # with weights no mode is found for the largest counts
+        gp = rfgp.TableGP(features, num_frequencies=6, coupling=coupling, likelihood=name, seed=0).fit(X, extreme)
         law = gp.predict(np.vstack([X[:2], [[1e3, 1e3]]])).observed()
         assert np.isfinite(law.log_density(extreme[:3])[:2]).all()
         assert np.isfinite(law.quantile(0.9)[:2]).all()
@@ -400,7 +403,7 @@ class TestExposure:
         x, exposure = rng.standard_normal((rows, 2)), rng.uniform(0.2, 8.0, rows)
         return x, rng.poisson(exposure * np.exp(function(x))).astype(float), exposure
 
-    @pytest.mark.parametrize("options", [{}, {"features": "exact"}, {"approximation": "variational"}])
+    @pytest.mark.parametrize("options", [{}, {"features": "exact"}, {"inference": "variational"}])
     def test_the_log_rate_is_that_of_one_unit(self, options):
         x, y, exposure = self.rows()
         options = {"likelihood": "poisson", "seed": 0, **options}

@@ -77,7 +77,7 @@ def test_gradients_equal_finite_differences(m):
 @pytest.mark.parametrize("kind", ["fixed", "learned"])
 def test_the_unit_of_the_target_does_not_matter(unit, offset, kind):
     def make():
-        return SparseSpectrumGP(num_frequencies=20, seed=0, frequencies=kind)
+        return SparseSpectrumGP(num_frequencies=20, seed=0, learn_frequencies=kind == "learned")
 
     plain = make().fit(X, Y + offset, max_iterations=40)
     gp = make().fit(X, unit * (Y + offset), max_iterations=40)
@@ -209,7 +209,9 @@ def test_degenerate_tables_give_a_usable_model(name, dtype, kind):
     inputs, y = (inputs if inputs.dtype.kind == "i" else inputs.astype(dtype)), y.astype(dtype)
     if inputs.dtype.kind == "i":
         y = y.astype(np.float64)
-    gp = SparseSpectrumGP(num_frequencies=20, seed=0, frequencies=kind).fit(inputs, y, max_iterations=30)
+    gp = SparseSpectrumGP(num_frequencies=20, seed=0, learn_frequencies=kind == "learned").fit(
+        inputs, y, max_iterations=30
+    )
     p = gp.predict(inputs).observed()
     assert np.isfinite(p.mean).all()
     assert (p.variance > 0).all()

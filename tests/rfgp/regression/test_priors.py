@@ -38,7 +38,6 @@ def test_covariance_is_symmetric_with_the_diagonal(name):
         covariance = prior.kernel(inputs, inputs)
         torch.testing.assert_close(covariance, covariance.mT, rtol=1e-10, atol=1e-10)
         torch.testing.assert_close(covariance.diagonal(), prior.diagonal(inputs), rtol=1e-7, atol=1e-7)
-        assert len({block.name for block in prior.blocks}) == len(prior.blocks)
 
 
 def test_a_family_is_its_only_member_unless_it_is_an_average():

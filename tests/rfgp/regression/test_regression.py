@@ -117,7 +117,7 @@ def test_the_only_pass_over_a_stream_counts_its_rows():
     assert start.posterior is start.present_posterior
     streamed = extended(start, Chunk(Blocks(blocks)))
     whole = extended(start, Chunk(X[60:], y[60:], None, weight))
-    assert len(read) == 2  # looked at, then read
+    assert len(read) == 3  # looked at for its columns and its types, then read
     assert (streamed.num_observations, streamed.rows.count) == (90, whole.rows.count)
     np.testing.assert_allclose(streamed.predict(X).mean, whole.predict(X).mean, rtol=1e-12)
     torch.testing.assert_close(streamed.log_marginal_likelihood(), whole.log_marginal_likelihood())

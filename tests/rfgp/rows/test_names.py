@@ -1,5 +1,6 @@
 """Columns with names mean the same in any order, for every model and every way in."""
 
+import copy
 import json
 from types import SimpleNamespace
 
@@ -42,8 +43,8 @@ class Polars:
     def columns(self):
         return list(self.table.columns)
 
-    def select(self, names):
-        return Polars(self.table[names])
+    def __getitem__(self, name):
+        return self.table[name]
 
     def __array__(self, dtype=None, copy=None):
         return self.table.to_numpy(dtype)
@@ -85,13 +86,14 @@ def test_more_rows_go_by_the_names_of_their_columns(name, tmp_path):
     pq.write_table(pa.Table.from_pandas(d.table[["b", "c", "a"]].assign(y=d.y)), tmp_path / "rows.parquet")
     first = MODELS[name]().condition(d.table[:30], d.y[:30])
     first.predict(d.new).mean.sum()  # the posterior is there, and can take rows up
-    whole = first.regression.scaling.columns, MODELS[name]().condition(d.table[:30], d.y[:30]).condition(d.table, d.y)
-    assert whole[0] == ("a", "b", "c")
-    expected = whole[1].predict(d.new).mean
+    expected = MODELS[name]().condition(d.table[:30], d.y[:30]).condition(d.table, d.y).predict(d.new).mean
     close(first.update(turned(d.table[30:]), d.y[30:]).predict(d.new).mean, expected)
-    for rows in ((turned(d.table), d.y), (Parquet(tmp_path / "rows.parquet", "y"),)):
-        close(MODELS[name]().condition(d.table[:30], d.y[:30]).condition(*rows).predict(d.new).mean, expected)
     again = MODELS[name]().condition(d.table[:30], d.y[:30])
+    close(copy.deepcopy(again).condition(turned(d.table), d.y).predict(d.new).mean, expected)
+    if name == "exact":
+        return  # an exact kernel needs its rows in memory
+    source = Parquet(tmp_path / "rows.parquet", "y")
+    close(copy.deepcopy(again).condition(source).predict(d.new).mean, expected)
     again.update(Blocks([(turned(d.table[30:40]), d.y[30:40]), (d.table[40:], d.y[40:])]))
     close(again.predict(turned(d.new)).mean, expected)
 
@@ -101,18 +103,21 @@ def test_names_stay_with_the_model(tmp_path):
     gp = MODELS["features"]().condition(d.table, d.y)
     gp.save(tmp_path / "m.safetensors", data=True)
     loaded = rfgp.load(tmp_path / "m.safetensors")
-    for model in (gp, loaded, gp.redraw(seed=0), gp.exact(), loaded.exact(), gp.exact().approximate(seed=0)):
+    other = gp.with_approximation(rfgp.RandomFeatures(6, seed=1))
+    for model in (gp, loaded, other, gp.exact(), loaded.exact(), other.exact()):
         close(model.predict(turned(d.new)).mean, model.predict(d.new.to_numpy()).mean)
-        with pytest.raises(rfgp.DataError, match="X has no column 'b', which the training data have; 1 of their 3"):
+        with pytest.raises(rfgp.DataError, match="X has no column 'b', which rbf reads"):
             model.predict(d.new[["a", "c"]])
 
 
-def test_a_model_without_names_takes_those_of_new_data():
+def test_a_model_without_names_goes_by_position():
     d = data()
     gp = MODELS["features"]().condition(d.table.to_numpy(), d.y)
     turned_around = d.new[["c", "b", "a"]]
-    close(gp.predict(turned_around).mean, gp.predict(turned_around.to_numpy()).mean)  # by position
-    close(gp.condition(d.table, d.y).predict(turned_around).mean, gp.predict(d.new).mean)
+    close(gp.predict(turned_around).mean, gp.predict(turned_around.to_numpy()).mean)
+    with pytest.raises(rfgp.DataError, match="X has 4 columns, but the training data have 3"):
+        gp.predict(np.zeros((2, 4)))
+    close(MODELS["features"]().condition(d.table, d.y).predict(turned_around).mean, gp.predict(d.new).mean)
 
 
 def test_numbers_are_names_and_a_file_without_a_header_has_none(tmp_path):
@@ -120,8 +125,7 @@ def test_numbers_are_names_and_a_file_without_a_header_has_none(tmp_path):
     numbered = d.table.set_axis([0, 1, 2], axis=1)
     gp = MODELS["features"]().condition(numbered, d.y)
     close(gp.predict(numbered[[2, 0, 1]]).mean, gp.predict(d.table.to_numpy()).mean)
-    with pytest.raises(rfgp.DataError, match="no column '0'"):
-        gp.predict(d.table)
+    close(gp.predict(d.new).mean, gp.predict(d.new.to_numpy()).mean)  # by position
     d.table.to_csv(tmp_path / "bare.csv", header=False, index=False)
     close(gp.predict(CSV(tmp_path / "bare.csv")).mean, gp.predict(numbered).mean)
 
@@ -129,13 +133,10 @@ def test_numbers_are_names_and_a_file_without_a_header_has_none(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda t: t.rename(columns={"a": "q"}), "X has no column 'a', .*It has q, b, c. Rename its columns, or go by"),
+        (lambda t: t.rename(columns={"a": "q"}), "X has no column 'a', .*Its columns are: q, b, c"),
         (lambda t: t[["a", "a", "b", "c"]], "Several columns of X are named 'a'"),
-        (
-            lambda t: t.assign(b="red"),
-            r"column 'b' holds text \('red' in row 0, 60 such cells\)\. .*categories=\"one-hot\"",
-        ),
-        (lambda t: t.assign(b=np.nan), r"in row 0, column 1 \('b'\)\. Leave such rows out, or fill them\.$"),
+        (lambda t: t.assign(b="red"), r"Column 'b' holds text \('red' in row 0, 60 such cells\).*read_table"),
+        (lambda t: t.assign(b=np.nan), r"Column 'b' has 60 missing values, the first in row 0.*Leave such rows out"),
     ],
 )
 def test_frames_that_cannot_be_used_are_named_and_nothing_is_lost(change, message):

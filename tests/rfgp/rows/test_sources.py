@@ -149,7 +149,7 @@ def test_an_update_reads_only_the_new_rows(folder):
     gp.update(X[300:390], Y[300:390]).update(Blocks(new))
     gp.predict(NEW).variance.sum()
     assert len(reads) == before
-    assert sorted(added[1:]) == list(range(390, 400))  # the first block is looked at before
+    assert added == [390, 390, *range(390, 400)]  # the columns and the types of the first block are looked at before
     assert gp.num_observations == 400
     kept.condition(X[:300], Y[:300])  # the same scaling
     kept.hyperparameters.load_state_dict(gp.hyperparameters.state_dict())
@@ -202,7 +202,7 @@ def test_columns_are_told_by_their_names(folder, tmp_path):
         for points in (Blocks(turned), Blocks(turned, columns=NAMES)):
             np.testing.assert_allclose(loaded.predict(points).mean, kept.predict(NEW).mean, rtol=1e-9)
         for ask in (lambda m, rows: m.predict(rows).mean, lambda m, rows: m.update(rows)):
-            with pytest.raises(rfgp.DataError, match="X has no column 'a', which the training data have; 1 of their 3"):
+            with pytest.raises(rfgp.DataError, match="X has no column 'a', which rbf reads"):
                 ask(loaded, Blocks([{"b": Y, "c": Y, "y": Y}], "y"))
 
 
@@ -244,19 +244,13 @@ def test_a_source_is_not_saved(folder):
     np.testing.assert_array_equal(rfgp.load(folder / "m.safetensors").predict(NEW).mean, gp.predict(NEW).mean)
 
 
-def test_the_exact_twin_reads_a_source():
-    gp = model().condition(Blocks(blocks()))
-    kept = model().condition(X, Y)
-    np.testing.assert_allclose(gp.exact().predict(NEW).mean, kept.exact().predict(NEW).mean, rtol=1e-7)
-
-
 def with_value(row, value):
     y = Y.copy()
     y[row] = value
     return y
 
 
-CHANGING = chain([400], repeat(300))
+CHANGING = chain([400, 400, 400], repeat(300))
 BAD = {
     "no target": (lambda f: (Parquet(f / "rows.parquet"),), rfgp.DataError, "no targets; name the target column"),
     "unknown": (lambda f: (Parquet(f / "rows.parquet", target="q"),), rfgp.InvalidArgumentError, "no column 'q'; it"),
@@ -268,15 +262,23 @@ BAD = {
     "missing file": (lambda f: (Parquet(f / "no.parquet", target="y"),), rfgp.DataError, "There is no file"),
     "not Parquet": (lambda f: (Parquet(f / "rows.csv", target="y"),), rfgp.DataError, "does not begin as such a file"),
     "no CSV": (lambda f: (CSV(f / "rows.parquet", target="y"),), rfgp.DataError, "looks like a Parquet file"),
-    "text": (lambda f: (CSV(f / "text.csv", target="y"),), rfgp.DataError, "not a table that can be read"),
-    "gap": (lambda f: (CSV(f / "gap.csv", target="y"),), rfgp.DataError, "column 'a' has a missing cell in row 1"),
-    "strings": (lambda f: (Parquet(f / "text.parquet", target="y"),), rfgp.DataError, "holds string, not numbers"),
+    "text": (lambda f: (CSV(f / "text.csv", target="y"),), rfgp.DataError, r"Column 'a' holds text \('red' in row 1"),
+    "gap": (
+        lambda f: (CSV(f / "gap.csv", target="y"),),
+        rfgp.DataError,
+        "Column 'a' has 1 missing value, the first in row 1",
+    ),
+    "strings": (
+        lambda f: (Parquet(f / "text.parquet", target="y"),),
+        rfgp.DataError,
+        r"Column 'a' holds text \('x' in",
+    ),
     "not finite": (
         lambda f: (Blocks([(X[:90], Y[:90]), (X[90:], with_value(97, np.nan)[90:])]),),
         rfgp.DataError,
         r"y has 1 value that is not finite, the first \(nan\) in row 97",
     ),
-    "widths": (lambda f: (Blocks([(X[:90], Y[:90]), (X[90:, :2], Y[90:])]),), rfgp.DataError, "has 2 columns, the fir"),
+    "widths": (lambda f: (Blocks([(X[:90], Y[:90]), (X[90:, :2], Y[90:])]),), rfgp.DataError, "X has 2 columns, but"),
     "lengths": (lambda f: (Blocks([(X[:90], Y[:80])]),), rfgp.DataError, "X has 90 rows and y has 80"),
     "outputs": (lambda f: (Blocks([(X, Y), (X, np.c_[Y, Y])]),), rfgp.DataError, "has 2 targets, the first has 1"),
     "nothing": (lambda f: (Blocks([]),), rfgp.DataError, "no rows"),

@@ -55,7 +55,7 @@ class TestFiles:
         test = np.arange(N) % 4 == 0
         gp = rfgp.TableGP("exact", "gaussian", local=None, seed=0)
         found = gp.fit(table.X[~test], table.y[~test]).predict(table.X[test]).mean
-        assert np.mean((found - table.y[test]) ** 2) > 0.8 * np.var(table.y[test])
+        assert np.mean((found - table.y[test]) ** 2) > 0.5 * np.var(table.y[test])  # by the index it is 0.01
 
     def test_an_index_of_r_counts_from_one(self, tmp_path):
         frame().set_index(np.arange(1, N + 1)).to_csv(tmp_path / "t.csv")

@@ -446,13 +446,7 @@ class TestOptions:
         again = couplings.by_name(couplings.name_of(coupling), **couplings.options_of(coupling))
         assert vars(again) == vars(coupling)
 
-    def test_models_tune_it_to_their_features(self):
-        rng = np.random.default_rng(0)
-        X, y = rng.standard_normal((30, 2)) / 3, rng.standard_normal(30)
-        gp = rfgp.SparseSpectrumGP(num_frequencies=16, kind="laplace", seed=0).condition(X, y)
-        assert gp.coupling.features == "laplace"
-        assert gp.redraw(features="fourier").coupling.features == "fourier"
-        assert gp.redraw(features="fourier", coupling="iid").coupling.is_antithetic is False
+    def test_distances_are_of_fourier_features(self):
         with pytest.raises(rfgp.InvalidArgumentError, match="name a coupling for laplace"):
             Energy(distances=[[1.0, 1.0]]).tuned_to("laplace")
 

@@ -102,7 +102,7 @@ def test_preconditioner_leaves_little_to_do(monkeypatch):
     problem, right = Loud(("smooth",), neighbors=12, count=300, noise=0.01), table(300, seed=3)[:, :2]
     definition(problem)[0].solve(right, 1e-4, most=12)
     monkeypatch.setattr(preconditioners, "multiply", lambda blocks, v: v)
-    with pytest.raises(rfgp.SolverError, match='Use conditioning="observations"'):
+    with pytest.raises(rfgp.SolverError, match='Use condition_on="responses"'):
         definition(problem)[0].solve(right, 1e-4, most=12)
 
 
