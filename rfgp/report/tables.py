@@ -137,7 +137,7 @@ def _glance(table: Table, order: list[int]) -> list[Block]:
 
 def _relevance(model: TableModel, table: Table, found: NDArray[np.float64]) -> list[Block]:
     names = [f"{term.name}.lengthscale" for term in model.family.terms]
-    if model.hyperparameters.raw[names[0]].ndim == 0:
+    if model.hyperparameters.values.raw[names[0]].ndim == 0:
         return [Text("All columns share one lengthscale, in their standard deviations, so none is more relevant.")]
     order = np.argsort(-found, kind="stable")[:_MOST_COLUMNS]
     scales = [_number(model, name) for name in names]

@@ -686,12 +686,12 @@ def test_targets_of_two_classes_are_recognized(monkeypatch, capsys, tmp_path):
     code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "text.csv", *common, "--out", tmp_path / "o")
     assert code == 1
     assert "--likelihood bernoulli) has the probability of 'yes'" in " ".join(err.split())
-    law = ("--likelihood", "bernoulli", "--approximation", "laplace")
+    law = ("--likelihood", "bernoulli", "--inference", "laplace")
     code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "text.csv", *common, *law, "--out", tmp_path / "o")
     assert code == 0, err
     assert "y is 1 for yes and 0 for no" in err
     gp = rfgp.load(tmp_path / "o" / "model.safetensors")
-    assert gp.family.options.approximation == "laplace"
+    assert gp.family.options.inference == "laplace"
     assert (gp.predict(X).observed().mean[one] > 0.5).mean() > 0.8
     code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "numbers.csv", *common, "--out", tmp_path / "n")
     assert code == 0, err
