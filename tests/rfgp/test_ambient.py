@@ -138,7 +138,7 @@ def test_tensors_of_inference_mode_have_no_part_in_what_is_kept(kept):
 
 def test_tensors_without_values_are_named():
     gp, X, y = table()
-    with pytest.raises(rfgp.DataError, match="X is on torch's meta device"):
+    with pytest.raises(rfgp.DataError, match="X must have values"):
         gp.condition(torch.as_tensor(X, device="meta"), torch.as_tensor(y))
     with pytest.raises(rfgp.DataError, match="y is on torch's meta device"):
         gp.condition(torch.as_tensor(X), torch.as_tensor(y, device="meta"))

@@ -244,7 +244,7 @@ def test_the_survey_does_not_depend_on_the_partitions(client, monkeypatch):
 
 @pytest.mark.parametrize("observed", [False, True])
 def test_predictions_there_are_those_here(client, observed):
-    gp = model().condition(X, Y)
+    gp = model().condition(pd.DataFrame(X, columns=["a", "b", "c"]), Y)
     expected = gp.predict(X).observed() if observed else gp.predict(X)
     for new in (arrays()[0], frame()[["a", "b", "c"]]):
         found = rfgp.dask.predict(gp, new, observed=observed)
@@ -356,7 +356,6 @@ class TestErrors:
         ("table", "message"),
         [
             (pd.DataFrame({"a": X[:, 0], "b": ["x"] * 600}), "'b' holds"),
-            (pd.DataFrame({"a": X[:, 0], "b": pd.Categorical([1, 2] * 300)}), "'b' holds text .'category'"),
             (pd.DataFrame(X[:, :2], columns=["a", "a"]), "Several columns .* 'a'"),
         ],
     )
@@ -446,7 +445,7 @@ def test_columns_that_a_model_does_not_know_may_hold_text(client):
     more = dd.from_pandas(table.assign(color="red", flag=Y > 3), npartitions=3)
     other = copy.deepcopy(gp).condition(Partitions(more.drop(columns="flag"), "y", client=client))
     assert_same(gp, other)
-    with pytest.raises(rfgp.DataError, match="column 'color' holds text"):
+    with pytest.raises(rfgp.DataError, match="'color' holds text"):
         model().condition(Partitions(more, "y", client=client))
     for target in ("flag", more["flag"]):
         with pytest.warns(rfgp.BooleanTargetWarning) as caught:
