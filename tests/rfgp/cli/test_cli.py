@@ -631,7 +631,7 @@ def test_a_public_data_set_takes_the_options_that_are_given(monkeypatch, capsys,
     assert code == 0, err
     figures = json.loads(out)
     assert figures["title"] == "tiny, target A"
-    assert len(figures["hyperparameters"]["lengthscale"]) == 1
+    assert len(figures["hyperparameters"]["rbf.lengthscale"]) == 1
     code, _, err = run(monkeypatch, capsys, "fit", "tiny", "--target", "nothing", *SMALL)
     assert code == 1
     assert "nothing" in err
