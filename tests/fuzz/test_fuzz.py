@@ -115,7 +115,7 @@ def test_planted_a_foreign_type_error():
 
     with pytest.raises(FoundError, match="unsupported operand"):
         outcome(raised)
-    assert isinstance(outcome(lambda: rfgp.ExactGP(nothing=1)), TypeError)
+    assert isinstance(outcome(lambda: rfgp.RandomFeatures(nothing=1)), TypeError)
     assert isinstance(outcome(lambda: rfgp.ExactGP().predict(np.ones((2, 2)))), rfgp.NotFittedError)
 
 

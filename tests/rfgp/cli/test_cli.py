@@ -212,6 +212,7 @@ def fitted(tmp_path_factory):
         lines.append(f"{gap},{color},2026-01-{1 + i % 28:02d},n{i},{price:.4f}")
     (folder / "shop.csv").write_text("\n".join(lines) + "\n")
     options = ["--categories", "one-hot", "--dates", "days", "--missing", "drop", "--drop", "note"]
+    options += ["--local", "none"]
     arguments = ["fit", folder / "shop.csv", *SMALL, *options, "--out", folder / "out", "--json"]
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
         patch.setattr("sys.argv", ["rfgp", *map(str, arguments)])
@@ -317,7 +318,7 @@ def test_a_local_process_is_fitted_and_kept_with_its_rows(monkeypatch, capsys, t
     assert gp.fit_report.stages[0].rows == 108
     page = (out / "report.html").read_text()
     assert "a local process (matern12, 8 neighbours)" in page
-    assert "local lengthscale" in page
+    assert "local.lengthscale" in page
 
 
 def test_predict_reads_other_tables_as_the_first(fitted, monkeypatch, capsys, tmp_path):
