@@ -28,7 +28,7 @@ def load(path: str | Path) -> Any:
 
     Returns:
         A `GP`, `TableGP`, `SparseSpectrumGP`, `ExactGP`, `GraphGP`, `RoadGP` or `MeshGP`. Without data it predicts;
-        `exact`, `redraw`, `with_approximation` and `update` ask to `condition` first.
+        `exact`, `with_approximation` and `update` ask to `condition` first.
 
     Raises:
         ModelFileError: the file is missing, truncated, damaged, not ours, or of a newer version.

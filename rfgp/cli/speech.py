@@ -18,9 +18,6 @@ _SUBJECT = re.compile(r"^([a-z]+)(?= (?:must|is|has|lies)\b)")
 PHRASES = (  # patterns of what the library says, and what the command line says instead
     (r"Call condition\(X, y\) first, or save it with data=True\.", "Fit it again with --with-data."),
     (r"Raise max_iterations if they ran out; otherwise fix a hyperparameter or give it a prior\.", "{steps}"),
-    (r", or use RandomFeatures\(learn_frequencies=True\) for accuracy", ""),
-    (r", use learn_frequencies=True", ""),
-    (r"num_points(?:, use learn_locations=True)?,", "num_inducing,"),
     (r"add a term such as k\.Matern\(\) with Vecchia\(\)", 'add a local process (local="matern32")'),
     (r"try another seed or a shorter starting lengthscale", "try another --seed"),
     (r"\(try ard=False, or priors\)", "(try --shared)"),

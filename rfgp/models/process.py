@@ -320,7 +320,7 @@ class Process(ABC, Generic[F]):
         Args:
             path: Where; by custom it ends in .safetensors. Written whole or not at all.
             data: Whether the training data go with it. Without them a loaded model predicts, but
-                `update`, `exact` and `redraw` ask to `condition` first. The posterior that predicts still
+                `update` and `exact` ask to `condition` first. The posterior that predicts still
                 tells about the data, and with fewer rows than features it determines them.
 
         Raises:

@@ -16,7 +16,7 @@ from rfgp.approximations.node_features import NONZEROS_PER_WALKER
 from rfgp.compare import WALKS, Comparison, Exact, Plan, distance_from_exact
 from rfgp.compare.protocol import Case, Report, node_case, row_case, run_comparison
 from rfgp.counts import counted
-from rfgp.couplings import Coupling, by_name, name_of
+from rfgp.couplings import Coupling, Energy, by_name, name_of
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError
 from rfgp.fields import Field
 from rfgp.metrics import kl_divergence
@@ -67,7 +67,8 @@ def coupling_label(coupling: str | Coupling) -> str:
         name = name_of(coupling)
     except InvalidArgumentError:
         return repr(coupling)
-    return name if repr(by_name(name)) == repr(coupling) else repr(coupling)
+    is_usual = repr(by_name(name)) == repr(coupling) and not isinstance(coupling, Energy)  # "energy" is the weighted one
+    return name if is_usual else repr(coupling)
 
 
 def compare_rows(
