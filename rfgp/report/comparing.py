@@ -67,7 +67,9 @@ def coupling_label(coupling: str | Coupling) -> str:
         name = name_of(coupling)
     except InvalidArgumentError:
         return repr(coupling)
-    is_usual = repr(by_name(name)) == repr(coupling) and not isinstance(coupling, Energy)  # "energy" is the weighted one
+    is_usual = repr(by_name(name)) == repr(coupling) and not isinstance(
+        coupling, Energy
+    )  # "energy" is the weighted one
     return name if is_usual else repr(coupling)
 
 

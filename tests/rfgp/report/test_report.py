@@ -10,7 +10,6 @@ import browser
 import networkx
 import numpy as np
 import pytest
-import torch
 import trimesh
 from PIL import Image
 
@@ -414,7 +413,8 @@ def test_what_is_local_matters_as_well():
     gp.fit_report = dataclasses.replace(gp.fit_report, at_bounds=at_bounds)
     b = table.columns[1]
     assert notes.of_bounds(gp, table.columns)[:2] == (
-        f"The lengthscale of {b} in the term rbf is at its upper bound: the term rbf is flat that way, or a straight line.",
+        f"The lengthscale of {b} in the term rbf is at its upper bound: the term rbf is flat that way, or a straight "
+        "line.",
         f"The lengthscale of {b} in the term local is at its lower bound: the term local changes from row to row that "
         "way, which no other row can predict.",
     )
