@@ -77,9 +77,7 @@ def test_close_ones_are_compared_with_fixed_ones_fitted_to_the_end(density, expe
     monkeypatch.setattr(subsets, "judged", lambda *_: torch.tensor(density))
     X, y = exhausted(1000)
     report = (
-        rfgp.SparseSpectrumGP(num_frequencies=16, seed=0, learn_frequencies=True)
-        .fit(X, y, max_iterations=30)
-        .fit_report
+        rfgp.SparseSpectrumGP(num_frequencies=16, seed=0, learn_frequencies=True).fit(X, y, max_iterations=30).fit_report
     )
     assert report.frequencies == expected
     assert "all rows" in [stage.name for stage in report.stages]
