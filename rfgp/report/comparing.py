@@ -67,10 +67,10 @@ def coupling_label(coupling: str | Coupling) -> str:
         name = name_of(coupling)
     except InvalidArgumentError:
         return repr(coupling)
-    is_usual = repr(by_name(name)) == repr(coupling) and not isinstance(
-        coupling, Energy
-    )  # "energy" is the weighted one
-    return name if is_usual else repr(coupling)
+    is_other = isinstance(coupling, Energy) or repr(by_name(name)) != repr(
+        coupling
+    )  # the name is the weighted Energy's
+    return repr(coupling) if is_other else name
 
 
 def compare_rows(
