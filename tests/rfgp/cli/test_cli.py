@@ -76,7 +76,7 @@ def test_a_column_keeps_rows_together_and_is_no_input(stations, monkeypatch, cap
     assert "held out by station, in 24 groups; it is not an input" in err
     found = json.loads(out)
     assert (found["test"], found["test_groups"]) == (20, 2)
-    assert rfgp.load(tmp_path / "o" / "model.safetensors").regression.scaling.columns == ("a", "b")
+    assert rfgp.load(tmp_path / "o" / "model.safetensors").kernel.terms()[0].factors[0].columns == ("a", "b")
     assert "cannot be judged: 2 held-out groups" in (tmp_path / "o" / "report.html").read_text()
     for wrong, word in (
         (["--holdout-by", "place"], "place"),
