@@ -164,7 +164,8 @@ class Session:
 
     def step_fit(self, seed, n, noise, weight, iterations, fixed):
         given, more, rows = self._data(seed, n, noise, weight)
-        result = outcome(lambda: self.model.fit(*given, **more, fixed=fixed, max_iterations=iterations))
+        paths = ["*.outputscale" if name == "outputscale" else name for name in fixed]
+        result = outcome(lambda: self.model.fit(*given, **more, fixed=paths, max_iterations=iterations))
         if self._refused(result, rows, 2):
             return
         self.state = State([rows])
