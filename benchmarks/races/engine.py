@@ -92,7 +92,7 @@ def learned(scale: Scale) -> Run:
     if scale.folder is not None:
         numbers = np.loadtxt(scale.folder / "kin40k.csv.gz", delimiter=",")[: len(X)]
         X, y = numbers[:, :-1], numbers[:, -1]
-    options: dict[str, Any] = {"num_frequencies": 128, "frequencies": "learned", "seed": 0}
+    options: dict[str, Any] = {"num_frequencies": 128, "learn_frequencies": True, "seed": 0}
 
     def run() -> float:
         gp: Any = rfgp.SparseSpectrumGP(**options).fit(X, y, max_iterations=ITERATIONS)
@@ -210,7 +210,7 @@ def laplace(scale: Scale) -> Run:
 
     X, y = table(scale(100_000), dtype=np.float32)
     labels = (y > 0).astype(np.float32)
-    options: dict[str, Any] = {"num_frequencies": 256, "likelihood": "bernoulli", "approximation": "laplace", "seed": 0}
+    options: dict[str, Any] = {"num_frequencies": 256, "likelihood": "bernoulli", "inference": "laplace", "seed": 0}
     return lambda: with_gradient(rfgp.SparseSpectrumGP(lengthscale=[3.0] * 8, **options).condition(X, labels))
 
 

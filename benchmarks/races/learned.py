@@ -58,15 +58,15 @@ def densities(name: str, seed: int, folder: Path) -> dict[str, Any]:
     """Return the densities of the held-out rows by method, and what the fits said and took."""
     X, y, Z, w = split(name, seed, folder)
     blocks = rfgp.tables.Blocks(lambda: ((X[i : i + BLOCK], y[i : i + BLOCK]) for i in range(0, len(y), BLOCK)))
-    fits: dict[str, tuple[str, tuple[Any, ...], int | None]] = {
-        "fixed": ("fixed", (X, y), None),
-        "learned": ("learned", (X, y), 100),
-        "in blocks": ("learned", (blocks,), 100),
+    fits: dict[str, tuple[bool, tuple[Any, ...], int | None]] = {
+        "fixed": (False, (X, y), None),
+        "learned": (True, (X, y), 100),
+        "in blocks": (True, (blocks,), 100),
     }
     found: dict[str, Any] = {"line": line(X, y, Z, w)}
-    for method, (frequencies, data, steps) in fits.items():
+    for method, (is_learned, data, steps) in fits.items():
         begin = time.process_time()
-        gp = rfgp.SparseSpectrumGP(num_frequencies=64, frequencies=frequencies, seed=seed)
+        gp = rfgp.SparseSpectrumGP(num_frequencies=64, learn_frequencies=is_learned, seed=seed)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             gp.fit(*data, max_iterations=steps)

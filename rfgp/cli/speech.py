@@ -18,8 +18,7 @@ _SUBJECT = re.compile(r"^([a-z]+)(?= (?:must|is|has|lies)\b)")
 PHRASES = (  # patterns of what the library says, and what the command line says instead
     (r"Call condition\(X, y\) first, or save it with data=True\.", "Fit it again with --with-data."),
     (r"Raise max_iterations if they ran out; otherwise fix a hyperparameter or give it a prior\.", "{steps}"),
-    (r", or use frequencies=\"learned\" for accuracy", ""),
-    (r" use frequencies=\"learned\",", ""),
+    (r"add a term such as k\.Matern\(\) with Vecchia\(\)", 'add a local process (local="matern32")'),
     (r"try another seed or a shorter starting lengthscale", "try another --seed"),
     (r"\(try ard=False, or priors\)", "(try --shared)"),
     (r"\(num_walkers, degree, rank\)", "(--num-walkers)"),
@@ -43,7 +42,7 @@ PHRASES = (  # patterns of what the library says, and what the command line says
 )
 _STEPS = {True: "--shared, or fewer --fit-rows, may help.", False: "Another --kernel, or other --features, may help."}
 _UNKNOWN = (  # where a command has no option for it
-    ("local", r" add a local process \(local=\"matern32\"\),", ""),
+    ("local", r" add a term such as k\.Matern\(\) with Vecchia\(\),", ""),
     (
         "categories",
         r'Give categories="one-hot" or leave the column out \((.*?) or categories="drop"\)',

@@ -7,10 +7,11 @@ from typing import Any
 import torch
 
 from rfgp import random
+from rfgp.approximations import Exact, RandomFeatures
 from rfgp.counts import counted, read_seconds
 from rfgp.errors import InvalidArgumentError
-from rfgp.models import SparseSpectrumGP, TableGP
-from rfgp.regression import FeatureOptions, Regression, mean_and_noise
+from rfgp.models.gp import GP
+from rfgp.regression import Regression, mean_and_noise
 from rfgp.regression.record import MEMORY, RATE
 from rfgp.rows import gathered
 from rfgp.solvers.sampled import MOST_POINTS, ExactMarginals, exact_marginals, step_operations
@@ -51,7 +52,7 @@ class Distance:
 
 
 def distance_from_exact(
-    model: TableGP | SparseSpectrumGP, X: Any, *, num_points: int = 32, budget: str | float = "2min", seed: int = 0
+    model: GP, X: Any, *, num_points: int = 32, budget: str | float = "2min", seed: int = 0
 ) -> Distance:
     """Return how far a process is from the exact one with the same hyperparameters, given all of its rows.
 
@@ -102,10 +103,10 @@ def check_distance(rows: int, columns: int, points: int, budget: str | float) ->
     return seconds
 
 
-def _check(model: TableGP | SparseSpectrumGP, now: Regression) -> None:
-    options = model.options
-    is_learned = isinstance(options, FeatureOptions) and options.frequencies == "learned"
-    if options.features == "exact" or is_learned:
+def _check(model: GP, now: Regression) -> None:
+    used = model.family.approximations.values()
+    is_learned = any(isinstance(one, RandomFeatures) and one.learn_frequencies for one in used)
+    if is_learned or all(isinstance(one, Exact) for one in used):
         why = "Learned frequencies are a kernel of their own" if is_learned else "The process is exact"
         raise InvalidArgumentError(f"{why}: there is nothing to compare it with.")
     if not now.family.is_normal or now.scaling.targets.scale.ndim:

@@ -68,8 +68,7 @@ class TableGP(GP):
         inducing: How they are chosen, among a sample of rows in the lengthscales, and by `fit` again where these have
             moved and it is likelier: "k-means", centres of max(10,000, 20 M) rows; "pivots", of max(10,000, 2 M) rows
             those drawn by the variance that the ones before leave (randomly pivoted Cholesky, Chen et al. 2023).
-        learn_inducing: Whether `fit` then moves them by the likelihood of at most 16,384 rows. A redraw keeps them
-            where nothing else than `diagonal` changes.
+        learn_inducing: Whether `fit` then moves them by the likelihood of at most 16,384 rows.
         diagonal: What becomes of the variance that the features of inducing points miss at a point. None: nothing, so
             that far from the points there is none.
             "fitc": it is noise of each observation, weights counting several (fully independent training conditional,

@@ -16,7 +16,7 @@ from rfgp.approximations.node_features import NONZEROS_PER_WALKER
 from rfgp.compare import WALKS, Comparison, Exact, Plan, distance_from_exact
 from rfgp.compare.protocol import Case, Report, node_case, row_case, run_comparison
 from rfgp.counts import counted
-from rfgp.couplings import Coupling, by_name, name_of
+from rfgp.couplings import Coupling, Energy, by_name, name_of
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError
 from rfgp.fields import Field
 from rfgp.metrics import kl_divergence
@@ -67,7 +67,10 @@ def coupling_label(coupling: str | Coupling) -> str:
         name = name_of(coupling)
     except InvalidArgumentError:
         return repr(coupling)
-    return name if repr(by_name(name)) == repr(coupling) else repr(coupling)
+    is_other = isinstance(coupling, Energy) or repr(by_name(name)) != repr(
+        coupling
+    )  # the name is the weighted Energy's
+    return repr(coupling) if is_other else name
 
 
 def compare_rows(

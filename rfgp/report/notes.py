@@ -76,7 +76,7 @@ def of_bounds(model: Process[Any], columns: Sequence[str]) -> tuple[str, ...]:
 def _of_bound(model: Process[Any], name: str, columns: Sequence[str]) -> Iterator[str]:
     found, (term, _, own) = model.hyperparameters.values, name.rpartition(".")
     is_alone = not term or sum(other.endswith(f".{own}") for other in found.space.names) == 1
-    path, what = f"{own} of the term {term}", "function" if is_alone else f"term {term}"
+    path, what = (own, "function") if is_alone else (f"{own} of the term {term}", f"term {term}")
     raw = found.raw[name].detach().double().cpu().reshape(-1).tolist()
     for side, place in (("lower", 0), ("upper", 1)):
         limits = [pair[place] for pair in found.space.bounds(name)]
@@ -86,19 +86,21 @@ def _of_bound(model: Process[Any], name: str, columns: Sequence[str]) -> Iterato
             if limit is not None and abs(value - limit) < _NEAR
         ]
         if at and own == "lengthscale" and len(raw) == len(columns):
-            yield _of_lengthscales([columns[i] for i in at], own if is_alone else path, side, what)
+            yield _of_lengthscales([columns[i] for i in at], "" if is_alone else f" in the {what}", side, what)
         elif at:
             value = float(model.hyperparameters.value(name).detach().reshape(-1)[at[0]])
             shown = f"{math.sqrt(value):.3g} as a standard deviation" if name == "noise" else f"{value:.3g}"
             known = _SIDES.get((name, side), _SIDES.get((own, side)))
             meaning = known or "the search could not go on, so doubt it, or let it begin elsewhere"
-            yield f"The {own if is_alone else path} is at its {side} bound, {shown}: {meaning}."
+            yield f"The {path} is at its {side} bound, {shown}: {meaning}."
 
 
-def _of_lengthscales(columns: list[str], kind: str, side: str, what: str) -> str:
+def _of_lengthscales(columns: list[str], where: str, side: str, what: str) -> str:
     names = ", ".join(printable(name)[:40] for name in columns[:_NAMED])
     more = f" and {counted(len(columns) - _NAMED, 'other')}" if len(columns) > _NAMED else ""
-    of = f"The {kind} of {names} is at its" if len(columns) == 1 else f"The {kind}s of {names}{more} are at their"
+    of = f"The lengthscale of {names}{where} is at its"
+    if len(columns) > 1:
+        of = f"The lengthscales of {names}{more}{where} are at their"
     if side == "upper":
         return f"{of} upper bound: the {what} is flat that way, or a straight line."
     return f"{of} lower bound: the {what} changes from row to row that way, which no other row can predict."

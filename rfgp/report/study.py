@@ -203,7 +203,7 @@ def study_table(
     train, test = split(len(table.y), test_share, seed, kinds, holdout)
     if model.options.local is not None or isinstance(model.options, OpenOptions):
         fit_rows = len(train)  # what is local depends on how densely rows lie, and a choice takes its own number
-    prediction, seconds = _fit_and_predict(model, table.X, table.y, train, test, fit_rows, tell)
+    prediction, seconds = _fit_and_predict(model, table.frame(), table.y, train, test, fit_rows, tell)
     assert model.fit_report is not None
     searched = min(fit_rows, model.fit_report.stages[-1].rows)
     compared = compare_rows(table, model, train, test, title, seed, tell) if compare else NOT_ASKED
@@ -295,7 +295,7 @@ def _left_out(compared: Compared, wanted: bool) -> tuple[str, ...]:
 
 def _fit_and_predict(
     model: Process[Any],
-    inputs: NDArray[Any],  # (count, d), or (count,) labels
+    inputs: Any,  # a frame (count, d), or (count,) labels
     targets: NDArray[np.float64],  # (count,)
     train: NDArray[np.int64],
     test: NDArray[np.int64],
@@ -304,7 +304,7 @@ def _fit_and_predict(
 ) -> tuple[Prediction, dict[str, float]]:
     """Fit on at most so many training items, condition on all of them, predict the others; and the seconds of each."""
     seconds, start = {}, time.perf_counter()
-    first = train[:most]
+    rows, first = getattr(inputs, "iloc", inputs), train[:most]
 
     def show(now: Progress) -> None:
         most = counted(now.iterations, now.unit.removesuffix("s"))
@@ -312,13 +312,13 @@ def _fit_and_predict(
         tell(stage, now.iteration, now.iterations)
 
     tell(f"Fitting {len(first):,} observations", 0, 0)
-    model.fit(inputs[first], targets[first], max_iterations=200, progress=show)
+    model.fit(rows[first], targets[first], max_iterations=200, progress=show)
     seconds["fit the hyperparameters"], start = time.perf_counter() - start, time.perf_counter()
     if len(first) < len(train):
-        model.condition(inputs[train], targets[train])
-    model.predict(inputs[:1])  # factorises
+        model.condition(rows[train], targets[train])
+    model.predict(rows[:1])  # factorises
     seconds["condition on the training part"], start = time.perf_counter() - start, time.perf_counter()
-    prediction = model.predict(inputs[test])
+    prediction = model.predict(rows[test])
     metrics.nlpd(targets[test], prediction)  # predictions are lazy
     seconds["predict the held-out part"] = time.perf_counter() - start
     return prediction, seconds

@@ -96,7 +96,7 @@ def _features(model: TableModel, count: int) -> str:
 def column_relevance(model: TableModel, table: Table) -> NDArray[np.float64]:
     """Return each column's standard deviation over its lengthscale, (d,): 0 where it has no effect.
 
-    Of two processes it is the root of the mean square, weighted by their variances.
+    For two terms it is the root of the mean square, weighted by their variances.
     """
     squares, variances = np.zeros(len(table.columns)), 0.0
     for term in model.family.terms:
@@ -137,11 +137,11 @@ def _glance(table: Table, order: list[int]) -> list[Block]:
 
 def _relevance(model: TableModel, table: Table, found: NDArray[np.float64]) -> list[Block]:
     names = [f"{term.name}.lengthscale" for term in model.family.terms]
-    if model.hyperparameters.raw[names[0]].ndim == 0:
+    if model.hyperparameters.values.raw[names[0]].ndim == 0:
         return [Text("All columns share one lengthscale, in their standard deviations, so none is more relevant.")]
     order = np.argsort(-found, kind="stable")[:_MOST_COLUMNS]
     scales = [_number(model, name) for name in names]
-    of_both = " (of both processes, by their variances)" * (len(names) > 1)
+    of_both = " (over both terms, weighted by their variances)" * (len(names) > 1)
     rows = [[figures.plain(table.columns[i]), *(words.number(s[i]) for s in (found, *scales))] for i in order]
     return [
         Plot(
@@ -150,7 +150,7 @@ def _relevance(model: TableModel, table: Table, found: NDArray[np.float64]) -> l
             "relevant columns; near 0 it is flat or a straight line.",
         ),
         Grid(
-            ["column", "relevance", "lengthscale", "local lengthscale"][: 2 + len(scales)],
+            ["column", "relevance", *(names if len(names) > 1 else ["lengthscale"])],
             rows,
             "Lengthscales in the columns' own units.",
             wide=False,

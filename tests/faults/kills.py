@@ -159,7 +159,7 @@ def reports(folder: Path, kills: int, rng: random.Random) -> Outcome:
 def fits(folder: Path, kills: int, rng: random.Random) -> Outcome:
     """Kill a fit with a checkpoint, let it go on, and compare every number with those of a fit that nobody killed."""
     X, y = table()
-    options = {"num_frequencies": 32, "frequencies": "learned", "seed": 0}
+    options = {"num_frequencies": 32, "learn_frequencies": True, "seed": 0}
 
     def fit(path=None, out=None):
         warnings.simplefilter("ignore")

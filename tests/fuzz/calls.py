@@ -114,7 +114,7 @@ def _table_twin(case, gp, X, y, new, mean, more):
     """The mean by inverses, where the numbers are such that an inverse is exact."""
     if more["sample_weight"] is not None or case["kind"] == "laplace" or not is_plain(case["noise"] or case["X"]):
         return
-    h = {name: _numbers(gp.hyperparameters.value(name)) for name in gp.hyperparameters.names}
+    h = {name.rpartition(".")[2]: _numbers(gp.hyperparameters[name]) for name in gp.hyperparameters.names}
     a, b = (_numbers(build({**case[name], "form": "numpy"})) / h["lengthscale"] for name in ("X", "new"))
     if case["kind"] == "exact":
         K, cross, prior = (twin.stationary("gaussian", *pair) for pair in ((a, a), (b, a), (b, b)))

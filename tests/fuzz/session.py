@@ -124,7 +124,7 @@ class Session:
             kind=s["features"],
             num_frequencies=s["m"],
             coupling=s["coupling"],
-            frequencies=s["frequencies"],
+            learn_frequencies=s["frequencies"] == "learned",
             seed=s["seed"],
             **common,
         )
@@ -164,7 +164,8 @@ class Session:
 
     def step_fit(self, seed, n, noise, weight, iterations, fixed):
         given, more, rows = self._data(seed, n, noise, weight)
-        result = outcome(lambda: self.model.fit(*given, **more, fixed=fixed, max_iterations=iterations))
+        paths = ["*.outputscale" if name == "outputscale" else name for name in fixed]
+        result = outcome(lambda: self.model.fit(*given, **more, fixed=paths, max_iterations=iterations))
         if self._refused(result, rows, 2):
             return
         self.state = State([rows])
@@ -203,7 +204,7 @@ class Session:
             for name, value in self.state.numbers.items()
             if name in new
         }
-        self.model.hyperparameters.set(**values)
+        self.model.hyperparameters.set(**{self._path(name): value for name, value in values.items()})
         self.state = replace(self.state, numbers={**self.state.numbers, **values}, is_moved=not self.state.has_data)
 
     def step_redraw(self, seed, m, coupling):
@@ -213,9 +214,12 @@ class Session:
             coupling = "orthogonal"  # there are no others
         if self.is_graph:
             approximation = replace(self.model.approximation, seed=seed)
-            result = outcome(lambda: self.model.with_approximation(approximation))
+        elif self.state.numbers:
+            name, own = next(iter(self.model.family.approximations.items()))
+            approximation = {name: replace(own, num_frequencies=m, coupling=coupling, seed=seed)}
         else:
-            result = outcome(lambda: self.model.redraw(seed=seed, num_frequencies=m, coupling=coupling))
+            approximation = rfgp.RandomFeatures(m, coupling=coupling, seed=seed)
+        result = outcome(lambda: self.model.with_approximation(approximation))
         if self._needs_data(result):
             return
         self._keep_other()
@@ -361,7 +365,8 @@ class Session:
     def _look(self):
         """Read off the model what the twin cannot know: the numbers after a fit, and the draw."""
         h = self.model.hyperparameters
-        self.state.numbers = {name.rpartition(".")[2]: h.value(name).detach().numpy().astype(float) for name in h.names}
+        names = [_short(name) for name in h.names if not name.endswith(".frequencies")]
+        self.state.numbers = {name: h[self._path(name)].detach().numpy().astype(float) for name in names}
         if self.is_graph:
             walks = self.model.walks
             self.state.draw = None if walks is None else walks.at(self.labels)
@@ -370,7 +375,7 @@ class Session:
         if self.setup["standardize"] and len(self.state.rows) == 1 and np.ndim(self.state.location) == 0:
             self.state.location = np.average(X, axis=0, weights=self.state.rows[0][3])
         if not self.is_exact:
-            frequencies = self.model.feature_map.frequencies
+            frequencies = self.model.family.priors[0].parts[0].feature_map.frequencies
             self.state.draw = tuple(t.detach().clone().numpy() for t in (frequencies.dense(), frequencies.weights))
 
     def _compare_numbers(self):
@@ -379,7 +384,11 @@ class Session:
         h = self.model.hyperparameters
         rtol = 1e-5 if self.setup.get("single") else 1e-12
         for name, value in self.state.numbers.items():
-            np.testing.assert_allclose(h.value(name).detach().numpy(), value, rtol=rtol, err_msg=name)
+            np.testing.assert_allclose(h[self._path(name)].detach().numpy(), value, rtol=rtol, err_msg=name)
+
+    def _path(self, short):
+        """The path of a hyperparameter of the model by its name in the twin."""
+        return next(name for name in self.model.hyperparameters.names if _short(name) == short)
 
     def _new(self, seed):
         if self.is_graph:
@@ -458,6 +467,11 @@ def _stacked(blocks):
     X, y, noise, weight = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
     again = np.repeat(np.arange(len(y)), weight.astype(int))
     return _Rows(X[again] if X.dtype.kind == "i" else X[again].astype(float), y[again], noise[again], again)
+
+
+def _short(path):
+    """The name of a hyperparameter in the twin, which has one term, or two with the second one local."""
+    return path.replace("local.", "local_").rpartition(".")[2]
 
 
 def _modulation(name, scale):

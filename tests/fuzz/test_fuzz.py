@@ -30,9 +30,10 @@ def compiled():
     """What is compiled once, in a clean checkout, takes longer than an example may."""
     X = np.random.default_rng(0).standard_normal((12, 2))
     for features, local in ((None, "matern32"), ("nystrom", "residual")):
-        gp = rfgp.TableGP(features, num_inducing=3, local=local, num_neighbors=3, seed=0)
-        for conditioning in ("observations", "latent"):
-            gp.fit(X, X[:, 0], max_iterations=1).redraw(conditioning=conditioning).predict(X + 1).variance.sum()
+        for condition_on in ("responses", "latent"):
+            options = {"num_inducing": 3, "num_neighbors": 3, "condition_on": condition_on}
+            gp = rfgp.TableGP(features, "matern32", local=local, seed=0, **options)
+            gp.fit(X, X[:, 0], max_iterations=1).predict(X + 1).variance.sum()
     grid = graphs.Graph.from_grid((4, 4))
     gp = rfgp.GraphGP(grid, features="walks", num_walkers=4, seed=0)
     nodes = grid.labels_at(np.arange(16))
@@ -114,7 +115,7 @@ def test_planted_a_foreign_type_error():
 
     with pytest.raises(FoundError, match="unsupported operand"):
         outcome(raised)
-    assert isinstance(outcome(lambda: rfgp.ExactGP(nothing=1)), TypeError)
+    assert isinstance(outcome(lambda: rfgp.RandomFeatures(nothing=1)), TypeError)
     assert isinstance(outcome(lambda: rfgp.ExactGP().predict(np.ones((2, 2)))), rfgp.NotFittedError)
 
 

@@ -44,7 +44,7 @@ def fit_warnings(
     features = [one for one in used if isinstance(one, RandomFeatures)]
     is_fixed = bool(features) and report.frequencies == "fixed"
     if len(features) == len(used) and report.frequencies != "learned" and (report.weights_used or 0.0) > EXHAUSTED:
-        learn = ", or use RandomFeatures(learn_frequencies=True) for accuracy" if is_fixed else ""
+        learn = ", or learn the frequencies for accuracy" if is_fixed else ""
         yield VarianceStarvationWarning(
             f"The data determine {report.weights_used:.0%} of the weights, so the features are exhausted: the variance "
             "of the latent function is too small between the data and far from them (variance starvation; the noise "
@@ -74,10 +74,10 @@ def _remedies(used: Sequence[Approximation], *, is_fixed: bool) -> str:
     """Return the beginning of a sentence about what may find more structure."""
     points = [one for one in used if isinstance(one, InducingPoints)]
     if any(isinstance(one, RandomFeatures) for one in used):
-        return f"Raise {arguments('num_frequencies')}" + ", use learn_frequencies=True" * is_fixed
+        return f"Raise {arguments('num_frequencies')}" + ", learn the frequencies" * is_fixed
     if points:
         is_learned = all(one.learn_locations for one in points)
-        return f"Raise {arguments('num_points')}" + ", use learn_locations=True" * (not is_learned)
+        return "Raise the number of inducing points" + ", learn their locations" * (not is_learned)
     return "Use a rougher kernel"
 
 

@@ -32,7 +32,7 @@ def test_a_table_is_measured_and_the_command_makes_that_model(monkeypatch, capsy
     code, _, err = run(monkeypatch, capsys, *command[1:], "--no-compare", "--out", tmp_path / "o")
     assert code == 0, err
     gp = rfgp.load(tmp_path / "o" / "model.safetensors")
-    assert gp.features == "exact"
+    assert gp.options.features == "exact"
     assert gp.choice.parts.keys() == choice.parts.keys()
     assert len(gp.members) == len(choice.parts) > 1
     code, out, err = run(

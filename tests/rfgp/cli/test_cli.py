@@ -76,7 +76,7 @@ def test_a_column_keeps_rows_together_and_is_no_input(stations, monkeypatch, cap
     assert "held out by station, in 24 groups; it is not an input" in err
     found = json.loads(out)
     assert (found["test"], found["test_groups"]) == (20, 2)
-    assert rfgp.load(tmp_path / "o" / "model.safetensors").regression.scaling.columns == ("a", "b")
+    assert rfgp.load(tmp_path / "o" / "model.safetensors").kernel.terms()[0].factors[0].columns == ("a", "b")
     assert "cannot be judged: 2 held-out groups" in (tmp_path / "o" / "report.html").read_text()
     for wrong, word in (
         (["--holdout-by", "place"], "place"),
@@ -212,6 +212,7 @@ def fitted(tmp_path_factory):
         lines.append(f"{gap},{color},2026-01-{1 + i % 28:02d},n{i},{price:.4f}")
     (folder / "shop.csv").write_text("\n".join(lines) + "\n")
     options = ["--categories", "one-hot", "--dates", "days", "--missing", "drop", "--drop", "note"]
+    options += ["--local", "none"]
     arguments = ["fit", folder / "shop.csv", *SMALL, *options, "--out", folder / "out", "--json"]
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
         patch.setattr("sys.argv", ["rfgp", *map(str, arguments)])
@@ -317,7 +318,7 @@ def test_a_local_process_is_fitted_and_kept_with_its_rows(monkeypatch, capsys, t
     assert gp.fit_report.stages[0].rows == 108
     page = (out / "report.html").read_text()
     assert "a local process (matern12, 8 neighbours)" in page
-    assert "local lengthscale" in page
+    assert "local.lengthscale" in page
 
 
 def test_predict_reads_other_tables_as_the_first(fitted, monkeypatch, capsys, tmp_path):
@@ -631,7 +632,7 @@ def test_a_public_data_set_takes_the_options_that_are_given(monkeypatch, capsys,
     assert code == 0, err
     figures = json.loads(out)
     assert figures["title"] == "tiny, target A"
-    assert len(figures["hyperparameters"]["lengthscale"]) == 1
+    assert len(figures["hyperparameters"]["rbf.lengthscale"]) == 1
     code, _, err = run(monkeypatch, capsys, "fit", "tiny", "--target", "nothing", *SMALL)
     assert code == 1
     assert "nothing" in err
@@ -686,12 +687,12 @@ def test_targets_of_two_classes_are_recognized(monkeypatch, capsys, tmp_path):
     code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "text.csv", *common, "--out", tmp_path / "o")
     assert code == 1
     assert "--likelihood bernoulli) has the probability of 'yes'" in " ".join(err.split())
-    law = ("--likelihood", "bernoulli", "--approximation", "laplace")
+    law = ("--likelihood", "bernoulli", "--inference", "laplace")
     code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "text.csv", *common, *law, "--out", tmp_path / "o")
     assert code == 0, err
     assert "y is 1 for yes and 0 for no" in err
     gp = rfgp.load(tmp_path / "o" / "model.safetensors")
-    assert gp.family.options.approximation == "laplace"
+    assert gp.family.options.inference == "laplace"
     assert (gp.predict(X).observed().mean[one] > 0.5).mean() > 0.8
     code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "numbers.csv", *common, "--out", tmp_path / "n")
     assert code == 0, err

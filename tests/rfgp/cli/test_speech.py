@@ -33,11 +33,13 @@ def learn(command):
         ("compare", "so num_walkers must be even, got 3.", "so --num-walkers must be even, got 3."),
         ("compare", "Ask for fewer with num_train and num_test.", "Ask for fewer with --num-train and --num-test."),
         ("fit", "column 'fit_rows' of /a/num_test/fit_rows.csv", "column 'fit_rows' of /a/num_test/fit_rows.csv"),
-        ("fit", 'Raise num_frequencies, use frequencies="learned", add a local process (local="matern32"), or try '
+        ("fit", 'Raise num_frequencies, learn the frequencies, add a term such as k.Matern() with Vecchia(), or try '
          "another seed or a shorter starting lengthscale.",
-         "Raise --num-frequencies, add a local process (--local matern32), or try another --seed."),
-        ("mesh", 'Raise num_frequencies, use frequencies="learned", add a local process (local="matern32"), or try '
-         "another seed or a shorter starting lengthscale.", "Raise num_frequencies, or try another --seed."),
+         "Raise --num-frequencies, learn the frequencies, add a local process (--local matern32), or try another "
+         "--seed."),
+        ("mesh", 'Raise num_frequencies, learn the frequencies, add a term such as k.Matern() with Vecchia(), or try '
+         "another seed or a shorter starting lengthscale.",
+         "Raise num_frequencies, learn the frequencies, or try another --seed."),
         ("predict", "needed for update. Call condition(X, y) first, or save it with data=True.",
          "needed for update. Fit it again with --with-data."),
         ("traffic", 'Pass metric="euclidean" for', "Pass --metric euclidean for"),
@@ -71,7 +73,7 @@ def test_remedies_of_python_alone_have_words_of_their_own(command):
     said = [
         "The fit stopped after 3 iterations without converging: x. Raise max_iterations if they ran out; otherwise fix "
         "a hyperparameter or give it a prior.",
-        'the features miss). Raise num_frequencies, or use frequencies="learned" for accuracy.',
+        "the features miss). Raise num_frequencies, or learn the frequencies for accuracy.",
         "to few rows (try ard=False, or priors), or the target has outliers.",
         "More of them (num_walkers, degree, rank), other ones (features='auto' measures which), or the exact process "
         "(gp.exact(), up to 20,000 nodes) are the remedy;",

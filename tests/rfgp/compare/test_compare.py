@@ -79,14 +79,15 @@ def test_figures_are_what_they_say():
     order = plan.order(0, len(TABLE.X))
     train, test = order[:50], order[50:60]
     exact = rfgp.ExactGP(ard=False).fit(TABLE.X[train], TABLE.y[train])
-    gp = exact.approximate(coupling="iid", num_frequencies=16, seed=plan.draw_seed(0, 0))
+    approximation = rfgp.RandomFeatures(16, coupling="iid", seed=plan.draw_seed(0, 0))
+    gp = exact.with_approximation(approximation)
     p = gp.predict(TABLE.X[test])
     draw = found.draws[0]
     assert draw.kl == pytest.approx(rfgp.metrics.kl_divergence(exact.predict(TABLE.X[test]), p), rel=1e-9)
     assert draw.rmse == pytest.approx(rfgp.metrics.rmse(TABLE.y[test], p), rel=1e-9)
     x = TABLE.X[order[:60]] / exact.hyperparameters.lengthscale.detach().numpy()
     distance = ((x[:, None] - x[None]) ** 2).sum(2)
-    phi = gp.feature_map.frequencies.dense().numpy() @ x.T
+    phi = gp.family.priors[0].parts[0].feature_map.frequencies.dense().numpy() @ x.T
     estimate = np.cos(phi[:, :, None] - phi[:, None, :]).mean(0)
     kernel = np.exp(-distance / 2)
     assert draw.kernel_error == pytest.approx(np.linalg.norm(estimate - kernel) / np.linalg.norm(kernel), rel=1e-8)

@@ -109,11 +109,11 @@ def test_conditioning_is_that_of_rows_in_memory(client, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("frequencies", ["fixed", "learned"])
-def test_a_fit_is_that_of_the_same_rows_in_blocks(client, frequencies):
-    options = {"max_iterations": 30} if frequencies == "learned" else {}
-    gp = rfgp.dask.fit(model(frequencies=frequencies), *arrays(), **options)
-    expected = model(frequencies=frequencies).fit(rfgp.tables.Blocks([(X, Y)]), **options)
+@pytest.mark.parametrize("is_learned", [False, True])
+def test_a_fit_is_that_of_the_same_rows_in_blocks(client, is_learned):
+    options = {"max_iterations": 30} if is_learned else {}
+    gp = rfgp.dask.fit(model(learn_frequencies=is_learned), *arrays(), **options)
+    expected = model(learn_frequencies=is_learned).fit(rfgp.tables.Blocks([(X, Y)]), **options)
     assert_same(gp, expected, 1e-6)
     found, wanted = gp.fit_report, expected.fit_report
     assert found.log_marginal_likelihood == pytest.approx(wanted.log_marginal_likelihood, rel=1e-8)
@@ -129,8 +129,7 @@ def test_inducing_points_are_those_of_the_same_rows_in_blocks(client, diagonal):
     gp = rfgp.dask.fit(points(), *arrays())
     expected = points().fit(rfgp.tables.Blocks([(X, Y)]))
     assert_same(gp, expected, 1e-6)
-    assert torch.allclose(gp.feature_map.points, expected.feature_map.points, rtol=1e-4)
-    assert gp.check().lower == pytest.approx(expected.check().lower, rel=1e-6)
+    assert gp.evidence_bounds().lower == pytest.approx(expected.evidence_bounds().lower, rel=1e-6)
 
 
 @pytest.mark.slow
@@ -244,7 +243,7 @@ def test_the_survey_does_not_depend_on_the_partitions(client, monkeypatch):
 
 @pytest.mark.parametrize("observed", [False, True])
 def test_predictions_there_are_those_here(client, observed):
-    gp = model().condition(X, Y)
+    gp = model().condition(pd.DataFrame(X, columns=["a", "b", "c"]), Y)
     expected = gp.predict(X).observed() if observed else gp.predict(X)
     for new in (arrays()[0], frame()[["a", "b", "c"]]):
         found = rfgp.dask.predict(gp, new, observed=observed)
@@ -356,7 +355,6 @@ class TestErrors:
         ("table", "message"),
         [
             (pd.DataFrame({"a": X[:, 0], "b": ["x"] * 600}), "'b' holds"),
-            (pd.DataFrame({"a": X[:, 0], "b": pd.Categorical([1, 2] * 300)}), "'b' holds text .'category'"),
             (pd.DataFrame(X[:, :2], columns=["a", "a"]), "Several columns .* 'a'"),
         ],
     )
@@ -446,7 +444,7 @@ def test_columns_that_a_model_does_not_know_may_hold_text(client):
     more = dd.from_pandas(table.assign(color="red", flag=Y > 3), npartitions=3)
     other = copy.deepcopy(gp).condition(Partitions(more.drop(columns="flag"), "y", client=client))
     assert_same(gp, other)
-    with pytest.raises(rfgp.DataError, match="column 'color' holds text"):
+    with pytest.raises(rfgp.DataError, match="'color' holds text"):
         model().condition(Partitions(more, "y", client=client))
     for target in ("flag", more["flag"]):
         with pytest.warns(rfgp.BooleanTargetWarning) as caught:

@@ -10,7 +10,6 @@ import browser
 import networkx
 import numpy as np
 import pytest
-import torch
 import trimesh
 from PIL import Image
 
@@ -229,7 +228,7 @@ def test_inducing_points_are_compared_and_bounded(options, own, lead):
     assert study.own == (own, 10) == study.comparison.groups()[-1]
     page = report.table_report(study, table)
     assert lead in page
-    bounds = gp.check()
+    bounds = gp.evidence_bounds()
     assert f"is between {bounds.lower:.6g} and {bounds.upper:.6g}" in page
     assert f"On all {len(study.train):,} training rows the exact log marginal" in study.remark
     kl = {m: study.comparison.estimate("kl", m, 10).mean for m in (own, "iid")}
@@ -404,26 +403,26 @@ def test_what_is_local_matters_as_well():
     gp = rfgp.TableGP(num_frequencies=8, frequencies="fixed", local="matern32", num_neighbors=5, seed=0)
     gp.fit(table.X, table.y, max_iterations=1)
     space = gp.hyperparameters.values.space
-    ends = {
-        name: space.quantities[name].bounds[side].log() for name, side in (("lengthscale", 1), ("local_lengthscale", 0))
-    }
-    with torch.no_grad():
-        for name, end in ends.items():
-            gp.hyperparameters.raw[name][1] = end[1]
-        gp.hyperparameters.raw["local_outputscale"].copy_(space.quantities["local_outputscale"].bounds[0].log())
-    gp.fit_report = dataclasses.replace(gp.fit_report, at_bounds=(*ends, "local_outputscale"))
+    for name, side in (("rbf.lengthscale", 1), ("local.lengthscale", 0)):
+        value = gp.hyperparameters[name].detach().clone()
+        value[1] = (space.quantities[name].bounds[side] * space.quantities[name].unit)[1]
+        gp.hyperparameters[name] = value
+    variance = space.quantities["local.outputscale"]
+    gp.hyperparameters["local.outputscale"] = variance.bounds[0] * variance.unit
+    at_bounds = ("rbf.lengthscale", "local.lengthscale", "local.outputscale")
+    gp.fit_report = dataclasses.replace(gp.fit_report, at_bounds=at_bounds)
     b = table.columns[1]
     assert notes.of_bounds(gp, table.columns)[:2] == (
-        f"The lengthscale of {b} is at its upper bound: the process of the features is flat that way, or a straight "
+        f"The lengthscale of {b} in the term rbf is at its upper bound: the term rbf is flat that way, or a straight "
         "line.",
-        f"The local lengthscale of {b} is at its lower bound: the local process changes from row to row that way, "
-        "which no other row can predict.",
+        f"The lengthscale of {b} in the term local is at its lower bound: the term local changes from row to row that "
+        "way, which no other row can predict.",
     )
     assert "nothing is local" in notes.of_bounds(gp, table.columns)[2]
     values, spread = gp.hyperparameters, table.X.std(axis=0, ddof=1)
     parts = [
-        (values.value(f"{name}outputscale").item(), values.value(f"{name}lengthscale").detach().numpy())
-        for name in ("", "local_")
+        (values[f"{name}.outputscale"].item(), values[f"{name}.lengthscale"].detach().numpy())
+        for name in ("rbf", "local")
     ]
     (v, a), (w, c) = parts
     expected = spread * np.sqrt((v / a**2 + w / c**2) / (v + w))

@@ -30,7 +30,7 @@ def test_it_is_the_process():
     np.testing.assert_array_equal(estimator.predict(X), gp.predict(X).mean)
     named = clone(estimator).set_params(features="exact", local=None, spectrum="matern32").fit(X, y)
     assert named.choice_ is None
-    assert named.gp_.spectrum == rfgp.spectra.Matern(1.5)
+    assert named.gp_.options.spectrum == rfgp.spectra.Matern(1.5)
 
 
 def test_bad_options_are_named():

@@ -54,7 +54,7 @@ def test_two_classes_are_near_scikit_learns():
         n_frequencies=256, random_state=0, ard=False, standardize=False, approximation="laplace"
     ).fit(X, y)
     gp = own.gp_.exact()
-    kernel = ConstantKernel(float(gp.hyperparameters.outputscale)) * RBF(float(gp.hyperparameters.lengthscale))
+    kernel = ConstantKernel(float(gp.hyperparameters.outputscale)) * RBF(float(gp.hyperparameters.lengthscale[0]))
     gp.hyperparameters.mean = 0.0  # theirs has none
     theirs = GaussianProcessClassifier(kernel, optimizer=None).fit(X, y)
     np.testing.assert_allclose(gp.predict(new).observed().mean, theirs.predict_proba(new)[:, 1], atol=2e-3)

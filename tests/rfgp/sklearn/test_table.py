@@ -117,7 +117,9 @@ def test_planted_a_careless_transformer_is_found():
 def test_it_equals_the_process_of_the_same_seed(options, fit, y):
     names = {"max_iterations": "max_iter", "fixed": "fixed"}
     estimator = small(**options, **{names[name]: value for name, value in fit.items()})
-    gp = rfgp.SparseSpectrumGP(num_frequencies=16, seed=0, **options)
+    theirs = {"features": "kind", "frequencies": "learn_frequencies"}
+    named = {theirs.get(name, name): value == "learned" or value for name, value in options.items()}
+    gp = rfgp.SparseSpectrumGP(num_frequencies=16, seed=0, **named)
     check_twin(estimator.fit(X, y), gp.fit(X, y, **fit))
     assert isinstance(estimator.gp_, rfgp.SparseSpectrumGP)
     assert estimator.predict(NEW).shape == (7, *y.shape[1:])
