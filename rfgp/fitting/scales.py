@@ -78,6 +78,15 @@ def profiled_density(fit: TermFit, rows: Block) -> Density:
     return density
 
 
+def noise_alone(fit: TermFit, rows: Block) -> float:
+    """Return the log density of rows under the mean and the best noise, without terms, and of the hyperpriors."""
+    with torch.no_grad():
+        mean, _ = mean_and_noise(fit.values)
+        variances = (rows.targets.double() - mean).square().mean(0).clamp_min(1e-300)
+        total = -0.5 * len(rows) * (variances.mean().log() + 1 + math.log(2 * math.pi)) * rows.num_outputs
+        return float(total + fit.values.log_hyperprior())
+
+
 def ratio_bounds(fit: TermFit) -> Bounds:
     """Return bounds of raw values while the variance of the first term is held."""
     first, *others = fit.scales

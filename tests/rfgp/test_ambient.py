@@ -99,11 +99,6 @@ def said(make, path):
     return gp, [*out, rfgp.load(path).predict(X).mean]
 
 
-def redrawn(gp):
-    (used,) = gp.family.approximations.values()
-    return gp.with_approximation(replace(used, seed=1))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_surroundings_change_nothing(tmp_path, model):

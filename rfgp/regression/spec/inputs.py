@@ -17,6 +17,7 @@ from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, check_points, hyperparameters_of
 from rfgp.parameters import Quantity
 from rfgp.regression.spec.sources import coded
+from rfgp.regression.spec.starts import NARROWER, repetitions, shares_of
 from rfgp.rows import Chunk, RowSource
 from rfgp.rows.arrays import Origin
 from rfgp.rows.names import counts_rows, is_index_name, warn_of_index
@@ -89,12 +90,19 @@ class ModelInputs:
     def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Quantity]:
         """Return the hyperparameters of the kernel by path, whatever the standard deviations (D,).
 
-        Variances of slopes share the variance of the target with the other terms.
+        Variances of slopes share the variance of the target with the other terms. Several terms on the same columns
+        start at different lengthscales.
         """
         assert self.columns is not None
         found = hyperparameters_of(self.terms, self.columns)
-        share = 1 / len(self.terms)
-        return {path: replace(one, start=share * one.start) if one.is_variance else one for path, one in found.items()}
+        shares = shares_of(self.terms)
+        share = max(shares.values(), default=1.0)
+        found = {path: replace(one, start=share * one.start) if one.is_variance else one for path, one in found.items()}
+        for name, count in repetitions(self.terms).items():
+            path = f"{name}.lengthscale"
+            if count and path in found:
+                found[path] = replace(found[path], start=NARROWER**count * found[path].start)
+        return found
 
     def check(self, inputs: Tensor) -> None:
         """Refuse rows that are not (n, D), and cells that `read` never returns for training rows.

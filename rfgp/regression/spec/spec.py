@@ -30,7 +30,15 @@ from rfgp.regression.spec.inputs import ModelInputs, graph_of, keys_without_inde
 from rfgp.regression.spec.noise import by_process, noise_kernel
 from rfgp.regression.spec.options import ModelOptions
 from rfgp.regression.spec.sources import first_table, with_all_levels
-from rfgp.regression.spec.starts import kernel_starts, plain_value, prior_of_factor, sampled, summary_of, variance_of
+from rfgp.regression.spec.starts import (
+    kernel_starts,
+    plain_value,
+    prior_of_factor,
+    sampled,
+    shares_of,
+    summary_of,
+    variance_of,
+)
 from rfgp.rows import Block, Chunk, DataSummary, Rows, RowSource, as_source, gathered, is_read_in_blocks, pool_of
 from rfgp.scaling import Affine, Scaling, moments
 
@@ -87,8 +95,8 @@ class ModelSpec(Family):
     def variances(self) -> tuple[Variance, ...]:
         """The output scales of the terms, which share the variance of the target, and the noise."""
         bounds = OUTPUTSCALE_BOUNDS if self.is_normal else (LEAST_LATENT, self.options.likelihood.widest)
-        share = 1 / len(self.terms)
-        scales = [Variance(term.outputscale, share, bounds) for term in self.terms if term.outputscale is not None]
+        shares = shares_of(self.terms)
+        scales = [Variance(one.outputscale, shares[one.name], bounds) for one in self.terms if one.outputscale]
         return (*scales, *((Variance("noise", NOISE_START, self.options.noise_bounds),) if self.is_normal else ()))
 
     @property
