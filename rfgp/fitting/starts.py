@@ -24,7 +24,7 @@ STARTS = (1 / 32, 1 / 16, 1 / 8, 0.25, 0.5, 1.0, 2.0, 4.0)
 SCREENED_ROWS = 500
 """The most rows by whose likelihood starts of matrices of all rows, and of the lengthscales of one term after the
 other, are compared."""
-MATRIX_ROWS, CLEARLY, DOUBT = 200, 2.0, 3.0
+MATRIX_ROWS, CLEARLY, DOUBT = 100, 2.0, 3.0
 """The most rows whose matrices are compared; and how many times as much, and more nats, another start than the usual
 one must gain on noise alone.
 

@@ -8,6 +8,7 @@ import torch
 from rfgp import couplings, spectra
 from rfgp.ambient import plain
 from rfgp.approximations.parts import FeatureMap, SpectralPart
+from rfgp.approximations.random_features import KINDS
 from rfgp.approximations.weights import WeightTerm
 from rfgp.errors import InvalidArgumentError
 from rfgp.likelihoods import Likelihood
@@ -92,6 +93,8 @@ class SparseSpectrumGP(GP):
         likelihood: str | Likelihood = "normal",
         inference: str | None = None,
     ) -> None:
+        if kind not in KINDS:
+            raise InvalidArgumentError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}.")
         if not isinstance(learn_frequencies, bool):
             raise InvalidArgumentError(f"learn_frequencies must be True or False, got {learn_frequencies!r}.")
         named = {**locals(), "features": kind, "frequencies": "learned" if learn_frequencies else "fixed"}

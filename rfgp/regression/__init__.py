@@ -1,4 +1,4 @@
-"""Regressions as values: rows under a prior at given hyperparameters, and the families of priors."""
+"""Regressions as values: rows under a prior at given hyperparameters, and specifications of models."""
 
 from rfgp.regression.family import Family as Family
 from rfgp.regression.family import Member as Member
