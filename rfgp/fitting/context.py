@@ -19,6 +19,8 @@ from rfgp.regression.spec import ModelSpec, variance_paths
 from rfgp.rows import Block, Rows, pool_of, repeat_groups
 from rfgp.solvers.lowrank import LinearModel
 
+PRECISE_ROWS = 2000
+"""The most rows of a search that is done in double precision, whatever their type."""
 KEPT_OUT = (0.1, 2000)
 """The share of the rows that is held out of learning frequencies, and the most rows."""
 
@@ -142,6 +144,11 @@ def redrawn(regression: Regression) -> Regression:
     """Return a regression whose draws that depend on hyperparameters are those for the present ones."""
     spec, values = spec_of(regression), regression.hyperparameters
     return regression.replace(family=spec.redrawn(values, regression.num_observations))
+
+
+def searched(rows: Block) -> Block:
+    """Return rows for a search; few rows in double precision, since rounding would stop line searches."""
+    return replace(rows, inputs=rows.inputs.double()) if len(rows) <= PRECISE_ROWS else rows
 
 
 def left_out_densities(

@@ -5,7 +5,7 @@ from collections.abc import Container
 
 import torch
 
-from rfgp.fitting.context import HeldOut, TermFit
+from rfgp.fitting.context import HeldOut, TermFit, searched
 from rfgp.fitting.finish import finish
 from rfgp.fitting.frequencies import (
     LEAST_LEARNED,
@@ -20,7 +20,7 @@ from rfgp.fitting.frequencies import (
 )
 from rfgp.fitting.maximize import Objective, maximize
 from rfgp.fitting.starts import open_scales, ranked_factors, scaled
-from rfgp.fitting.subsets import grow, optimize, searched, sizes
+from rfgp.fitting.subsets import grow, optimize, sizes
 from rfgp.regression import FitReport, Regression
 from rfgp.regression.spec import learnable_draws, with_learned
 

@@ -25,8 +25,8 @@ from rfgp.blocks import NeighborBlock, Prior, VecchiaBlock
 from rfgp.fitting.context import TermFit, redrawn, spec_of
 from rfgp.fitting.finish import if_finite, left_out
 from rfgp.fitting.frequencies import MOST_SCALE, learned_frequencies
-from rfgp.fitting.maximize import ENOUGH, Bounds, Density, Evaluation, Objective, Plan, maximize
-from rfgp.fitting.starts import COMPARED_ROWS, open_scales, ranked_factors, started
+from rfgp.fitting.maximize import ENOUGH, Bounds, Evaluation, Objective, Plan, maximize
+from rfgp.fitting.starts import open_scales, started_by_matrices
 from rfgp.inference.distributions import normal_log_density
 from rfgp.local import used
 from rfgp.parameters import Values
@@ -246,18 +246,7 @@ def _started(regression: Regression, plan: Plan) -> Regression:
     if plan.is_begun or not open_scales(fit):
         return regression
     with torch.no_grad(), in_one_thread(True):
-        some = fit.subset(COMPARED_ROWS)
-        return fit.at(started(fit, some, ranked_factors(fit, some, _of_responses)[0], _of_responses)).regression
-
-
-def _of_responses(fit: TermFit, rows: Block) -> Density:
-    """Return the log density of rows each conditioned on the responses of its neighbours."""
-
-    def density(values: Values, warm_start: WarmStart = ()) -> Evaluation:
-        solver = whitened(fit.spec.prior(values), rows, *mean_and_noise(values))
-        return Evaluation(solver.log_marginal_likelihood(), values)
-
-    return density
+        return started_by_matrices(fit).regression
 
 
 def _search(fit: NeighborFit) -> Found:

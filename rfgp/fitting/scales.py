@@ -52,16 +52,23 @@ def density_of(fit: TermFit, rows: Block) -> Density:
     return density
 
 
+def can_profile(fit: TermFit, rows: Block) -> bool:
+    """Return whether the noise and the common factor of all terms may be solved for with matrices of rows."""
+    names = variance_paths(fit.spec)
+    is_open = {*names, "noise"} <= set(fit.free) - set(fit.values.space.hyperpriors)
+    return bool(names) and is_open and fit.spec.is_normal and rows.is_uniform
+
+
 def profiled_density(fit: TermFit, rows: Block) -> Density:
     """Return the log density of rows under matrices of all rows, the noise and the common factor of terms solved for.
 
     With the eigenvalues l of their covariance K, -2 log density is N k log q(r) + k sum log(l + r) and a constant, with
-    q(r) = y^T (K + r)^-1 y, at the noise r c, the factor c and c = q / (N k). If one of them is not free, or rows have
-    a weight or a noise of their own, it is the density at the values.
+    q(r) = y^T (K + r)^-1 y, at the noise r c, the factor c and c = q / (N k). If they cannot be solved for, it is the
+    density at the values.
     """
-    is_open = {*variance_paths(fit.spec), "noise"} <= set(fit.free) - set(fit.values.space.hyperpriors)
-    if not is_open or not fit.spec.is_normal or not rows.is_uniform or not variance_paths(fit.spec):
+    if not can_profile(fit, rows):
         return plain_density(fit.regression, rows)
+    names = variance_paths(fit.spec)
 
     def density(values: Values, warm_start: WarmStart = ()) -> Evaluation:
         with torch.no_grad():
@@ -73,7 +80,10 @@ def profiled_density(fit: TermFit, rows: Block) -> Density:
             spectra = own.clamp_min(0) + ratios[:, None]
             common = (squares.sum(1) / spectra).sum(1) / (size * k)
             totals = size * k * (common.log() + 1 + math.log(2 * math.pi)) + k * spectra.log().sum(1)
-        return Evaluation(-0.5 * totals.min(), values)
+            best = totals.argmin()
+            reached = values.shifted(**dict.fromkeys(names, common[best].log()))
+            reached = reached.replaced({"noise": (common[best] * ratios[best]).log()})
+        return Evaluation(-0.5 * totals[best], reached.clamped((*names, "noise"))[0])
 
     return density
 

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from rfgp.columns import Kind
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError, SolverError
-from rfgp.fitting.context import TermFit, redrawn, spec_of
-from rfgp.fitting.maximize import Density
-from rfgp.fitting.scales import density_of, noise_alone, profiled_density
+from rfgp.fitting.context import TermFit, redrawn, searched, spec_of
+from rfgp.fitting.maximize import Density, plain_density
+from rfgp.fitting.scales import can_profile, density_of, noise_alone, profiled_density
 from rfgp.parameters import Values
 from rfgp.regression import Regression
 from rfgp.regression.spec import ModelSpec
@@ -70,16 +70,11 @@ Densities = Callable[[TermFit, Block], Density]
 """Returns the log density of rows, at the draws of a fit."""
 
 
-def ranked_factors(fit: TermFit, rows: Block, density_of: Densities = density_of) -> list[float]:
+def ranked_factors(fit: TermFit, rows: Block) -> list[float]:
     """Return factors of the open lengthscales, ranked by the likelihood of rows, the longer of equals first.
 
-    Lengthscales shorter than all distances are equal up to rounding. The only factor is 1 if none is open, or if the
-    hyperparameters are those of an earlier search.
-
-    Args:
-        fit: The fit.
-        rows: The rows.
-        density_of: The likelihood.
+    Lengthscales shorter than all distances are equal up to rounding. The only factor is 1 if none is open, if the
+    hyperparameters are those of an earlier search, or if inducing points with a residual explain no more than noise.
     """
     names = [] if fit.plan.is_begun else open_scales(fit)
     if not names:
@@ -91,6 +86,8 @@ def ranked_factors(fit: TermFit, rows: Block, density_of: Densities = density_of
         return {"values": torch.tensor(totals, dtype=torch.float64)}
 
     likelihoods = fit.plan.journal.memoize("starts", compute)["values"].tolist()
+    if fit.prior.dense.has_residual and max(likelihoods) <= noise_alone(fit, rows) + DOUBT:
+        return [1.0]
     ranked = sorted(zip(likelihoods, STARTS, strict=True), key=lambda pair: (round(pair[0], _ROUNDED), pair[1]))
     return [factor for _, factor in reversed(ranked)]
 
@@ -102,54 +99,67 @@ def _total(density: Density, values: Values) -> float:
     return float(total + reached.log_hyperprior())
 
 
-def usual_factor(fit: TermFit, rows: Block) -> float:
-    """Return the factor of the open lengthscales from which a search with matrices of all rows starts.
+def started_by_matrices(fit: TermFit) -> TermFit:
+    """Return the fit at the start of a search with matrices of all rows.
 
-    It is the usual one, 1, unless another is ahead of noise alone by more than twice as much, each with the best noise
-    and variance. At very short lengthscales a kernel explains noise as well as noise does.
+    The lengthscales are the usual ones, unless others are ahead of noise alone by more than twice as much, each with
+    the best noise and variance. At very short lengthscales a kernel explains noise as well as noise does. In a sum
+    those of one term after the other follow. Noise and variances are the best ones where the usual ones explain
+    nothing.
     """
-    names = [] if fit.plan.is_begun else open_scales(fit)
-    if not names:
-        return 1.0
-    some = rows.take(slice(MATRIX_ROWS))
+    names, some = [] if fit.plan.is_begun else open_scales(fit), fit.subset(MATRIX_ROWS)
+    if not names or not can_profile(fit, some):
+        return fit
     density = profiled_density(fit, some)
 
     def compute() -> dict[str, Tensor]:
         totals = [_total(density, scaled(fit.values, names, factor)) for factor in STARTS]
         return {"values": torch.tensor(totals, dtype=torch.float64)}
 
-    totals = fit.plan.journal.memoize("starts", compute)["values"].tolist()
-    alone = noise_alone(fit, some)
+    totals, alone = fit.plan.journal.memoize("starts", compute)["values"].tolist(), noise_alone(fit, some)
     gains = {factor: total - alone for factor, total in zip(STARTS, totals, strict=True)}
     best = max(STARTS, key=lambda factor: (round(gains[factor], _ROUNDED), factor))
-    return best if gains[best] > CLEARLY * max(gains[1.0], 0.0) + DOUBT else 1.0
+    is_clear = gains[best] > CLEARLY * max(gains[1.0], 0.0) + DOUBT
+    begun = fit.at(started(fit, best if is_clear else 1.0, profiled_density))
+    value, reached, _ = density(begun.values)
+    usual = _total(plain_density(begun.regression, some), begun.values)
+    is_lost = usual <= alone + DOUBT < float(value + reached.log_hyperprior())
+    return begun.at(reached) if is_lost else begun
 
 
-def started(fit: TermFit, rows: Block, factor: float, density_of: Densities = density_of) -> Values:
-    """Return values with all open lengthscales times a factor, and then those of one term after the other.
-
-    Terms on the same columns keep the ratios of their lengthscales.
+def started(fit: TermFit, factor: float, density_of: Densities = density_of) -> Values:
+    """Return values with all open lengthscales times a factor, and in a sum then those of one term after the other.
 
     Args:
         fit: The fit.
-        rows: The rows whose likelihood decides between factors of one term's lengthscales.
         factor: The factor of all.
         density_of: The likelihood.
     """
-    names, values = open_scales(fit), fit.values
-    values = scaled(values, names, factor) if factor != 1 else values
-    if len(fit.spec.terms) == 1 or fit.plan.is_begun:
-        return values
-    rows = rows.take(slice(MATRIX_ROWS if density_of is profiled_density else SCREENED_ROWS))
-    earlier = repetitions(fit.spec.terms)
-    alike = {tuple(map(tuple, term.places)) for term in fit.spec.terms if earlier[term.name]}
-    kept = [p for term in fit.spec.terms for p in term.prefixes if tuple(map(tuple, term.places)) in alike]
-    for name in (name for name in names if f"{name.rpartition('.')[0]}." not in kept):
+    values = scaled(fit.values, open_scales(fit), factor) if factor != 1 else fit.values
+    return screened(fit.at(values), density_of) if len(fit.spec.terms) > 1 else values
+
+
+def screened(fit: TermFit, density_of: Densities = density_of) -> Values:
+    """Return values whose lengthscales are, one term after the other, the likeliest of a few by some rows.
+
+    Terms on the same columns keep theirs, which differ.
+    """
+    rows = searched(fit.subset(MATRIX_ROWS if density_of is profiled_density else SCREENED_ROWS))
+    values = fit.values
+    for name in [] if fit.plan.is_begun else _screened_names(fit):
         ends = [values.shifted(**{name: math.log(factor)}) for factor in FACTORS]
         fits = [replace(fit, regression=redrawn(fit.at(end).regression)) for end in ends]
         found = [_total(density_of(one, rows), end) for one, end in zip(fits, ends, strict=True)]
         values = ends[found.index(max(found)) if max(found) > found[0] + DOUBT else 0]
     return values
+
+
+def _screened_names(fit: TermFit) -> list[str]:
+    """Return the open lengthscales, but for those of several terms on the same columns."""
+    terms, earlier = fit.spec.terms, repetitions(fit.spec.terms)
+    repeated = [term.places for term in terms if earlier[term.name]]
+    kept = [f"{prefix}lengthscale" for term in terms if term.places in repeated for prefix in term.prefixes]
+    return [name for name in open_scales(fit) if name not in kept]
 
 
 # --- fields ----------------------------------------------------------------------------------------

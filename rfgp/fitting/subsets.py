@@ -20,10 +20,10 @@ import torch
 
 from rfgp.approximations import Exact, RandomFeatures
 from rfgp.approximations.planning import sharing
-from rfgp.fitting.context import TermFit, redrawn
+from rfgp.fitting.context import TermFit, redrawn, searched
 from rfgp.fitting.maximize import ENOUGH, Objective, maximize
-from rfgp.fitting.scales import density_of, profiled_density, ratio_bounds
-from rfgp.fitting.starts import SCREENED_ROWS, ranked_factors, started, usual_factor
+from rfgp.fitting.scales import density_of, ratio_bounds
+from rfgp.fitting.starts import SCREENED_ROWS, ranked_factors, started, started_by_matrices
 from rfgp.regression import FitReport
 from rfgp.regression.spec import degrees_of_freedom
 from rfgp.rows import Block
@@ -120,7 +120,7 @@ def approach(fit: TermFit, most: int, compared: int | None = None, tolerance: fl
     """
     rows = searched(fit.subset(most))
     some = rows if compared is None else searched(fit.subset(compared))
-    begun = fit.at(started(fit, some, ranked_factors(fit, some)[0]))
+    begun = fit.at(started(fit, ranked_factors(fit, some)[0]))
     return optimize(begun, rows, tolerance=tolerance or _APPROACHED / rows.count)
 
 
@@ -149,11 +149,6 @@ def sizes(fit: TermFit) -> list[int]:
     return [*found, n]
 
 
-def searched(rows: Block) -> Block:
-    """Return rows for a search; few rows in double precision, since rounding would stop line searches."""
-    return replace(rows, inputs=rows.inputs.double()) if len(rows) <= LEAST_ROWS else rows
-
-
 # --- starts ----------------------------------------------------------------------------------------
 
 
@@ -163,8 +158,7 @@ def _ends_of_starts(fit: TermFit, rows: Block, tolerance: float | None = None, *
     With matrices of all rows there is one start, whatever its lengthscales, unless they stand for random features.
     """
     if not fit.prior.has_weights_only and not is_twin:
-        start = started(fit, rows, usual_factor(fit, rows), profiled_density)
-        return [optimize(fit.at(start), rows, tolerance=tolerance)]
+        return [optimize(started_by_matrices(fit), rows, tolerance=tolerance)]
     order = ranked_factors(fit, rows)
     if order[0] <= SHORT:
         others = [1.0]
@@ -172,7 +166,7 @@ def _ends_of_starts(fit: TermFit, rows: Block, tolerance: float | None = None, *
         others = []
     else:
         others = [factor for factor in order if not 1 / APART < factor / order[0] < APART][:1]
-    starts = enumerate(started(fit, rows, factor) for factor in (order[0], *others))
+    starts = enumerate(started(fit, factor) for factor in (order[0], *others))
     return [optimize(fit.at(start), rows, restart=number, tolerance=tolerance) for number, start in starts]
 
 

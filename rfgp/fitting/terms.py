@@ -15,7 +15,7 @@ from rfgp.fitting.learn_frequencies import fit_learned_with_neighbors
 from rfgp.fitting.maximize import SMALL, Objective, Plan, maximize
 from rfgp.fitting.neighbors import fit_neighbors
 from rfgp.fitting.observed import fit_observed
-from rfgp.fitting.starts import SCREENED_ROWS, first_rows, is_one_field, started, starts_of_field
+from rfgp.fitting.starts import first_rows, is_one_field, screened, starts_of_field
 from rfgp.fitting.subsets import LEAST_ROWS, drawn_again, optimize
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression
@@ -58,8 +58,7 @@ def fit_terms(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
 
 def _fit_sparse(fit: TermFit) -> tuple[Regression, FitReport]:
     """Fit terms with sparse matrices: on a subset of the rows, then on all."""
-    some = first_rows(fit.pool, fit.order, SCREENED_ROWS)
-    fit = fit.at(fit.values if fit.plan.is_begun else started(fit, some, 1.0))
+    fit = fit.at(screened(fit))
     fit = replace(fit, regression=redrawn(fit.regression))
     if uses_cg(fit.prior, fit.rows):
         return fit_by_scoring(fit.regression, fit.plan)

@@ -1,4 +1,4 @@
-"""Models in files: a container that knows no model, and the codec of specifications. Nothing in a file is ever executed."""
+"""Models in files: a container that knows no model, and the codec of specifications. Nothing in it is ever executed."""
 
 from rfgp.saving.models import Codec as Codec
 from rfgp.saving.models import Saved as Saved

@@ -1,0 +1,52 @@
+"""Starts of fits: a fast function is found through every approximation, and noise is taken for noise."""
+
+import numpy as np
+import pytest
+
+import rfgp
+from rfgp import kernels as k
+
+APPROXIMATIONS = [
+    rfgp.Exact(),
+    rfgp.RandomFeatures(128),
+    rfgp.InducingPoints(60),
+    rfgp.InducingPoints(20, residual=rfgp.Vecchia(10)),
+    rfgp.Vecchia(10),
+    rfgp.SparsePrecision(),
+]
+
+
+def fitted(approximation, X, y):
+    gp = rfgp.GP(k.Matern(nu=2.5), approximation=approximation, seed=0)
+    return gp.fit(X, y)
+
+
+@pytest.mark.parametrize("approximation", APPROXIMATIONS, ids=repr)
+def test_a_fast_function_is_found(approximation):
+    """Nine periods, of which the usual start, one standard deviation of the column, explains nothing."""
+    x = np.linspace(0, 1, 300)[:, None]
+    f = np.sin(18 * np.pi * x[:, 0])
+    y = f + 0.1 * np.random.default_rng(0).standard_normal(300)
+    gp = fitted(approximation, x[::2], y[::2])
+    assert np.mean((gp.predict(x[1::2]).mean - f[1::2]) ** 2) < 0.02 * f.var()
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
+@pytest.mark.parametrize("approximation", APPROXIMATIONS[:-1], ids=repr)
+def test_noise_is_not_explained_by_short_lengthscales(approximation):
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((150, 2)), rng.standard_normal(150)
+    gp = fitted(approximation, X, y)
+    assert gp.hyperparameters.noise > 0.5 * y.var()
+
+
+@pytest.mark.parametrize("approximation", [rfgp.Exact(), rfgp.RandomFeatures(64)], ids=repr)
+def test_terms_on_the_same_columns_start_at_different_scales(approximation):
+    X = np.random.default_rng(0).standard_normal((40, 2))
+    kernel = k.RBF(name="smooth") + k.Matern(name="rough") + k.RBF(0, name="one")
+    values = rfgp.GP(kernel, approximation=approximation, seed=0).condition(X, X[:, 0]).hyperparameters
+    smooth, rough = (values[f"{name}.lengthscale"] for name in ("smooth", "rough"))
+    np.testing.assert_allclose(rough.detach(), smooth.detach() / 2)
+    ratio = values["rough.outputscale"] / values["smooth.outputscale"]
+    assert ratio.item() == pytest.approx(0.25)
+    assert values["one.outputscale"].item() == pytest.approx(values["smooth.outputscale"].item())
