@@ -7,6 +7,7 @@ import torch
 from problems import exhausted, table
 
 import rfgp
+from rfgp import kernels as k
 from rfgp.fitting import subsets
 
 pytestmark = [  # most have few features, to be fast
@@ -49,6 +50,23 @@ def test_noise_and_scale_are_those_of_all_rows(monkeypatch):
     for name in ("noise", "rbf/outputscale"):
         (slope,) = torch.autograd.grad(gp.log_marginal_likelihood(), [gp.hyperparameters.raw[name]])
         assert abs(slope.item()) < 1
+
+
+def test_scales_of_all_terms_are_those_of_all_rows(monkeypatch):
+    """A sum of a smooth term, a linear one and a group, whose variances follow from the statistics of one pass."""
+    monkeypatch.setattr(subsets, "SETTLED", 1.0)
+    monkeypatch.setattr(subsets, "LEAST_ROWS", 500)
+    X, y = table(6000)
+    rows = {"a": X[:, 0], "b": X[:, 1], "site": np.random.default_rng(1).integers(0, 9, 6000).astype(str)}
+    effects = dict(zip("012345678", np.random.default_rng(2).standard_normal(9), strict=True))
+    kernel = k.RBF("a") + k.Linear("b") + k.Group("site")
+    gp = rfgp.GP(kernel, approximation=rfgp.RandomFeatures(16), seed=0)
+    gp.fit(rows, y + np.array([effects[site] for site in rows["site"]]))
+    assert gp.fit_report.stages[-1].rows == 2000
+    raw = dict(gp.hyperparameters.named_parameters())
+    for name in ("raw.noise", "raw.rbf(a)/outputscale", "raw.linear(b)/variance", "raw.group(site)/outputscale"):
+        (slope,) = torch.autograd.grad(gp.log_marginal_likelihood(), [raw[name]])
+        assert slope.abs().max() < 1, name
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
