@@ -66,6 +66,10 @@ class Options(Protocol):
         """The distribution of an observation given the latent function."""
 
     @property
+    def has_matrices(self) -> bool:
+        """Whether there are matrices of all pairs of rows, however many rows."""
+
+    @property
     def approximation(self) -> str | None:
         """How the posterior is approximated. If None, as usual for the likelihood."""
 
@@ -129,11 +133,6 @@ class Family(ABC):
     def is_normal(self) -> bool:
         """Whether observations are Gaussian given the latent function, so that inference is exact."""
         return isinstance(self.options.likelihood, Normal)
-
-    @property
-    def has_matrices(self) -> bool:
-        """Whether there are matrices of all pairs of rows, however many rows."""
-        return False
 
     @abstractmethod
     def prior(self, values: Values) -> Prior:

@@ -181,7 +181,7 @@ def approximation_of(family: Family, rows: Rows) -> str | None:
     memory, or 500 of several classes without features.
     """
     likelihood, chosen = family.options.likelihood, family.options.approximation
-    most = MOST_DENSE if likelihood.num_latents == 1 or not family.has_matrices else MOST_OF_CLASSES
+    most = MOST_DENSE if likelihood.num_latents == 1 or not family.options.has_matrices else MOST_OF_CLASSES
     if chosen is not None or not likelihood.approximations:
         return chosen
     is_kept = all(isinstance(part, Block) for part in parts_of(rows))

@@ -7,7 +7,7 @@ from typing import Any, Self
 import torch
 
 from rfgp import random
-from rfgp.approximations import Vecchia
+from rfgp.approximations import Exact, Vecchia
 from rfgp.approximations.planning import read_approximation
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
@@ -95,10 +95,21 @@ class ModelOptions:
     @property
     def noise_bounds(self) -> tuple[float, float]:
         """The bounds of the noise, in variances of the target. With neighbours it may be less than with features."""
-        given = self.approximations
-        used = given.values() if isinstance(given, Mapping) else [given]
-        has_neighbors = any(isinstance(one, Vecchia) or getattr(one, "residual", None) is not None for one in used)
+        has_neighbors = any(
+            isinstance(one, Vecchia) or getattr(one, "residual", None) is not None for one in self._given
+        )
         return (LEAST_NOISE if has_neighbors else NOISE_BOUNDS[0], NOISE_BOUNDS[1])
+
+    @property
+    def has_matrices(self) -> bool:
+        """Whether every term is asked to be exact, as those of `rfgp.ExactGP` are."""
+        return all(isinstance(one, Exact) for one in self._given)
+
+    @property
+    def _given(self) -> list[Any]:
+        """The approximations that the user gave."""
+        given = self.approximations
+        return list(given.values()) if isinstance(given, Mapping) else [given]
 
     def changed(self, **changes: Any) -> Self:
         """Return the options with others."""

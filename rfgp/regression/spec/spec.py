@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.approximations.exact import Exact
 from rfgp.approximations.planning import assign, divided, sharing
 from rfgp.approximations.role import Approximation, TermData, TermPrior
 from rfgp.blocks import Prior
@@ -98,13 +97,6 @@ class ModelSpec(Family):
         shares = shares_of(self.terms)
         scales = [Variance(one.outputscale, shares[one.name], bounds) for one in self.terms if one.outputscale]
         return (*scales, *((Variance("noise", NOISE_START, self.options.noise_bounds),) if self.is_normal else ()))
-
-    @property
-    def has_matrices(self) -> bool:
-        """Whether every term is asked to be exact, as those of `rfgp.ExactGP` are."""
-        given = self.options.approximations
-        used = given.values() if isinstance(given, Mapping) else [given]
-        return all(isinstance(one, Exact) for one in used)
 
     def prior(self, values: Values) -> Prior:
         """Return the prior of all terms."""

@@ -304,9 +304,9 @@ def test_float32_is_searched_in_double():
 
 def test_warnings_name_what_can_be_done():
     X, y = table(300)
-    with pytest.warns(rfgp.UnderfittingWarning, match="Raise num_points, use learn_locations=True"):
+    with pytest.warns(rfgp.UnderfittingWarning, match="Raise the number of inducing points, learn their locations"):
         model(num_inducing=3).fit(X, y)
-    with pytest.warns(rfgp.UnderfittingWarning, match="Raise num_points"):
+    with pytest.warns(rfgp.UnderfittingWarning, match="Raise the number of inducing points"):
         model(num_inducing=1, learn_inducing=True).fit(X, y)
 
 
