@@ -134,9 +134,9 @@ def _tables(d: int, reach: float, distances: Array) -> tuple[Array, Array]:
 
 
 def plan(m: int, num_factors: int, full: bool) -> tuple[int, int]:
-    """Return the size of blocks and the number of steps for m frequencies."""
-    if full:
-        return m, FULL_STEPS
+    """Return the size of blocks and the number of steps for m frequencies; one alone has nothing to repel."""
+    if m == 1 or full:
+        return m, FULL_STEPS if m > 1 else 0
     size = m if m <= WHOLE else BLOCK
     cost = num_factors**2 * len(distance_tuples(num_factors)) / (4 * len(distance_tuples(2)))
     steps = min(STEPS, int(QUICK_PAIRS / (m * size / 2 * cost)))

