@@ -109,7 +109,7 @@ class TestErrors:
         ids=["two", "wide", "lines", "three"],
     )
     def test_error_is_below_that_of_random_pairs(self, factors, most):
-        """The root mean square is at most 0.85 or 0.95 times as large, by six standard errors: a false alarm of 1e-9."""
+        """The root mean square is at most `most` times as large, by six standard errors: a false alarm of 1e-9."""
         joint, paired = (squared_errors(made, factors, 64, 100) for made in (Energy(), Paired()))
         difference = most**2 * paired.mean() - joint.mean()
         assert difference > 6 * np.hypot(most**2 * paired.std(), joint.std()) / 100**0.5
