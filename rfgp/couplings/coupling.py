@@ -1,6 +1,8 @@
 """The role of a coupling."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import ClassVar
 
 import torch
@@ -66,6 +68,65 @@ class Coupling(ABC):
         drawn_by = random.chosen(seed, generator, random.Role.FREQUENCIES)
         return self._draw(int(num_frequencies), int(num_dims), law, drawn_by)
 
+    @plain()
+    def sample_product(
+        self,
+        num_frequencies: int,
+        factors: Sequence[tuple[Spectrum, int]],
+        *,
+        seed: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Frequencies:
+        """Draw frequencies of a product of kernels on different columns, at unit lengthscales.
+
+        A row has a block of columns for each factor. The blocks of one row are independent, so the estimate of the
+        product is unbiased. All Gaussian factors are one ensemble over their columns.
+
+        Args:
+            num_frequencies: m, at least 1.
+            factors: The spectrum and the number d_a of columns of each factor, at least one.
+            seed: An integer. If None, one from the system.
+            generator: A CPU generator in place of a seed, advanced by the draw.
+
+        Returns:
+            Frequencies (m, sum of d_a), the columns in the order of the factors.
+
+        Raises:
+            InvalidArgumentError: as `sample`, for one of the factors, or there is no factor.
+
+        Examples:
+            >>> from rfgp import couplings, spectra
+            >>> factors = [(spectra.Gaussian(), 2), (spectra.Matern(1.5), 1)]
+            >>> couplings.by_name("energy").sample_product(64, factors, seed=0).shape
+            (64, 3)
+        """
+        if not factors:
+            raise InvalidArgumentError("factors must be at least one spectrum with its number of columns, got none.")
+        for law, d in factors:
+            self._check(num_frequencies, d, law)
+        m, drawn_by = int(num_frequencies), random.chosen(seed, generator, random.Role.FREQUENCIES)
+        parts, columns = _merged(factors)
+        if len(parts) == 1:
+            return self._draw(m, parts[0][1], parts[0][0], drawn_by)
+        drawn = self._draw_product(m, parts, drawn_by)
+        return Frequencies(drawn.dense()[:, columns], drawn.weights)
+
+    def _draw_product(self, m: int, factors: list[tuple[Spectrum, int]], generator: torch.Generator) -> Frequencies:
+        """Draw an ensemble for each factor, and pair their rows in random orders with random signs.
+
+        Without the signs, an ensemble of one column whose frequencies are all positive has a lasting error.
+        """
+        if self.is_antithetic:
+            raise InvalidArgumentError(
+                f"{self!r} draws pairs omega, -omega, which exist for Gaussian factors only. Use another coupling."
+            )
+        blocks, weights = [], torch.ones(m, dtype=torch.float64)
+        for law, d in factors:
+            drawn, order = self._draw(m, d, law, generator), torch.randperm(m, generator=generator)
+            blocks.append(drawn.dense()[order] * random_signs(m, generator))
+            weights = weights * drawn.weights[order]
+        return Frequencies(torch.cat(blocks, dim=1), weights)
+
     def _check(self, num_frequencies: int, num_dims: int, law: Spectrum) -> Spectrum:
         """Return the law of a draw that can be made."""
         check_counts(num_frequencies=num_frequencies, num_dims=num_dims)
@@ -98,3 +159,19 @@ def uniform(count: int, generator: torch.Generator) -> Tensor:
     """Return `count` uniforms strictly inside (0, 1), float64, so that u and 1 - u have quantiles."""
     u = torch.rand(count, generator=generator, dtype=torch.float64)
     return u.clamp_min(2.0**-53)
+
+
+def random_signs(count: int, generator: torch.Generator) -> Tensor:  # (count, 1)
+    """Return `count` signs, -1 or 1 with equal probability, float64."""
+    return 2.0 * torch.randint(2, (count, 1), generator=generator).double() - 1.0
+
+
+def _merged(factors: Sequence[tuple[Spectrum, int]]) -> tuple[list[tuple[Spectrum, int]], list[int]]:
+    """Return factors of which all Gaussian ones are the first, and where in these the columns of the given ones are."""
+    order = sorted(range(len(factors)), key=lambda i: not isinstance(factors[i][0], Gaussian))
+    total = sum(d for law, d in factors if isinstance(law, Gaussian))
+    parts = [(law, d) for law, d in factors if not isinstance(law, Gaussian)]
+    if total:
+        parts.insert(0, (Gaussian(), total))
+    starts = dict(zip(order, accumulate((factors[i][1] for i in order), initial=0), strict=False))
+    return parts, [starts[i] + column for i, (_, d) in enumerate(factors) for column in range(d)]

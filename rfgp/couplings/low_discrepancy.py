@@ -90,6 +90,11 @@ def _sobol(m: int, dims: int, seed: np.random.Generator) -> np.ndarray:  # (m, d
     return points
 
 
+def sobol_points(m: int, dims: int, generator: torch.Generator) -> np.ndarray:  # (m, dims)
+    """Return the first m scrambled Sobol points; each is uniform in the cube."""
+    return _sobol(m, dims, _seed(generator))
+
+
 def _seed(generator: torch.Generator) -> np.random.Generator:
     return np.random.default_rng(int(torch.randint(2**62, (1,), generator=generator)))
 

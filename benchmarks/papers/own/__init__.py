@@ -6,6 +6,7 @@ from benchmarks.papers.own import (
     couplings,
     inducing,
     language_model,
+    products,
     road_times,
     roads,
     rounding,
@@ -24,4 +25,5 @@ FIGURES = {
     **starvation.FIGURES,
     **rounding.FIGURES,
     **terms.FIGURES,
+    **products.FIGURES,
 }

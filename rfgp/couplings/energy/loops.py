@@ -39,3 +39,43 @@ def repel(gram, row_squares, squares, weights, value, slope, per_length, push, l
         push[i] = pushed
         if level.size:
             level[i] = total
+
+
+@jit(fastmath=_FASTMATH)
+def repel_products(gram, squares, weights, values, slopes, per_length, strengths, push):
+    """Turn each factor's Gram matrix into the coefficients of the gradient of a product potential, in place.
+
+    With s = |omega_ai +- omega_aj| and g(s+-) = sum_k strength_k C_a'(s z_ka) prod_{b != a} C_b(s_b z_kb), C' the
+    derivative in s^2: gram[a, i, j] becomes w_j (g(s+) - g(s-)), and push[a, i] is increased by the sum over j of
+    w_j (g(s+) + g(s-)). The nearest knot stands for s, the last one for all beyond.
+    """
+    num_factors, m = squares.shape
+    num_distances = strengths.size
+    last, zero, half = np.float32(values.shape[1] - 1), np.float32(0), np.float32(0.5)
+    knots = np.empty((2, num_factors), np.int32)
+    product = np.empty(num_distances, np.float32)
+    for i in range(m):
+        for j in range(i):
+            for a in range(num_factors):
+                both, twice = squares[a, i] + squares[a, j], gram[a, i, j] + gram[a, i, j]
+                knots[0, a] = np.int32(min(np.sqrt(max(both + twice, zero)) * per_length[a] + half, last))
+                knots[1, a] = np.int32(min(np.sqrt(max(both - twice, zero)) * per_length[a] + half, last))
+            for a in range(num_factors):
+                plus, minus = zero, zero
+                for side in range(2):
+                    for k in range(num_distances):
+                        product[k] = strengths[k] * slopes[a, knots[side, a], k]
+                    for b in range(num_factors):
+                        if b != a:
+                            for k in range(num_distances):
+                                product[k] *= values[b, knots[side, b], k]
+                    total = zero
+                    for k in range(num_distances):
+                        total += product[k]
+                    plus, minus = (total, minus) if side == 0 else (plus, total)
+                push[a, i] += weights[j] * (plus + minus)
+                push[a, j] += weights[i] * (plus + minus)
+                gram[a, i, j] = weights[j] * (plus - minus)
+                gram[a, j, i] = weights[i] * (plus - minus)
+        for a in range(num_factors):
+            gram[a, i, i] = zero

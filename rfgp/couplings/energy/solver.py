@@ -144,7 +144,7 @@ def _descend(
     strata, reach = problem.strata(len(start)), problem.reach(len(start))
     repulsion, single = Repulsion(problem.potential, reach), _Single(problem.potential, reach)
     directions, log_b = start, np.array([broadening])
-    turning, widening = _Adam(_RATE), _Adam(_RATE_BROADENING)
+    turning, widening = Adam(_RATE), Adam(_RATE_BROADENING)
     with repulsion.threads():
         for step in range(num_steps):
             fraction = 0.5 * (1 + math.cos(math.pi * step / num_steps))
@@ -204,7 +204,7 @@ class _Single:
         return np.interp(r, self._r, self._values)
 
 
-class _Adam:
+class Adam:
     """Kingma and Ba (2015), Algorithm 1."""
 
     def __init__(self, rate: float) -> None:

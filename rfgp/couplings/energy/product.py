@@ -1,0 +1,201 @@
+"""Frequencies of a product of kernels on different columns: one ensemble over the columns of all factors.
+
+With omega_i = (omega_1i, ..., omega_Fi) and one Haar rotation R_a for each factor's block of columns, the estimate of
+k_1(x_1) ... k_F(x_F) is k_hat = sum_i w_i / m cos(sum_a omega_ai . x_a). Averaged over the rotations, with |x_a| = z_a,
+
+    E k_hat^2 = sum_ij w_i w_j / m^2 [prod_a C_a(|omega_ai + omega_aj| z_a) + prod_a C_a(|omega_ai - omega_aj| z_a)] / 2
+    E k_hat   = sum_i  w_i / m prod_a C_a(r_ai z_a),        C_a(t) = E cos(t u_1), u uniform on the sphere of d_a
+
+(`rfgp.couplings.energy.potential` has the case F = 1). The mean depends on the norms r_ai alone. So whatever the
+directions are, and however they were found from the norms, k_hat is unbiased if each row's norms are independent and
+follow their radial distributions. Norms that were paired by their energy would not be. Here row i takes the norms of
+the strata (rank_a(i) + S_a) mod m, with S_a uniform and independent: for each i these strata are uniform and
+independent, whatever the ranks are. The ranks are those of Sobol points, which spreads the pairs of norms evenly.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rfgp.couplings.energy.solver import Adam
+from rfgp.couplings.low_discrepancy import sobol_points
+from rfgp.special import sphere_cosine
+from rfgp.spectra import Spectrum
+
+Array = NDArray[Any]
+
+LEVELS = {2: (0.0, 0.6, 1.2, 2.0, 3.0), 3: (0.0, 0.9, 2.0)}
+"""Distances of each factor in lengthscales, by the number of factors; all combinations count."""
+
+FEW_LEVELS = (0.0, 1.5)
+"""Distances for four factors and more; at most two of them are not 0."""
+
+_KNOTS = 4096
+_RATE = 0.1
+STEPS, FULL_STEPS = 30, 300
+WHOLE, BLOCK = 512, 256
+"""The largest ensemble that a quick draw treats together, and the size of blocks of a larger one."""
+
+QUICK_PAIRS = 2e7
+"""Pairs of all steps together in a quick draw: some 4 s on one core."""
+
+_LEAST_STEPS = 10
+SWEEPS = 5
+"""How often each row's signs are tried."""
+
+
+def distance_tuples(num_factors: int) -> Array:  # (K, F)
+    """Return the combinations of the factors' distances at which the error counts, in lengthscales."""
+    levels = LEVELS.get(num_factors, FEW_LEVELS)
+    most = num_factors if num_factors in LEVELS else 2
+    found = [z for z in itertools.product(levels, repeat=num_factors) if 1 <= np.count_nonzero(z) <= most]
+    return np.array(found)
+
+
+def strengths(
+    spectra: Sequence[Spectrum],
+    distances: Array,  # (K, F)
+) -> Array:  # (K,)
+    """Return weights of the distances: one over the variance of independent frequencies there, with sum 1."""
+    mean, double = (
+        np.prod([s.kernel(torch.as_tensor(c * z)).numpy() for s, z in zip(spectra, distances.T, strict=True)], axis=0)
+        for c in (1, 2)
+    )
+    found = 1 / ((1 + double) / 2 - mean**2)
+    normalized: Array = found / found.sum()
+    return normalized
+
+
+def paired_strata(m: int, num_factors: int, generator: torch.Generator) -> torch.Tensor:  # (F, m)
+    """Return a stratum of the norm for each factor and row, each factor's a permutation of 0 to m - 1.
+
+    For each row the strata are independent and uniform; see the module's docstring.
+    """
+    ranks = torch.as_tensor(sobol_points(m, num_factors, generator)).T.argsort(1).argsort(1)
+    shifts = torch.randint(m, (num_factors, 1), generator=generator)
+    return (ranks + shifts) % m
+
+
+@dataclass(frozen=True, eq=False)
+class ProductPotential:
+    """The product potential as tables over s = |omega_ai +- omega_aj|, at equal steps.
+
+    Attributes:
+        values: (F, knots, K), C_a(s z_ka).
+        slopes: (F, knots, K), their derivatives in s^2.
+        per_length: (F,), steps per unit of s.
+        strengths: (K,), the weights of the distances.
+    """
+
+    values: Array
+    slopes: Array
+    per_length: Array
+    strengths: Array
+
+    @staticmethod
+    @lru_cache(maxsize=16)
+    def of(spectra: tuple[Spectrum, ...], dims: tuple[int, ...], reaches: tuple[float, ...]) -> "ProductPotential":
+        """Return the potential of factors with these spectra and numbers of columns, tabulated up to the reaches."""
+        distances = distance_tuples(len(dims))
+        tables = [_tables(d, reach, z) for d, reach, z in zip(dims, reaches, distances.T, strict=True)]
+        values, slopes = (np.array(found, np.float32) for found in zip(*tables, strict=True))
+        per_length = np.array([(_KNOTS - 1) / reach for reach in reaches], np.float32)
+        return ProductPotential(values, slopes, per_length, strengths(spectra, distances).astype(np.float32))
+
+    def gradient(self, frequencies: Sequence[Array], weights: Array) -> list[Array]:
+        """Return half the gradient of the second moment in each factor's frequencies (m, d_a).
+
+        Args:
+            frequencies: (m, d_a) for each factor.
+            weights: (m,).
+        """
+        from rfgp.couplings.energy.loops import repel_products
+
+        omegas = [np.ascontiguousarray(omega, np.float32) for omega in frequencies]
+        gram = np.array([omega @ omega.T for omega in omegas])
+        squares = np.array([(omega**2).sum(1) for omega in omegas])
+        push, w = np.zeros_like(squares), weights.astype(np.float32)
+        repel_products(gram, squares, w, self.values, self.slopes, self.per_length, self.strengths, push)
+        return [w[:, None] * (p[:, None] * omega + g @ omega) for p, g, omega in zip(push, gram, omegas, strict=True)]
+
+
+def _tables(d: int, reach: float, distances: Array) -> tuple[Array, Array]:
+    """Return C(s z) and its derivative in s^2, (knots, K); C'(t) / (2 t) is -C(t) / (2 d) in d + 2 dimensions."""
+    levels, places = np.unique(distances, return_inverse=True)
+    t = np.linspace(0.0, reach, _KNOTS)[:, None] * levels
+    return sphere_cosine(t, d)[:, places], (-(levels**2) / (2 * d) * sphere_cosine(t, d + 2))[:, places]
+
+
+def plan(m: int, num_factors: int, full: bool) -> tuple[int, int]:
+    """Return the size of blocks and the number of steps for m frequencies; one alone has nothing to repel."""
+    if m == 1 or full:
+        return m, FULL_STEPS if m > 1 else 0
+    size = m if m <= WHOLE else BLOCK
+    cost = num_factors**2 * len(distance_tuples(num_factors)) / (4 * len(distance_tuples(2)))
+    steps = min(STEPS, int(QUICK_PAIRS / (m * size / 2 * cost)))
+    return size, steps if steps >= _LEAST_STEPS else 0
+
+
+def turned(
+    blocks: Sequence[Array],  # (m, d_a) each
+    weights: Array,  # (m,)
+    potential: ProductPotential,
+    num_steps: int,
+) -> list[Array]:  # (m, d_a) each
+    """Return frequencies with the same norms in directions of less energy, after Adam steps of falling rates."""
+    norms = [np.minimum(np.linalg.norm(block, axis=1, keepdims=True), 1e9) for block in blocks]
+    directions = [block / np.linalg.norm(block, axis=1, keepdims=True) for block in blocks]
+    steps = [Adam(_RATE) for _ in blocks]
+    for step in range(num_steps):
+        fraction = 0.5 * (1 + math.cos(math.pi * step / num_steps))
+        gradients = potential.gradient([u * r for u, r in zip(directions, norms, strict=True)], weights)
+        for a, (u, r) in enumerate(zip(directions, norms, strict=True)):
+            gradient = gradients[a] * r
+            gradient = gradient - (gradient * u).sum(1, keepdims=True) * u
+            moved = u - steps[a].step(gradient, fraction)
+            directions[a] = moved / np.linalg.norm(moved, axis=1, keepdims=True)
+    return [u * np.linalg.norm(block, axis=1, keepdims=True) for u, block in zip(directions, blocks, strict=True)]
+
+
+def signed(
+    omega: Array,  # (m, F)
+    weights: Array,  # (m,)
+    spectra: Sequence[Spectrum],
+) -> Array:  # (m, F)
+    """Return frequencies of factors of one column each with signs of less energy, one row and factor at a time.
+
+    A rotation of one column is a sign. So the energy is the sum of k_hat^2 over the distances and their signs, and
+    one sign changes one row of the cosines.
+    """
+    m, num_factors = omega.shape
+    points, weight = _signed_points(spectra)
+    scaled = weights[:, None] * np.sqrt(weight)
+    found, total = omega.copy(), (scaled * np.cos(omega @ points.T)).sum(0)
+    for _, i, a in itertools.product(range(SWEEPS), range(m), range(1, num_factors)):
+        changed = found[i] * np.where(np.arange(num_factors) == a, -1, 1)
+        step = scaled[i] * (np.cos(points @ changed) - np.cos(points @ found[i]))
+        if step @ (2 * total + step) < 0:
+            found[i], total = changed, total + step
+    return found
+
+
+def _signed_points(spectra: Sequence[Spectrum]) -> tuple[Array, Array]:
+    """Return the distances with all signs but the first, (P, F), and the weight of each, (P,)."""
+    distances = distance_tuples(len(spectra))
+    points, weights = [], []
+    for z, strength in zip(distances, strengths(spectra, distances), strict=True):
+        places = np.flatnonzero(z)[1:]
+        patterns = list(itertools.product((1.0, -1.0), repeat=len(places)))
+        for pattern in patterns:
+            point = z.copy()
+            point[places] *= pattern
+            points.append(point)
+            weights.append(strength / len(patterns))
+    return np.array(points), np.array(weights)
