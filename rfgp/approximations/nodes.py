@@ -1,26 +1,32 @@
 """Approximations of kernels on the nodes of a graph: walks, series, truncated spectra and rational precisions."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
-from typing import Any, ClassVar
-
-import torch
-from torch import Tensor
+from typing import Any, ClassVar, TypeVar
 
 import graphs
-from graphs.advice import Advice
 from rfgp import random
 from rfgp.approximations.node_features import NodeFeatures, make_features, same_hops
-from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, scale_name
-from rfgp.blocks import KernelBlock, Prior
+from rfgp.approximations.node_products import (
+    BYTES_OF_DRAWS,
+    NodeProductTerm,
+    columns_of,
+    draw_product,
+    num_functions,
+    refusal_of_columns,
+)
+from rfgp.approximations.node_terms import NodeTerm as NodeTerm
+from rfgp.approximations.node_terms import node_term as node_term
+from rfgp.approximations.node_terms import nodes_of as nodes_of
+from rfgp.approximations.random_features import RandomFeatures
+from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, weights_memory
 from rfgp.columns import Kind
 from rfgp.counts import check_count
-from rfgp.kernels.role import Factor, Values
-from rfgp.kernels.summary import ColumnSummary
-from rfgp.kernels.terms import BoundTerm, label_of
+from rfgp.errors import InvalidArgumentError
+from rfgp.kernels.terms import label_of
 
-Part = tuple[Factor, list[int], str]
+_NO_OPTIONS = ("seed", "columns")
+"""The fields that are no options of the features of nodes."""
 
 
 class NodeApproximation(Approximation):
@@ -41,9 +47,14 @@ class NodeApproximation(Approximation):
             object.__setattr__(self, self.count, check_count(self.count, value))
 
     @property
+    def budget(self) -> int:
+        """The number of features of a node that are planned."""
+        return int(self.options.get("max_nonzeros") or self.options.get("rank") or 64)
+
+    @property
     def options(self) -> Mapping[str, Any]:
-        """The options of the features: all but the seed."""
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "seed"}
+        """The options of the features of nodes: all but the seed and those of columns."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _NO_OPTIONS}
 
     def refusal(self, data: TermData) -> str | None:
         """Return why the approximation cannot serve a term."""
@@ -51,14 +62,16 @@ class NodeApproximation(Approximation):
         if len(nodes) != 1:
             return "it has no kernel on the nodes of one graph."
         others = [part for part in data.term.parts() if part[0].kind is not Kind.NODE]
-        if others:
-            return f"it is multiplied by {label_of(others[0][0])}. Use SparsePrecision() or Exact()."
-        return None
+        return self.refusal_of_product(data) if others else None
+
+    def refusal_of_product(self, data: TermData) -> str | None:
+        """Return why the approximation cannot serve a kernel on nodes times kernels on columns."""
+        others = columns_of(data).term.term.factors
+        return f"it is multiplied by {label_of(others[0])}. Use RandomWalks(), SparsePrecision() or Exact()."
 
     def cost(self, data: TermData) -> Cost:
         """Return the cost of the features."""
-        size = self.options.get("max_nonzeros") or self.options.get("rank") or 64
-        return Cost(data.num_rows, 12.0 * int(size) * data.num_rows, f"{self.kind} of the nodes")
+        return Cost(data.num_rows, 12.0 * self.budget * data.num_rows, f"{self.kind} of the nodes")
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with features drawn for the graph, tuned to the kernel at its hyperparameters."""
@@ -74,120 +87,68 @@ class NodeApproximation(Approximation):
             options: The options of the features.
         """
         graph, kernel, _ = nodes_of(data)
-        own = seed if self.seed is None else random.resolve_seed(self.seed)
-        return make_features(kind, graph, kernel, own, options)
+        return make_features(kind, graph, kernel, self.seed_of(seed), options)
+
+    def seed_of(self, seed: int) -> int:
+        """Return the seed of the features, given that of the term."""
+        return seed if self.seed is None else random.resolve_seed(self.seed)
 
 
-def nodes_of(data: TermData) -> tuple[Any, Any, tuple[str, ...]]:
-    """Return the graph of a term, its kernel at the hyperparameters, and the paths of the kernel's parameters."""
-    factor, _, prefix = next(part for part in data.term.parts() if part[0].kind is Kind.NODE)
-    paths = tuple(f"{prefix}{name}" for name in factor.graph_kernel.parameters)
-    return factor.nodes, factor.graph_kernel.with_values([float(data.values[path]) for path in paths]), paths
-
-
-def node_term(data: TermData, features: NodeFeatures, advice: Advice | None = None) -> "NodeTerm":
-    """Return a term through features, with the measurements by which they were selected, if they were."""
-    return NodeTerm(data.term, features, nodes_of(data)[2], scale_name(data.term, data.values), advice)
-
-
-@dataclass(frozen=True, eq=False)
-class NodeTerm(TermPrior):
-    """A kernel on nodes through features.
+@dataclass(frozen=True, repr=False)
+class ProductApproximation(NodeApproximation):
+    """An approximation of a kernel on nodes, alone or multiplied by kernels on columns.
 
     Attributes:
-        term: The term.
-        features: The features.
-        paths: The paths of the parameters of the graph kernel, in its order.
-        scale: The path of the variance. If None, it is 1.
-        advice: The measured errors by which the features were selected. If None, they were not.
+        columns: The random features of stationary kernels on columns that multiply the kernel on nodes. Kernels of
+            finitely many functions have these, and periodic ones their harmonics.
     """
 
-    term: BoundTerm
-    features: NodeFeatures
-    paths: tuple[str, ...]
-    scale: str | None
-    advice: Advice | None = None
+    columns: RandomFeatures = field(default=RandomFeatures(32), kw_only=True)
 
-    def at(self, values: Values, columns: ColumnSummary) -> Prior:
-        """Return the prior at hyperparameters by path, whatever the columns."""
-        theta = self.theta(values)
-        scale = torch.ones((), dtype=torch.float64) if self.scale is None else values[self.scale].double().reshape(())
-        prior = self.features.prior(theta, scale)
-        ((_, (place,), _),) = self.term.parts()
-        name = self.term.name
-        return Prior(
-            tuple(replace(b, features=partial(_at_nodes, b.features, place), name=name) for b in prior.weights),
-            tuple(_kernel_at(b, place, name) for b in prior.kernels),
-            tuple(
-                replace(b, at=partial(_at_nodes, b.at, place), name=name, position=partial(_position, place))
-                for b in prior.walks
-            ),
-            tuple(replace(b, projector=partial(_at_nodes, b.projector, place), name=name) for b in prior.precisions),
-        )
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.columns, RandomFeatures) or self.columns.learn_frequencies:
+            raise InvalidArgumentError(
+                f"columns must be rfgp.RandomFeatures whose frequencies are not learned, got {self.columns!r}."
+            )
 
-    def has_draws_of(self, other: TermPrior) -> bool:
-        """Return whether another prior of the same term has the same features."""
-        return isinstance(other, NodeTerm) and other.features is self.features
+    def refusal_of_product(self, data: TermData) -> str | None:
+        """Return why the approximation cannot serve a kernel on nodes times kernels on columns."""
+        return refusal_of_columns(self.columns, columns_of(data))
 
-    def theta(self, values: Values) -> Tensor:
-        """Return the parameters of the graph kernel (p,) among hyperparameters by path."""
-        found = [values[path].double() for path in self.paths]
-        return torch.stack(found) if found else torch.zeros(0, dtype=torch.float64)
+    def cost(self, data: TermData) -> Cost:
+        """Return the cost of the features, or of their products."""
+        alone, n = super().cost(data), data.num_rows
+        if len(data.term.places) == 1:
+            return alone
+        size, nodes = num_functions(self.columns, data), nodes_of(data)[0].num_nodes
+        if self.kind == "spectrum":
+            rank = min(self.budget, nodes)
+            return Cost(rank * size, weights_memory(rank * size, n), f"{rank} eigenvectors times {size} functions")
+        note = f"{self.kind} of the nodes times {size} functions, about {self.budget * size:,} non-zeros of a row"
+        return Cost(n, alone.memory + 8.0 * size * n + BYTES_OF_DRAWS * size * nodes, note)
 
+    def draw(self, data: TermData, seed: int) -> TermPrior:
+        """Return the term with features drawn for the graph, tuned to the kernel at its hyperparameters."""
+        if len(data.term.places) == 1:
+            return super().draw(data, seed)
+        return draw_product(data, self.make(data, self.kind, seed, self.options), self.columns, self.seed_of(seed))
 
-def _kernel_at(block: KernelBlock, place: int, name: str) -> KernelBlock:
-    """Return the block of a covariance of positions as that of the nodes of rows, under the name of a term."""
-    functions = block.functions
-    return replace(
-        block,
-        covariance=partial(_between_nodes, block.covariance, place),
-        variances=partial(_at_nodes, block.variances, place),
-        functions=None if functions is None else NodeFunctions(functions, place),
-        name=name,
-    )
-
-
-def _between_nodes(function: Callable[..., Tensor], place: int, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
-    """Return a covariance of positions at the nodes of rows a (n, D) and b (m, D)."""
-    return function(_position(place, a), _position(place, b), *parameters)
-
-
-@dataclass(frozen=True, eq=False)
-class NodeFunctions:
-    """Functions drawn from a prior over positions, as functions of rows.
-
-    Attributes:
-        functions: The functions of positions.
-        place: The column of the nodes.
-    """
-
-    functions: Any
-    place: int
-
-    def draw(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
-        """Draw functions of rows (n, D), (n, count)."""
-        return partial(_at_nodes, self.functions.draw(count, generator), self.place)
-
-    def through(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return x -> k(x, inputs) @ coefficients, for rows (n, D) and coefficients (n, p)."""
-        return partial(_at_nodes, self.functions.through(_position(self.place, inputs), coefficients), self.place)
-
-
-def _position(place: int, inputs: Tensor) -> Tensor:
-    """Return the positions (n,) of the nodes of rows (n, D)."""
-    return inputs[:, place].long()
-
-
-def _at_nodes(function: Callable[..., Any], place: int, inputs: Tensor, *rest: Any, **options: Any) -> Any:
-    """Return a function of positions (n,) at the nodes of rows (n, D)."""
-    return function(_position(place, inputs), *rest, **options)
+    def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
+        """Return the term with the harmonics that other hyperparameters need, or the same one if they stay."""
+        if isinstance(prior, NodeProductTerm):
+            return prior.with_columns(data, self.columns, self.seed_of(seed))
+        return prior
 
 
 _OF_COUPLINGS = ("permutation", "num_quantiles", "tuples")
 """The options of walks that belong to single couplings of their lengths."""
 
 
-def retuned(prior: NodeTerm, features: NodeFeatures) -> NodeTerm:
+Walking = TypeVar("Walking", NodeTerm, NodeProductTerm)
+
+
+def retuned(prior: Walking, features: NodeFeatures) -> Walking:
     """Return a term with other walks, or the same one if their exact hops follow the same rule."""
     walks = prior.features.walks
     return prior if walks is None or same_hops(features, walks) else replace(prior, features=features)
@@ -200,7 +161,7 @@ def with_more_fields(prior: NodeTerm, features: NodeFeatures) -> NodeTerm:
 
 
 @dataclass(frozen=True, repr=False)
-class RandomWalks(NodeApproximation):
+class RandomWalks(ProductApproximation):
     """Sparse features of random walks (general graph random features).
 
     Source: Reid et al. (2024), General graph random features, Algorithm 1.
@@ -216,6 +177,7 @@ class RandomWalks(NodeApproximation):
         permutation: The permutation of quantiles of the lengths "sigma", (n,). If None, the one that suits the kernel.
         num_quantiles: The number of quantiles that are permuted. If None, as for `graphs.sample_walks`.
         tuples: The table of quantiles of the lengths "learned".
+        columns: The random features of stationary kernels that multiply the kernel on nodes.
         seed: The seed of the walks. If None, that of the model.
 
     `graphs.sample_walks` describes the options, and raises errors about them.
@@ -246,21 +208,26 @@ class RandomWalks(NodeApproximation):
         return {name: value for name, value in known.items() if value is not None or name not in _OF_COUPLINGS}
 
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with exact hops tuned to other hyperparameters, or the same one if they stay."""
+        """Return the term with exact hops and harmonics for other hyperparameters, or the same one if they stay."""
+        prior = super().redraw(data, seed, prior)
         if self.exact_hops != "auto" or not nodes_of(data)[2]:
             return prior
+        features = self.make(data, self.kind, seed, self.options)
+        if isinstance(prior, NodeProductTerm):
+            return retuned(prior, features)
         assert isinstance(prior, NodeTerm)
-        return retuned(prior, self.make(data, self.kind, seed, self.options))
+        return retuned(prior, features)
 
 
 @dataclass(frozen=True, repr=False)
-class Chebyshev(NodeApproximation):
+class Chebyshev(ProductApproximation):
     """The square root of the kernel as a Chebyshev series of the Laplacian.
 
     Source: Hammond, Vandergheynst and Gribonval (2011), Wavelets on graphs via spectral graph theory, Section 6.
 
     Attributes:
         degree: The degree. If None, the largest one with at most 64 non-zero features of a node on average.
+        columns: The random features of stationary kernels that multiply the kernel on nodes.
         seed: It has no effect.
 
     Examples:
@@ -274,11 +241,12 @@ class Chebyshev(NodeApproximation):
 
 
 @dataclass(frozen=True, repr=False)
-class Taylor(NodeApproximation):
+class Taylor(ProductApproximation):
     """The square root of the kernel as a power series of the adjacency matrix, cut off at a degree.
 
     Attributes:
         degree: The degree. If None, the largest one with at most 64 non-zero features of a node on average.
+        columns: The random features of stationary kernels that multiply the kernel on nodes.
         seed: It has no effect.
 
     Examples:
@@ -292,11 +260,12 @@ class Taylor(NodeApproximation):
 
 
 @dataclass(frozen=True, repr=False)
-class TruncatedSpectrum(NodeApproximation):
+class TruncatedSpectrum(ProductApproximation):
     """The kernel on the eigenvectors of the r smallest eigenvalues of the Laplacian.
 
     Attributes:
         rank: The number r of eigenvectors. If None, 64, or all nodes if they are fewer.
+        columns: The random features of stationary kernels that multiply the kernel on nodes.
         seed: It has no effect.
 
     Examples:

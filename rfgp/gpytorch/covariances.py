@@ -14,7 +14,7 @@ from linear_operator.operators import (
 )
 from torch import Tensor
 
-from rfgp.blocks import Prior, SparseWeightBlock
+from rfgp.blocks import Prior, SparseWeightBlock, WeightBlock
 from rfgp.gpytorch.sparse import SparseLinearOperator, SparseProductLinearOperator, SparseRootLinearOperator
 from rfgp.sparse import SparsityPattern
 
@@ -117,7 +117,7 @@ class BatchOfPriors:
             total = torch.zeros(len(x), len(z), dtype=torch.float64, device=x.device)
             total = sum((block.kernel(x, z) for block in blocks), start=total)
             if has_new_levels:
-                total = sum((block.new_covariance(x, z) for block in prior.weights), start=total)
+                total = sum((block.new_covariance(x, z) for block in _with_levels(prior)), start=total)
             return total
 
         return self.by_element(of_one, a, b)
@@ -133,7 +133,7 @@ class BatchOfPriors:
             total = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
             total = sum((block.diagonal(rows) for block in (*prior.kernels, *prior.walks)), start=total)
             if has_new_levels:
-                total = sum((block.new_variance(rows) for block in prior.weights), start=total)
+                total = sum((block.new_variance(rows) for block in _with_levels(prior)), start=total)
             return total
 
         return self.by_element(of_one, x)
@@ -204,6 +204,11 @@ class InputPair:
 
     def _shaped(self, x: Tensor, batch: torch.Size) -> Tensor:
         return x.reshape(*batch, *x.shape[1:]).to(self.dtype)
+
+
+def _with_levels(prior: Prior) -> tuple[WeightBlock | SparseWeightBlock, ...]:
+    """Return the blocks to which new levels can add."""
+    return (*prior.weights, *prior.walks)
 
 
 def _sparse_root(block: SparseWeightBlock, x: Tensor, dtype: torch.dtype) -> SparseLinearOperator:
