@@ -6,7 +6,7 @@ that its different rows are kept with the place of each row's own.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -80,6 +80,21 @@ class KhatriRao:
         right = self.right[:, some].astype(v.dtype, copy=False)
         each = (right[:, :, None] * v[:, None, :]).reshape(len(v), -1)
         return np.asarray(self._members.astype(v.dtype) @ each).reshape(-1, right.shape[1], v.shape[1])
+
+    def gram_times(self, v: Array, small: Any) -> Array:
+        """Return the product (n, p) of the matrix and of its transpose with v (n, p).
+
+        Args:
+            v: (n, p).
+            small: The products (U, U) of the different rows of the sparse factor, a sparse matrix or an array.
+        """
+        out = np.zeros_like(v)
+        for some in self._chunks(v.shape[1]):
+            summed = self.summed(v, some)
+            read = np.asarray(small @ summed.reshape(len(summed), -1)).reshape(summed.shape)
+            for place, f in enumerate(range(some.start, some.stop)):
+                out += self.right[:, f : f + 1] * read[self.rows, place]
+        return out
 
     def gram(self, other: "KhatriRao") -> Array:
         """Return the products (n, m) of its rows with those of another matrix: two Grams, entry by entry."""

@@ -18,6 +18,10 @@ from rfgp.sparse import KhatriRao, multiply, row_blocks, sampled_outer
 
 MOST_DENSE_GRAM = 2**13
 """The most rows whose H H^T is formed as a dense matrix, of 512 MB."""
+DENSE_SPEED = 4
+"""How many operations a dense product does while a sparse one does one."""
+PASSES = 8
+"""How many operations a row and a function take in sums over the rows of a node, and back."""
 
 
 class KhatriRaoPart(Part):
@@ -45,18 +49,29 @@ class KhatriRaoPart(Part):
         return torch.from_numpy(self._matrix.transposed_times(v.numpy()))
 
     def times(self, v: Tensor) -> Tensor:
-        """Return H H^T v, (n, p), by H H^T if the rows are few or it is sparse."""
+        """Return H H^T v, (n, p), by H H^T if that is small or sparse, or by products of different nodes."""
         if self._dense_gram is not None:
             return self._dense_gram @ v
+        if self._small_gram is not None:
+            return torch.from_numpy(self._matrix.gram_times(v.numpy(), self._small_gram))
         if self._sparse_gram is not None:
             return torch.from_numpy(multiply(self._sparse_gram, v.numpy()))
         return self.spread(self.gather(v))
 
     @cached_property
     def _dense_gram(self) -> Tensor | None:
-        """H H^T (n, n), if the rows are few."""
-        few = self._matrix.shape[0] <= MOST_DENSE_GRAM
+        """H H^T (n, n), if the rows are few, and not much more than the different nodes."""
+        n, size = self._matrix.shape[0], self._matrix.num_functions
+        by_nodes = size * (self._matrix.left.shape[0] ** 2 + PASSES * n)
+        few = n <= MOST_DENSE_GRAM and n**2 <= by_nodes
         return torch.from_numpy(self._matrix.gram(self._matrix)) if few else None
+
+    @cached_property
+    def _small_gram(self) -> Array | None:
+        """The products (U, U) of the different rows of the sparse factor, if they take few operations."""
+        left = self._matrix.left
+        few = left.shape[0] ** 2 <= DENSE_SPEED * 2 * left.nnz
+        return np.asarray((left @ left.T).toarray()) if few else None
 
     @cached_property
     def _sparse_gram(self) -> list[sp.csr_array] | None:
