@@ -91,26 +91,18 @@ class NodeProductTerm(TermPrior):
         nodes = self.features.prior(theta, torch.ones((), dtype=torch.float64))
         (own,) = self.columns.at(values, columns).weights
         place = next(places[0] for factor, places, _ in self.term.parts() if factor.kind is Kind.NODE)
-        parameters = (theta, *own.parameters)
         block = nodes.walks[0] if nodes.walks else nodes.weights[0]
+        assert not isinstance(block, SparseProductBlock)
         new_levels = None if own.new_levels is None else NodeLevels(block, place, own.new_levels)
         if isinstance(block, WeightBlock):
             features = ProductFeatures(partial(at_nodes, block.features, place), own.features)
-            size = block.num_features * own.num_features
+            size, parameters = block.num_features * own.num_features, (theta, *own.parameters)
             product = replace(own, features=features, num_features=size, parameters=parameters, new_levels=new_levels)
             return Prior(weights=(product,))
-        sparse = SparseProductBlock(
-            partial(at_nodes, block.at, place),
-            own.unit,
-            block.num_columns * own.num_features,
-            block.seed,
-            parameters,
-            name=self.term.name,
-            position=partial(position_of, place),
-            new_levels=new_levels,
-            columns=own.features,
-            num_functions=own.num_features,
-        )
+        at, position = partial(at_nodes, block.at, place), partial(position_of, place)
+        block = replace(block, at=at, times=None, position=position, variance=own.unit)
+        rest = own.parameters, new_levels, self.term.name
+        sparse = SparseProductBlock(block, own.features, own.num_features, *rest)
         return Prior(walks=(sparse,))
 
     def has_draws_of(self, other: TermPrior) -> bool:

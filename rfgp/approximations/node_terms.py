@@ -11,7 +11,7 @@ from torch import Tensor
 from graphs.advice import Advice
 from rfgp.approximations.node_features import NodeFeatures
 from rfgp.approximations.role import TermData, TermPrior, scale_name
-from rfgp.blocks import KernelBlock, Prior
+from rfgp.blocks import KernelBlock, Prior, SparseWeightBlock
 from rfgp.columns import Kind
 from rfgp.kernels.role import Values
 from rfgp.kernels.summary import ColumnSummary
@@ -61,6 +61,7 @@ class NodeTerm(TermPrior):
             tuple(
                 replace(b, at=partial(at_nodes, b.at, place), name=name, position=partial(position_of, place))
                 for b in prior.walks
+                if isinstance(b, SparseWeightBlock)
             ),
             tuple(replace(b, projector=partial(at_nodes, b.projector, place), name=name) for b in prior.precisions),
         )

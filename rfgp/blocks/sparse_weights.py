@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rfgp.blocks.kernel import PriorFunctions
-from rfgp.blocks.role import Functions, LatentBlock, NewLevels
+from rfgp.blocks.role import Functions, LatentBlock
 from rfgp.sparse import SparseValues, gram, multiply, row_blocks
 
 _CHUNK, _MANY = 2**15, 8
@@ -29,7 +29,6 @@ class SparseWeightBlock(LatentBlock):
             is not.
         name: The name of the term.
         position: Maps the inputs of n points to the positions of their nodes, (n,). If None, inputs are positions.
-        new_levels: The covariance of f between inputs with levels that no row has, for a variance of 1. If None, 0.
     """
 
     at: Callable[..., SparseValues]
@@ -40,7 +39,6 @@ class SparseWeightBlock(LatentBlock):
     times: Callable[[Any], Any] | None = None
     name: str = "walks"
     position: Callable[[Tensor], Tensor] | None = None
-    new_levels: NewLevels | None = None
 
     @property
     def functions(self) -> PriorFunctions:
@@ -77,18 +75,6 @@ class SparseWeightBlock(LatentBlock):
         """Return x -> s^2 phi_x Phi^T coefficients, for positions (n,) and coefficients (n, p)."""
         weights = self.features(inputs, keep=True).matrix().T @ coefficients.numpy()
         return self.of_weights(float(self.variance) * torch.from_numpy(weights))
-
-    def new_covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the covariance (n_a, n_b) of what levels without rows add to f, float64."""
-        if self.new_levels is None:
-            return torch.zeros(len(a), len(b), dtype=torch.float64)
-        return self.variance * self.new_levels.covariance(a, b, *self.parameters)
-
-    def new_variance(self, a: Tensor) -> Tensor:
-        """Return the variances (n_a,) of what levels without rows add to f, float64."""
-        if self.new_levels is None:
-            return torch.zeros(len(a), dtype=torch.float64)
-        return self.variance * self.new_levels.variances(a, *self.parameters)
 
     def of_weights(self, weights: Tensor) -> Functions:
         """Return x -> phi_x @ weights, (n,) -> (n, p), for weights (N, p)."""

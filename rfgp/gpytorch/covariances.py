@@ -14,7 +14,7 @@ from linear_operator.operators import (
 )
 from torch import Tensor
 
-from rfgp.blocks import Prior, SparseWeightBlock, WeightBlock
+from rfgp.blocks import Prior, SparseBlock, SparseProductBlock, WeightBlock
 from rfgp.gpytorch.sparse import SparseLinearOperator, SparseProductLinearOperator, SparseRootLinearOperator
 from rfgp.sparse import SparsityPattern
 
@@ -206,12 +206,12 @@ class InputPair:
         return x.reshape(*batch, *x.shape[1:]).to(self.dtype)
 
 
-def _with_levels(prior: Prior) -> tuple[WeightBlock | SparseWeightBlock, ...]:
+def _with_levels(prior: Prior) -> list[WeightBlock | SparseProductBlock]:
     """Return the blocks to which new levels can add."""
-    return (*prior.weights, *prior.walks)
+    return [*prior.weights, *(block for block in prior.walks if isinstance(block, SparseProductBlock))]
 
 
-def _sparse_root(block: SparseWeightBlock, x: Tensor, dtype: torch.dtype) -> SparseLinearOperator:
+def _sparse_root(block: SparseBlock, x: Tensor, dtype: torch.dtype) -> SparseLinearOperator:
     """Return the sparse features of rows (n, D), with the prior scale, (n, N)."""
     values, pattern = block.features(x, keep=True)
     where = SparsityPattern(pattern.indptr, pattern.indices, pattern.shape)

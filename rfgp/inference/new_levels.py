@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rfgp.blocks import PrecisionBlock, Prior, SparseWeightBlock, WeightBlock
+from rfgp.blocks import PrecisionBlock, Prior, SparseProductBlock, WeightBlock
 from rfgp.inference.distributions import Distribution, InputBlocks, joined
 from rfgp.linalg import covariance_root
 
-LevelBlock = WeightBlock | PrecisionBlock | SparseWeightBlock
+LevelBlock = WeightBlock | PrecisionBlock | SparseProductBlock
 """A block to which levels without rows can add."""
 CHUNK = 2**14
 """The number of rows of a stream that are looked at together."""
@@ -33,7 +33,8 @@ def with_new_levels(
 
 def blocks_with_new_levels(prior: Prior, names: Sequence[str] | None) -> tuple[LevelBlock, ...]:
     """Return the blocks of a prior to which new levels can add, of these names or of all if None."""
-    blocks: list[LevelBlock] = [*prior.weights, *prior.precisions, *prior.walks]
+    products = [block for block in prior.walks if isinstance(block, SparseProductBlock)]
+    blocks: list[LevelBlock] = [*prior.weights, *prior.precisions, *products]
     return tuple(b for b in blocks if b.new_levels is not None and (names is None or b.name in names))
 
 

@@ -30,7 +30,7 @@ from rfgp.approximations.inducing_points import PointTerm
 from rfgp.approximations.neighbors import KernelNeighborTerm, NeighborTerm
 from rfgp.approximations.node_features import ExactFeatures, NodeFeatures, SpectrumFeatures, make_features
 from rfgp.approximations.node_products import NodeProductTerm, columns_of
-from rfgp.approximations.nodes import NodeApproximation, NodeTerm, ProductApproximation, node_term, nodes_of
+from rfgp.approximations.nodes import NodeApproximation, NodeTerm, node_term, nodes_of
 from rfgp.approximations.parts import FinitePart, Part, SpectralPart
 from rfgp.approximations.role import parameter_names, scale_name
 from rfgp.approximations.sparse_precision import PrecisionTerm
@@ -260,7 +260,9 @@ def _encode_product(prior: NodeProductTerm, encoder: Encoder) -> tuple[Json, dic
 
 
 def _product(saved: SavedTerm) -> TermPrior:
-    assert isinstance(saved.approximation, ProductApproximation)
+    assert isinstance(saved.approximation, NodeApproximation)
+    if saved.approximation.columns is None:
+        raise ValueError(f"{saved.approximation!r} makes no products")
     data, content = columns_of(saved.data), saved.content["columns"]
     columns = _weights(saved._replace(data=data, approximation=saved.approximation.columns, content=content))
     assert isinstance(columns, WeightTerm)
@@ -305,5 +307,5 @@ _FORMS = {
     "neighbors of a kernel": _Form(KernelNeighborTerm, _nothing, _neighbors, (Vecchia,), _always),
     "precision": _Form(PrecisionTerm, _nothing, _precision, (SparsePrecision,)),
     "nodes": _Form(NodeTerm, _encode_nodes, _nodes, (NodeApproximation, Exact)),
-    "node products": _Form(NodeProductTerm, _encode_product, _product, (ProductApproximation,)),
+    "node products": _Form(NodeProductTerm, _encode_product, _product, (NodeApproximation,)),
 }

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.autograd import as_array
-from rfgp.blocks import PrecisionBlock, Prior, SparseProductBlock, SparseWeightBlock, WeightBlock
+from rfgp.blocks import PrecisionBlock, Prior, SparseBlock, SparseProductBlock, SparseWeightBlock, WeightBlock
 from rfgp.blocks.precision import products
 from rfgp.errors import InvalidArgumentError
 from rfgp.solvers.iterative.neighbors import NeighborsTerm
@@ -257,7 +257,7 @@ def terms_of(prior: Prior, inputs: Tensor) -> list[Term]:
     return terms if prior.neighbors is None else [*terms, NeighborsTerm(prior, inputs)]
 
 
-def _sparse_term(block: SparseWeightBlock, inputs: Tensor) -> Term:
+def _sparse_term(block: SparseBlock, inputs: Tensor) -> Term:
     """Return the term of sparse features at rows (n, ...), of nodes alone or of a product with columns."""
     return ProductTerm(block, inputs) if isinstance(block, SparseProductBlock) else WalkTerm(block, inputs)
 

@@ -184,8 +184,8 @@ FAULTS = {
     "another row's node": (sparse_products, "rows.reshape(-1)", "np.roll(rows.reshape(-1), 1)", check_density),
     "another row's columns": (
         sparse_products,
-        "(inputs.double(), *others)",
-        "(inputs.double().flip(0), *others)",
+        "(inputs.double(), *self.others)",
+        "(inputs.double().flip(0), *self.others)",
         check_density,
     ),
     "a gram of nodes alone": (
