@@ -12,7 +12,7 @@ from rfgp import random
 from rfgp.approximations.node_features import NodeFeatures
 from rfgp.approximations.node_terms import at_nodes, kernel_parameters, nodes_of, position_of
 from rfgp.approximations.random_features import RandomFeatures
-from rfgp.approximations.role import TermData, TermPrior
+from rfgp.approximations.role import Cost, TermData, TermPrior, weights_memory
 from rfgp.approximations.weights import WeightTerm
 from rfgp.blocks import Prior, SparseProductBlock, SparseWeightBlock, WeightBlock
 from rfgp.blocks.role import NewLevels
@@ -24,8 +24,9 @@ from rfgp.sparse import gram
 
 MOST_FUNCTIONS = 4096
 """The most functions of columns that are multiplied by features of nodes. Their matrix is dense."""
-BYTES_OF_DRAWS = 512.0
-"""The bytes that a weight takes in 128 draws of single precision, by which variances are estimated."""
+MOST_DENSE, BYTES_OF_DRAWS = 4000, 512.0
+"""The most rows whose covariance is factorised (`rfgp.solvers.choice`), and the bytes of a weight in 128 draws of single
+precision, by which variances are estimated beyond."""
 
 
 def columns_of(data: TermData) -> TermData:
@@ -188,6 +189,21 @@ class NodeLevels:
         return gram(one.values, one.pattern, other.values, other.pattern)
 
 
-def num_functions(columns: RandomFeatures, data: TermData) -> int:
-    """Return the number of features of the product of the kernels on columns of a term."""
-    return columns.cost(columns_of(data)).num_features
+def cost_of_product(columns: RandomFeatures, data: TermData, kind: str, budget: int) -> Cost:
+    """Return the cost of the products of features of nodes and of columns.
+
+    Args:
+        columns: The random features of stationary kernels on columns.
+        data: The term.
+        kind: The kind of features of nodes.
+        budget: The number of features of a node.
+    """
+    size, n = columns.cost(columns_of(data)).num_features, data.num_rows
+    nodes = nodes_of(data)[0].num_nodes
+    if kind == "spectrum":
+        rank = min(budget, nodes)
+        return Cost(rank * size, weights_memory(rank * size, n), f"{rank} eigenvectors times {size} functions")
+    memory = 12.0 * budget * min(n, nodes) + 8.0 * size * n
+    memory += BYTES_OF_DRAWS * size * nodes if n > MOST_DENSE else 8.0 * n**2
+    note = f"{kind} of the nodes times {size} functions, about {budget * size:,} non-zeros of a row that are not formed"
+    return Cost(n, memory, note)

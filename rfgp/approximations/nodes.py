@@ -8,18 +8,17 @@ import graphs
 from rfgp import random
 from rfgp.approximations.node_features import NodeFeatures, make_features, same_hops
 from rfgp.approximations.node_products import (
-    BYTES_OF_DRAWS,
     NodeProductTerm,
     columns_of,
+    cost_of_product,
     draw_product,
-    num_functions,
     refusal_of_columns,
 )
 from rfgp.approximations.node_terms import NodeTerm as NodeTerm
 from rfgp.approximations.node_terms import node_term as node_term
 from rfgp.approximations.node_terms import nodes_of as nodes_of
 from rfgp.approximations.random_features import RandomFeatures
-from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, weights_memory
+from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior
 from rfgp.columns import Kind
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
@@ -86,15 +85,9 @@ class NodeApproximation(Approximation):
 
     def cost(self, data: TermData) -> Cost:
         """Return the cost of the features, or of their products."""
-        n, memory = data.num_rows, 12.0 * self.budget * data.num_rows
-        if self.columns is None or len(data.term.places) == 1:
-            return Cost(n, memory, f"{self.kind} of the nodes")
-        size, nodes = num_functions(self.columns, data), nodes_of(data)[0].num_nodes
-        if self.kind == "spectrum":
-            rank = min(self.budget, nodes)
-            return Cost(rank * size, weights_memory(rank * size, n), f"{rank} eigenvectors times {size} functions")
-        note = f"{self.kind} of the nodes times {size} functions, about {self.budget * size:,} non-zeros of a row"
-        return Cost(n, memory + 8.0 * size * n + BYTES_OF_DRAWS * size * nodes, note)
+        if self.columns is not None and len(data.term.places) > 1:
+            return cost_of_product(self.columns, data, self.kind, self.budget)
+        return Cost(data.num_rows, 12.0 * self.budget * data.num_rows, f"{self.kind} of the nodes")
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with features drawn for the graph, tuned to the kernel at its hyperparameters."""
