@@ -7,6 +7,8 @@ from rfgp.blocks.neighbors import VecchiaBlock as VecchiaBlock
 from rfgp.blocks.precision import PrecisionBlock as PrecisionBlock
 from rfgp.blocks.prior import Prior as Prior
 from rfgp.blocks.role import LatentBlock as LatentBlock
+from rfgp.blocks.sparse_products import SparseBlock as SparseBlock
+from rfgp.blocks.sparse_products import SparseProductBlock as SparseProductBlock
 from rfgp.blocks.sparse_weights import SparseWeightBlock as SparseWeightBlock
 from rfgp.blocks.weights import Residual as Residual
 from rfgp.blocks.weights import WeightBlock as WeightBlock

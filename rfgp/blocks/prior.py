@@ -12,7 +12,7 @@ from rfgp.blocks.kernel import KernelBlock, PriorFunctions
 from rfgp.blocks.neighbors import NeighborBlock, joined_neighbors
 from rfgp.blocks.precision import PrecisionBlock
 from rfgp.blocks.role import LatentBlock, detached
-from rfgp.blocks.sparse_weights import SparseWeightBlock
+from rfgp.blocks.sparse_products import SparseBlock
 from rfgp.blocks.weights import WeightBlock, Weights
 
 B = TypeVar("B", bound=LatentBlock)
@@ -25,7 +25,7 @@ class Prior:
     Attributes:
         weights: Blocks of dense weights.
         kernels: Blocks with a covariance function.
-        walks: Blocks of sparse features.
+        walks: Blocks of sparse features, of nodes alone or times those of columns.
         precisions: Blocks with a sparse precision.
         neighbors: A block that is approximated by nearest neighbours, or None.
         order: The names of the terms in the order in which they are listed. Others follow.
@@ -41,7 +41,7 @@ class Prior:
 
     weights: tuple[WeightBlock, ...] = ()
     kernels: tuple[KernelBlock, ...] = ()
-    walks: tuple[SparseWeightBlock, ...] = ()
+    walks: tuple[SparseBlock, ...] = ()
     precisions: tuple[PrecisionBlock, ...] = ()
     neighbors: NeighborBlock | None = None
     order: tuple[str, ...] = ()

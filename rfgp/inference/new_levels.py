@@ -6,10 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rfgp.blocks import PrecisionBlock, Prior, WeightBlock
+from rfgp.blocks import PrecisionBlock, Prior, SparseProductBlock, WeightBlock
 from rfgp.inference.distributions import Distribution, InputBlocks, joined
 from rfgp.linalg import covariance_root
 
+LevelBlock = WeightBlock | PrecisionBlock | SparseProductBlock
+"""A block to which levels without rows can add."""
 CHUNK = 2**14
 """The number of rows of a stream that are looked at together."""
 
@@ -29,9 +31,10 @@ def with_new_levels(
     return WithNewLevels(known, some, inputs) if some else known
 
 
-def blocks_with_new_levels(prior: Prior, names: Sequence[str] | None) -> tuple[WeightBlock | PrecisionBlock, ...]:
+def blocks_with_new_levels(prior: Prior, names: Sequence[str] | None) -> tuple[LevelBlock, ...]:
     """Return the blocks of a prior to which new levels can add, of these names or of all if None."""
-    blocks: list[WeightBlock | PrecisionBlock] = [*prior.weights, *prior.precisions]
+    products = [block for block in prior.walks if isinstance(block, SparseProductBlock)]
+    blocks: list[LevelBlock] = [*prior.weights, *prior.precisions, *products]
     return tuple(b for b in blocks if b.new_levels is not None and (names is None or b.name in names))
 
 
@@ -46,7 +49,7 @@ class WithNewLevels(Distribution):
     """
 
     known: Distribution
-    blocks: tuple[WeightBlock | PrecisionBlock, ...]
+    blocks: tuple[LevelBlock, ...]
     inputs: Tensor | InputBlocks
 
     @property
@@ -96,7 +99,7 @@ class WithNewLevels(Distribution):
     def _new_covariance(self) -> Tensor:
         return self._total(lambda block, x: block.new_covariance(x, x))
 
-    def _total(self, of_block: Callable[[WeightBlock | PrecisionBlock, Tensor], Tensor]) -> Tensor:
+    def _total(self, of_block: Callable[[LevelBlock, Tensor], Tensor]) -> Tensor:
         """Return the sum over the blocks."""
         if isinstance(self.inputs, Tensor):
             return torch.stack([of_block(block, self.inputs) for block in self.blocks]).sum(0)

@@ -28,7 +28,8 @@ from rfgp.approximations import (
 from rfgp.approximations.exact import KernelTerm
 from rfgp.approximations.inducing_points import PointTerm
 from rfgp.approximations.neighbors import KernelNeighborTerm, NeighborTerm
-from rfgp.approximations.node_features import ExactFeatures, SpectrumFeatures, make_features
+from rfgp.approximations.node_features import ExactFeatures, NodeFeatures, SpectrumFeatures, make_features
+from rfgp.approximations.node_products import NodeProductTerm, columns_of
 from rfgp.approximations.nodes import NodeApproximation, NodeTerm, node_term, nodes_of
 from rfgp.approximations.parts import FinitePart, Part, SpectralPart
 from rfgp.approximations.role import parameter_names, scale_name
@@ -231,7 +232,7 @@ def _jitter(content: Mapping[str, Any]) -> float:
 # --- nodes -----------------------------------------------------------------------------------------
 
 
-def _encode_nodes(prior: NodeTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+def _encode_nodes(prior: NodeTerm | NodeProductTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
     """Return what features were drawn with, and eigenvalues (r,) and eigenvectors (N, r)."""
     features, tensors = prior.features, dict[str, Tensor]()
     walks = features.walks
@@ -249,15 +250,36 @@ def _encode_nodes(prior: NodeTerm, encoder: Encoder) -> tuple[Json, dict[str, Te
 
 
 def _nodes(saved: SavedTerm) -> TermPrior:
+    return node_term(saved.data, _features_of_nodes(saved))
+
+
+def _encode_product(prior: NodeProductTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+    """Return what features of nodes and of columns were drawn with, and the tensors (...) of both."""
+    (nodes, own), (columns, others) = _encode_nodes(prior, encoder), _encode_weights(prior.columns, encoder)
+    return {**nodes, "columns": columns}, {**own, **others}
+
+
+def _product(saved: SavedTerm) -> TermPrior:
+    assert isinstance(saved.approximation, NodeApproximation)
+    if saved.approximation.columns is None:
+        raise ValueError(f"{saved.approximation!r} makes no products")
+    data, content = columns_of(saved.data), saved.content["columns"]
+    columns = _weights(saved._replace(data=data, approximation=saved.approximation.columns, content=content))
+    assert isinstance(columns, WeightTerm)
+    return NodeProductTerm(saved.data.term, _features_of_nodes(saved), nodes_of(saved.data)[2], columns)
+
+
+def _features_of_nodes(saved: SavedTerm) -> NodeFeatures:
+    """Return the features of nodes."""
     approximation, content = saved.approximation, saved.content
     graph, kernel, _ = nodes_of(saved.data)
     kind = content.get("kind", getattr(approximation, "kind", None))
     if kind == "exact":
-        return node_term(saved.data, ExactFeatures(graph, kernel))
+        return ExactFeatures(graph, kernel)
     assert isinstance(approximation, NodeApproximation)
     if kind == "spectrum":
         arrays = {name: tensor.numpy() for name, tensor in saved.tensors.items()}
-        return node_term(saved.data, SpectrumFeatures(eigenpairs(graph, arrays), kernel))
+        return SpectrumFeatures(eigenpairs(graph, arrays), kernel)
     is_walk = kind == "walks"
     if is_walk and content["generator"] != GENERATOR_VERSION:
         raise InvalidArgumentError(
@@ -267,7 +289,7 @@ def _nodes(saved: SavedTerm) -> TermPrior:
     options |= decode_walks(content, options["lengths"] if is_walk else None)
     options |= {"halt": saved.decoder.decode(content["halt"])} if is_walk else {}
     seed = saved.seed if approximation.seed is None else random.resolve_seed(approximation.seed)
-    return node_term(saved.data, make_features(kind, graph, kernel, seed, options))
+    return make_features(kind, graph, kernel, seed, options)
 
 
 def _size(content: Any) -> dict[str, int]:
@@ -285,4 +307,5 @@ _FORMS = {
     "neighbors of a kernel": _Form(KernelNeighborTerm, _nothing, _neighbors, (Vecchia,), _always),
     "precision": _Form(PrecisionTerm, _nothing, _precision, (SparsePrecision,)),
     "nodes": _Form(NodeTerm, _encode_nodes, _nodes, (NodeApproximation, Exact)),
+    "node products": _Form(NodeProductTerm, _encode_product, _product, (NodeApproximation,)),
 }

@@ -4,6 +4,8 @@ from rfgp.sparse.grams import gram_on as gram_on
 from rfgp.sparse.grams import quadratic_forms as quadratic_forms
 from rfgp.sparse.grams import times_sparse as times_sparse
 from rfgp.sparse.grams import times_symmetric as times_symmetric
+from rfgp.sparse.khatri_rao import KhatriRao as KhatriRao
+from rfgp.sparse.khatri_rao import KhatriRaoValues as KhatriRaoValues
 from rfgp.sparse.patterns import Pattern as Pattern
 from rfgp.sparse.patterns import SparseValues as SparseValues
 from rfgp.sparse.patterns import SparsityPattern as SparsityPattern

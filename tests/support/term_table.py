@@ -51,7 +51,16 @@ APPROXIMATIONS: dict[str, Approximation] = {
     "Chebyshev": rfgp.Chebyshev(3),
     "Taylor": rfgp.Taylor(3),
 }
-OF_PRODUCTS = ("Exact", "RandomFeatures", "InducingPoints", "InducingPoints, residual", "Vecchia", "SparsePrecision")
+OF_PRODUCTS = (
+    "Exact",
+    "RandomFeatures",
+    "InducingPoints",
+    "InducingPoints, residual",
+    "Vecchia",
+    "SparsePrecision",
+    "RandomWalks",
+    "TruncatedSpectrum",
+)
 
 
 def kernel_of(*names):

@@ -15,10 +15,12 @@ from torch import Tensor
 from rfgp.solvers.iterative.operator import CGOperator, Preconditioner
 from rfgp.solvers.iterative.parts import Part
 from rfgp.solvers.iterative.preconditioners import nystrom
-from rfgp.sparse import multiply, row_blocks
+from rfgp.sparse import KhatriRao, multiply, row_blocks
 
 Matrix = Any
-"""A sparse matrix, or an array."""
+"""A sparse matrix, a Khatri-Rao product, or an array."""
+ALL_COLUMNS = 4
+"""The role of the seed of prior weights that the rows do not read."""
 
 
 class Reads(NamedTuple):
@@ -119,4 +121,6 @@ def times(matrix: Matrix, weights: Tensor) -> Tensor:
         out: Tensor = torch.from_numpy(matrix) @ weights
         return out
     array = weights.numpy()
+    if isinstance(matrix, KhatriRao):
+        return torch.from_numpy(matrix.times(array))
     return torch.from_numpy(multiply(row_blocks(matrix.astype(array.dtype, copy=False)), array))

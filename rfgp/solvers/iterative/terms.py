@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.autograd import as_array
-from rfgp.blocks import PrecisionBlock, Prior, SparseWeightBlock, WeightBlock
+from rfgp.blocks import PrecisionBlock, Prior, SparseBlock, SparseProductBlock, SparseWeightBlock, WeightBlock
 from rfgp.blocks.precision import products
 from rfgp.errors import InvalidArgumentError
 from rfgp.solvers.iterative.neighbors import NeighborsTerm
 from rfgp.solvers.iterative.operator import CGOperator, generator
 from rfgp.solvers.iterative.parts import DensePart, PrecisionPart, SparsePart
-from rfgp.solvers.iterative.role import Matrix, Reads, Term
+from rfgp.solvers.iterative.products import ProductTerm
+from rfgp.solvers.iterative.role import ALL_COLUMNS, Matrix, Reads, Term
 from rfgp.sparse import sampled_outer
 
 
@@ -99,10 +100,6 @@ class WeightTerm(Term):
         return super().functions(weights)
 
 
-_ALL_COLUMNS = 4
-"""The role of the seed of prior weights that the rows do not read."""
-
-
 class WalkTerm(Term):
     """f = s phi w with sparse phi; the coordinates are s w, (N,).
 
@@ -164,7 +161,7 @@ class WalkTerm(Term):
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
         """Return s u, (N, p), with u of single precision; columns without entries have weights of their own."""
         shape = self._phi.shape[1], standard.shape[1]
-        out = torch.from_numpy(generator(seed, _ALL_COLUMNS).standard_normal(shape, dtype=np.float32))
+        out = torch.from_numpy(generator(seed, ALL_COLUMNS).standard_normal(shape, dtype=np.float32))
         out[torch.from_numpy(self._columns)] = standard.float()
         lifted: Tensor = out.to(standard) * self._s2**0.5
         return lifted
@@ -256,8 +253,13 @@ def terms_of(prior: Prior, inputs: Tensor) -> list[Term]:
         )
     terms: list[Term] = [WeightTerm(prior, block, inputs) for block in prior.weights]
     terms += [PrecisionTerm(block, inputs) for block in prior.precisions]
-    terms += [WalkTerm(block, inputs) for block in prior.walks]
+    terms += [_sparse_term(block, inputs) for block in prior.walks]
     return terms if prior.neighbors is None else [*terms, NeighborsTerm(prior, inputs)]
+
+
+def _sparse_term(block: SparseBlock, inputs: Tensor) -> Term:
+    """Return the term of sparse features at rows (n, ...), of nodes alone or of a product with columns."""
+    return ProductTerm(block, inputs) if isinstance(block, SparseProductBlock) else WalkTerm(block, inputs)
 
 
 def operator_of(terms: Sequence[Term], noise_diag: Tensor) -> CGOperator:

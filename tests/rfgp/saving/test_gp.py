@@ -118,6 +118,32 @@ def test_nodes_predict_bit_for_bit(approximation, tmp_path):
     assert again.family.schema.columns[0].nodes.labels == GRID.labels
 
 
+FEW = rfgp.RandomFeatures(4, seed=2)
+OF_NODE_PRODUCTS = [
+    rfgp.RandomWalks(8, lengths="sigma", columns=FEW),
+    rfgp.RandomWalks(8, exact_hops=graphs.HopRule([1, 3, 5])),
+    rfgp.Chebyshev(3),
+    rfgp.Taylor(3, columns=FEW),
+    rfgp.TruncatedSpectrum(5, columns=FEW),
+]
+
+
+@pytest.mark.parametrize("other", ["rbf", "periodic", "groups"])
+@pytest.mark.parametrize("approximation", OF_NODE_PRODUCTS, ids=repr)
+def test_products_with_nodes_predict_bit_for_bit(approximation, other, tmp_path):
+    columns = {
+        "rbf": k.RBF("hour"),
+        "periodic": k.Periodic("hour", 24.0) * k.Linear("pressure"),
+        "groups": k.Matern("hour") * k.Group("sensor"),
+    }
+    kernel = k.Nodes(field_cases.ring(), "diffusion") * columns[other] + k.Linear("pressure")
+    gp = rfgp.GP(kernel, seed=0).condition(field_cases.ROWS, field_cases.Y)
+    name = next(iter(gp.terms))
+    gp = gp.with_approximation({name: approximation})
+    again = assert_saved(gp, field_cases.NEW, tmp_path)
+    assert repr(again.terms[name].approximation) == repr(approximation)
+
+
 LEAVES = {
     "RBF": lambda: k.RBF(("t", "p"), ard=False),
     "Matern": lambda: k.Matern("t", nu=2.2, lengthscale=np.float64(2.0)),

@@ -1,0 +1,209 @@
+"""Products of a kernel on the nodes of a graph and kernels on columns, by features of both."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rfgp import random
+from rfgp.approximations.node_features import NodeFeatures
+from rfgp.approximations.node_terms import at_nodes, kernel_parameters, nodes_of, position_of
+from rfgp.approximations.random_features import RandomFeatures
+from rfgp.approximations.role import Cost, TermData, TermPrior, weights_memory
+from rfgp.approximations.weights import WeightTerm
+from rfgp.blocks import Prior, SparseProductBlock, SparseWeightBlock, WeightBlock
+from rfgp.blocks.role import NewLevels
+from rfgp.columns import Kind
+from rfgp.kernels.role import Values
+from rfgp.kernels.summary import ColumnSummary
+from rfgp.kernels.terms import BoundTerm, Term
+from rfgp.sparse import gram
+
+MOST_FUNCTIONS = 4096
+"""The most functions of columns that are multiplied by features of nodes. Their matrix is dense."""
+MOST_DENSE, BYTES_OF_DRAWS = 4000, 512.0
+"""The most rows whose covariance is factorised (`rfgp.solvers.choice`), and the bytes of a weight in 128 draws of single
+precision, by which variances are estimated beyond."""
+
+
+def columns_of(data: TermData) -> TermData:
+    """Return the product of the factors of a term that are on columns instead of nodes."""
+    parts = [part for part in data.term.parts() if part[0].kind is not Kind.NODE]
+    term = Term(tuple(part[0] for part in parts), data.term.name, data.term.term.variance)
+    return replace(data, term=BoundTerm(term, tuple(part[1] for part in parts), tuple(part[2] for part in parts)))
+
+
+def refusal_of_columns(columns: RandomFeatures, data: TermData) -> str | None:
+    """Return why a product of kernels on columns has no features, as a clause after "because". None if it has them.
+
+    Args:
+        columns: The random features of stationary kernels.
+        data: The product.
+    """
+    known = [factor.functions(data.columns.select(places)) for factor, places, _ in data.term.parts()]
+    why = None if all(one is not None for one in known) else columns.refusal(data)
+    if why is not None:
+        return why
+    size = columns.cost(data).num_features
+    if size > MOST_FUNCTIONS:
+        return (
+            f"its kernels on columns have {size:,} functions, and at most {MOST_FUNCTIONS:,} are multiplied by "
+            "features of nodes. Use SparsePrecision(), InducingPoints() or Exact()."
+        )
+    return None
+
+
+def draw_product(data: TermData, features: NodeFeatures, columns: RandomFeatures, seed: int) -> "NodeProductTerm":
+    """Return a product through features of nodes and of columns.
+
+    Args:
+        data: The term.
+        features: The features of nodes.
+        columns: The random features of stationary kernels on columns.
+        seed: The seed of the features of nodes, of which that of columns is a child.
+    """
+    found = columns.draw(columns_of(data), random.child_seed(seed, random.Role.FREQUENCIES))
+    assert isinstance(found, WeightTerm)
+    return NodeProductTerm(data.term, features, nodes_of(data)[2], found)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeProductTerm(TermPrior):
+    """A product of a kernel on nodes and kernels on columns, with the products of their features.
+
+    Attributes:
+        term: The term.
+        features: The features of nodes.
+        paths: The paths of the parameters of the graph kernel, in its order.
+        columns: The product of the kernels on columns with their features, and with the variance of the term.
+    """
+
+    term: BoundTerm
+    features: NodeFeatures
+    paths: tuple[str, ...]
+    columns: WeightTerm
+
+    def at(self, values: Values, columns: ColumnSummary) -> Prior:
+        """Return the prior at hyperparameters by path, given all columns."""
+        theta = kernel_parameters(self.paths, values)
+        nodes = self.features.prior(theta, torch.ones((), dtype=torch.float64))
+        (own,) = self.columns.at(values, columns).weights
+        place = next(places[0] for factor, places, _ in self.term.parts() if factor.kind is Kind.NODE)
+        block = nodes.walks[0] if nodes.walks else nodes.weights[0]
+        assert not isinstance(block, SparseProductBlock)
+        new_levels = None if own.new_levels is None else NodeLevels(block, place, own.new_levels)
+        if isinstance(block, WeightBlock):
+            features = ProductFeatures(partial(at_nodes, block.features, place), own.features)
+            size, parameters = block.num_features * own.num_features, (theta, *own.parameters)
+            product = replace(own, features=features, num_features=size, parameters=parameters, new_levels=new_levels)
+            return Prior(weights=(product,))
+        at, position = partial(at_nodes, block.at, place), partial(position_of, place)
+        block = replace(block, at=at, times=None, position=position, variance=own.unit)
+        rest = own.parameters, new_levels, self.term.name
+        sparse = SparseProductBlock(block, own.features, own.num_features, *rest)
+        return Prior(walks=(sparse,))
+
+    def has_draws_of(self, other: TermPrior) -> bool:
+        """Return whether another prior of the same term has the same features."""
+        if not isinstance(other, NodeProductTerm) or other.features is not self.features:
+            return False
+        return other.columns is self.columns
+
+    def with_columns(self, data: TermData, columns: RandomFeatures, seed: int) -> "NodeProductTerm":
+        """Return the term whose series have as many harmonics as other hyperparameters need, or the same one.
+
+        Args:
+            data: The term, at the other hyperparameters.
+            columns: The random features of stationary kernels on columns.
+            seed: The seed of the features of nodes.
+        """
+        own = columns_of(data)
+        if not columns.is_tuned(own):
+            return self
+        found = draw_product(data, self.features, columns, seed)
+        sizes = [[part.functions(data.columns).size for part in one.columns.parts] for one in (self, found)]
+        return self if sizes[0] == sizes[1] else found
+
+
+@dataclass(frozen=True, eq=False)
+class ProductFeatures:
+    """Products of dense features of nodes and of columns.
+
+    Attributes:
+        nodes: Maps rows (n, D), and the parameters of the graph kernel, to the features (n, r) of their nodes.
+        columns: Maps rows, and all other parameters, to the features (n, F) of their columns.
+    """
+
+    nodes: Callable[..., Tensor]
+    columns: Callable[..., Tensor]
+
+    def __call__(self, x: Tensor, theta: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the products (n, r F) for rows (n, D), parameters theta (p,) and others."""
+        left, right = self.nodes(x, theta), self.columns(x, *parameters)
+        return (left[:, :, None] * right[:, None, :]).reshape(len(x), -1)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeLevels:
+    """The covariance of a product between rows with levels that no training row has, by the features of nodes.
+
+    Attributes:
+        nodes: The features of positions, without a variance.
+        place: The column of the nodes.
+        others: That of the product of the kernels on columns.
+    """
+
+    nodes: SparseWeightBlock | WeightBlock
+    place: int
+    others: NewLevels
+
+    def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the covariance (n, m) of rows a (n, D) and b (m, D), for a variance of 1."""
+        out = self.others.covariance(a, b, *parameters[1:])
+        rows, columns = out.any(1).nonzero()[:, 0], out.any(0).nonzero()[:, 0]
+        if not len(rows):
+            return out
+        found = self._between(a[rows], b[columns], parameters[0])
+        return out.index_put((rows[:, None], columns), out[rows][:, columns] * found)
+
+    def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the variances (n,) of rows a (n, D), for a variance of 1."""
+        out = self.others.variances(a, *parameters[1:])
+        rows = out.nonzero()[:, 0]
+        if not len(rows):
+            return out
+        nodes = replace(self.nodes, parameters=parameters[:1]).diagonal(position_of(self.place, a[rows]))
+        return out.index_put((rows,), out[rows] * nodes)
+
+    def _between(self, a: Tensor, b: Tensor, theta: Tensor) -> Tensor:
+        """Return the covariance (n, m) of the nodes of rows."""
+        left, right = (position_of(self.place, x) for x in (a, b))
+        block: Any = self.nodes
+        if isinstance(block, WeightBlock):
+            found: Tensor = block.features(left, theta) @ block.features(right, theta).mT
+            return found
+        one, other = (block.at(x, False, theta) for x in (left, right))
+        return gram(one.values, one.pattern, other.values, other.pattern)
+
+
+def cost_of_product(columns: RandomFeatures, data: TermData, kind: str, budget: int) -> Cost:
+    """Return the cost of the products of features of nodes and of columns.
+
+    Args:
+        columns: The random features of stationary kernels on columns.
+        data: The term.
+        kind: The kind of features of nodes.
+        budget: The number of features of a node.
+    """
+    size, n = columns.cost(columns_of(data)).num_features, data.num_rows
+    nodes = nodes_of(data)[0].num_nodes
+    if kind == "spectrum":
+        rank = min(budget, nodes)
+        return Cost(rank * size, weights_memory(rank * size, n), f"{rank} eigenvectors times {size} functions")
+    memory = 12.0 * budget * min(n, nodes) + 8.0 * size * n
+    memory += BYTES_OF_DRAWS * size * nodes if n > MOST_DENSE else 8.0 * n**2
+    note = f"{kind} of the nodes times {size} functions, about {budget * size:,} non-zeros of a row that are not formed"
+    return Cost(n, memory, note)

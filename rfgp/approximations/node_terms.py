@@ -1,0 +1,129 @@
+"""Terms of kernels on the nodes of a graph, through features of nodes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphs.advice import Advice
+from rfgp.approximations.node_features import NodeFeatures
+from rfgp.approximations.role import TermData, TermPrior, scale_name
+from rfgp.blocks import KernelBlock, Prior, SparseWeightBlock
+from rfgp.columns import Kind
+from rfgp.kernels.role import Values
+from rfgp.kernels.summary import ColumnSummary
+from rfgp.kernels.terms import BoundTerm
+
+
+def nodes_of(data: TermData) -> tuple[Any, Any, tuple[str, ...]]:
+    """Return the graph of a term, its kernel at the hyperparameters, and the paths of the kernel's parameters."""
+    factor, _, prefix = next(part for part in data.term.parts() if part[0].kind is Kind.NODE)
+    paths = tuple(f"{prefix}{name}" for name in factor.graph_kernel.parameters)
+    return factor.nodes, factor.graph_kernel.with_values([float(data.values[path]) for path in paths]), paths
+
+
+def node_term(data: TermData, features: NodeFeatures, advice: Advice | None = None) -> "NodeTerm":
+    """Return a term through features, with the measurements by which they were selected, if they were."""
+    return NodeTerm(data.term, features, nodes_of(data)[2], scale_name(data.term, data.values), advice)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeTerm(TermPrior):
+    """A kernel on nodes through features.
+
+    Attributes:
+        term: The term.
+        features: The features.
+        paths: The paths of the parameters of the graph kernel, in its order.
+        scale: The path of the variance. If None, it is 1.
+        advice: The measured errors by which the features were selected. If None, they were not.
+    """
+
+    term: BoundTerm
+    features: NodeFeatures
+    paths: tuple[str, ...]
+    scale: str | None
+    advice: Advice | None = None
+
+    def at(self, values: Values, columns: ColumnSummary) -> Prior:
+        """Return the prior at hyperparameters by path, whatever the columns."""
+        theta = self.theta(values)
+        scale = torch.ones((), dtype=torch.float64) if self.scale is None else values[self.scale].double().reshape(())
+        prior = self.features.prior(theta, scale)
+        ((_, (place,), _),) = self.term.parts()
+        name = self.term.name
+        return Prior(
+            tuple(replace(b, features=partial(at_nodes, b.features, place), name=name) for b in prior.weights),
+            tuple(_kernel_at(b, place, name) for b in prior.kernels),
+            tuple(
+                replace(b, at=partial(at_nodes, b.at, place), name=name, position=partial(position_of, place))
+                for b in prior.walks
+                if isinstance(b, SparseWeightBlock)
+            ),
+            tuple(replace(b, projector=partial(at_nodes, b.projector, place), name=name) for b in prior.precisions),
+        )
+
+    def has_draws_of(self, other: TermPrior) -> bool:
+        """Return whether another prior of the same term has the same features."""
+        return isinstance(other, NodeTerm) and other.features is self.features
+
+    def theta(self, values: Values) -> Tensor:
+        """Return the parameters of the graph kernel (p,) among hyperparameters by path."""
+        return kernel_parameters(self.paths, values)
+
+
+def kernel_parameters(paths: tuple[str, ...], values: Values) -> Tensor:
+    """Return the parameters of a graph kernel (p,) among hyperparameters by path."""
+    found = [values[path].double() for path in paths]
+    return torch.stack(found) if found else torch.zeros(0, dtype=torch.float64)
+
+
+def _kernel_at(block: KernelBlock, place: int, name: str) -> KernelBlock:
+    """Return the block of a covariance of positions as that of the nodes of rows, under the name of a term."""
+    functions = block.functions
+    return replace(
+        block,
+        covariance=partial(_between_nodes, block.covariance, place),
+        variances=partial(at_nodes, block.variances, place),
+        functions=None if functions is None else NodeFunctions(functions, place),
+        name=name,
+    )
+
+
+def _between_nodes(function: Callable[..., Tensor], place: int, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
+    """Return a covariance of positions at the nodes of rows a (n, D) and b (m, D)."""
+    return function(position_of(place, a), position_of(place, b), *parameters)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeFunctions:
+    """Functions drawn from a prior over positions, as functions of rows.
+
+    Attributes:
+        functions: The functions of positions.
+        place: The column of the nodes.
+    """
+
+    functions: Any
+    place: int
+
+    def draw(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+        """Draw functions of rows (n, D), (n, count)."""
+        return partial(at_nodes, self.functions.draw(count, generator), self.place)
+
+    def through(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return x -> k(x, inputs) @ coefficients, for rows (n, D) and coefficients (n, p)."""
+        return partial(at_nodes, self.functions.through(position_of(self.place, inputs), coefficients), self.place)
+
+
+def position_of(place: int, inputs: Tensor) -> Tensor:
+    """Return the positions (n,) of the nodes of rows (n, D)."""
+    return inputs[:, place].long()
+
+
+def at_nodes(function: Callable[..., Any], place: int, inputs: Tensor, *rest: Any, **options: Any) -> Any:
+    """Return a function of positions (n,) at the nodes of rows (n, D)."""
+    return function(position_of(place, inputs), *rest, **options)

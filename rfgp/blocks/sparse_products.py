@@ -1,0 +1,130 @@
+"""Blocks of sparse features of nodes times dense features of columns: f = s (phi_x kron psi_x) w with w ~ N(0, I)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp.blocks.kernel import PriorFunctions
+from rfgp.blocks.role import Functions, LatentBlock, NewLevels
+from rfgp.blocks.sparse_weights import SparseWeightBlock
+from rfgp.sparse import KhatriRaoValues, SparseValues
+
+_CHUNK = 2**15
+
+
+@dataclass(frozen=True, eq=False)
+class SparseProductBlock(LatentBlock):
+    """f(x) = s (phi_x kron psi_x) w, w ~ N(0, I), with sparse phi of x's node and dense psi of its columns.
+
+    Attributes:
+        nodes: The block of phi, which has the variance s^2 and the seed. A node's phi is drawn once.
+        columns: Maps the inputs of n points, and `others` after them, to psi (n, F).
+        num_functions: F.
+        others: Tensors that psi depends on.
+        new_levels: The covariance of f between inputs with levels that no row has, for a variance of 1. If None, 0.
+        name: The name of the term.
+    """
+
+    nodes: SparseWeightBlock
+    columns: Callable[..., Tensor]
+    num_functions: int
+    others: tuple[Tensor, ...] = ()
+    new_levels: NewLevels | None = None
+    name: str = "products"
+
+    @property
+    def parameters(self) -> tuple[Tensor, ...]:
+        """The tensors (...) that phi and psi depend on."""
+        return (*self.nodes.parameters, *self.others)
+
+    @property
+    def variance(self) -> Tensor:
+        """The prior variance s^2, 0-d."""
+        return self.nodes.variance
+
+    @property
+    def seed(self) -> int:
+        """The seed of probes and of pathwise draws."""
+        return self.nodes.seed
+
+    @property
+    def num_columns(self) -> int:
+        """The number N F of weights."""
+        return self.nodes.num_columns * self.num_functions
+
+    @property
+    def functions(self) -> PriorFunctions:
+        """The block itself, since it draws functions from its prior."""
+        return self
+
+    def factors(self, inputs: Tensor, *, keep: bool) -> KhatriRaoValues:
+        """Return phi and psi of the inputs of n points, which stand for the features (n, N F).
+
+        Args:
+            inputs: The inputs, (n, D).
+            keep: Whether to keep what is drawn, for rows that are read again.
+        """
+        position = self.nodes.position
+        positions = inputs if position is None else position(inputs)
+        _, first, rows = np.unique(positions.numpy(), return_index=True, return_inverse=True)
+        left = self.nodes.features(inputs[torch.from_numpy(first)], keep=keep)
+        return KhatriRaoValues(left, rows.reshape(-1), self.columns(inputs.double(), *self.others).double())
+
+    def features(self, inputs: Tensor, *, keep: bool) -> SparseValues:
+        """Return phi kron psi (n, N F) of the inputs of n points.
+
+        Args:
+            inputs: The inputs, (n, D).
+            keep: Whether to keep what is drawn, for rows that are read again.
+        """
+        return self.factors(inputs, keep=keep).formed()
+
+    def kernel(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return s^2 (phi_a phi_b^T) * (psi_a psi_b^T), (n_a, n_b), dense. Draws for b are kept."""
+        right = self.factors(b, keep=True)
+        left = right if a is b else self.factors(a, keep=False)
+        return self.variance * left.gram(right)
+
+    def diagonal(self, a: Tensor) -> Tensor:
+        """Return s^2 |phi_i|^2 |psi_i|^2, (n_a,)."""
+        return self.variance * self.factors(a, keep=False).squares()
+
+    def draw(self, count: int, generator: torch.Generator) -> Functions:
+        """Draw functions of inputs (n, D), (n, count)."""
+        weights = torch.randn(self.num_columns, count, generator=generator, dtype=torch.float64)
+        return self.of_weights(float(self.variance) ** 0.5 * weights)
+
+    def through(self, inputs: Tensor, coefficients: Tensor) -> Functions:
+        """Return x -> s^2 (phi_x kron psi_x) Phi^T coefficients, for inputs (n, D) and coefficients (n, p)."""
+        weights = self.factors(inputs, keep=True).matrix().transposed_times(coefficients.numpy())
+        return self.of_weights(float(self.variance) * torch.from_numpy(weights))
+
+    def of_weights(self, weights: Tensor) -> Functions:
+        """Return x -> (phi_x kron psi_x) @ weights, (n, D) -> (n, p), for weights (N F, p)."""
+        array = np.ascontiguousarray(weights.numpy())
+
+        def values(inputs: Tensor) -> Tensor:
+            chunks = torch.split(inputs, _CHUNK) if len(inputs) else ()
+            parts = [self.factors(part, keep=False).matrix().times(array) for part in chunks]
+            return torch.from_numpy(np.concatenate([array[:0], *parts]))
+
+        return values
+
+    def new_covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the covariance (n_a, n_b) of what levels without rows add to f, float64."""
+        if self.new_levels is None:
+            return torch.zeros(len(a), len(b), dtype=torch.float64)
+        return self.variance * self.new_levels.covariance(a, b, *self.parameters)
+
+    def new_variance(self, a: Tensor) -> Tensor:
+        """Return the variances (n_a,) of what levels without rows add to f, float64."""
+        if self.new_levels is None:
+            return torch.zeros(len(a), dtype=torch.float64)
+        return self.variance * self.new_levels.variances(a, *self.parameters)
+
+
+SparseBlock = SparseWeightBlock | SparseProductBlock
+"""A block of sparse features: of nodes, or of nodes times those of columns."""

@@ -1,0 +1,176 @@
+"""Sparse features of nodes times dense features of columns, by products of the factors."""
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rfgp.autograd import Array
+from rfgp.blocks import SparseProductBlock
+from rfgp.solvers.iterative.operator import generator
+from rfgp.solvers.iterative.parts import Part
+from rfgp.solvers.iterative.role import ALL_COLUMNS, Matrix, Reads, Term
+from rfgp.sparse import KhatriRao, multiply, row_blocks, sampled_outer
+
+MOST_DENSE_GRAM = 2**13
+"""The most rows whose H H^T is formed as a dense matrix, of 512 MB."""
+DENSE_SPEED = 4
+"""How many operations a dense product does while a sparse one does one."""
+PASSES = 8
+"""How many operations a row and a function take in sums over the rows of a node, and back."""
+
+
+class KhatriRaoPart(Part):
+    """H = diag(s) M with a Khatri-Rao product M of sparse and dense features.
+
+    Args:
+        matrix: M (n, N F).
+        scale: s (n,), or the same for all rows.
+    """
+
+    def __init__(self, matrix: KhatriRao, scale: float | Array) -> None:
+        self._given, self._scale = matrix, np.broadcast_to(scale, matrix.shape[:1])
+        self._matrix, self.num_columns = matrix.scaled(self._scale), matrix.shape[1]
+
+    def over(self, deviation: Tensor) -> "KhatriRaoPart":
+        """Return D^-1 H for a diagonal D (n,)."""
+        return KhatriRaoPart(self._given, self._scale / deviation.numpy())
+
+    def spread(self, u: Tensor) -> Tensor:
+        """Return H u, (n, p), of u (N F, p)."""
+        return torch.from_numpy(self._matrix.times(u.numpy()))
+
+    def gather(self, v: Tensor) -> Tensor:
+        """Return H^T v, (N F, p), of v (n, p)."""
+        return torch.from_numpy(self._matrix.transposed_times(v.numpy()))
+
+    def times(self, v: Tensor) -> Tensor:
+        """Return H H^T v, (n, p), by H H^T if that is small or sparse, or by products of different nodes."""
+        if self._dense_gram is not None:
+            return self._dense_gram @ v
+        if self._small_gram is not None:
+            return torch.from_numpy(self._matrix.gram_times(v.numpy(), self._small_gram))
+        if self._sparse_gram is not None:
+            return torch.from_numpy(multiply(self._sparse_gram, v.numpy()))
+        return self.spread(self.gather(v))
+
+    @cached_property
+    def _dense_gram(self) -> Tensor | None:
+        """H H^T (n, n), if the rows are few, and not much more than the different nodes."""
+        n, size = self._matrix.shape[0], self._matrix.num_functions
+        by_nodes = size * (self._matrix.left.shape[0] ** 2 + PASSES * n)
+        few = n <= MOST_DENSE_GRAM and n**2 <= by_nodes
+        return torch.from_numpy(self._matrix.gram(self._matrix)) if few else None
+
+    @cached_property
+    def _small_gram(self) -> Array | None:
+        """The products (U, U) of the different rows of the sparse factor, if they take few operations."""
+        left = self._matrix.left
+        few = left.shape[0] ** 2 <= DENSE_SPEED * 2 * left.nnz
+        return np.asarray((left @ left.T).toarray()) if few else None
+
+    @cached_property
+    def _sparse_gram(self) -> list[sp.csr_array] | None:
+        """H H^T in blocks of rows, if it takes no more operations than two products with M."""
+        rows, right = self._matrix.rows, self._matrix.right
+        own = sp.csr_array(self._matrix.left @ self._matrix.left.T)
+        counts = np.bincount(rows, minlength=own.shape[0]).astype(np.float64)
+        most = 2.0 * self._matrix.left.nnz * self._matrix.num_functions
+        if counts @ ((own != 0) @ counts) > most:
+            return None
+        whole = sp.csr_array(own[rows][:, rows])
+        whole.sort_indices()
+        left = torch.from_numpy(right)
+        whole.data = whole.data * sampled_outer(left, left, whole).numpy()
+        return row_blocks(whole)
+
+
+class ProductTerm(Term):
+    """f = s (phi kron psi) w with sparse phi and dense psi; the coordinates are s w, (N F,).
+
+    Args:
+        block: The block, with gradients.
+        inputs: The inputs of the rows, (rows, D).
+    """
+
+    dtype = torch.float32
+    advice = "Give the noise a prior or a larger start, or fit fewer observations."
+
+    def __init__(self, block: SparseProductBlock, inputs: Tensor) -> None:
+        self.name, self.seed, self.width, self._block = block.name, block.seed, block.num_functions, block
+        self._features, self._variance = block.factors(inputs, keep=True), block.variance.double()
+        self._s2 = float(self._variance.detach())
+
+    @cached_property
+    def _phi(self) -> KhatriRao:
+        """The features (rows, N F) of the rows."""
+        return self._features.matrix()
+
+    @cached_property
+    def _used(self) -> NDArray[np.int64]:
+        """The columns of phi that have entries."""
+        return np.unique(self._phi.left.indices).astype(np.int64)
+
+    @cached_property
+    def part(self) -> KhatriRaoPart:
+        """The columns of s (phi kron psi) that have entries."""
+        return KhatriRaoPart(self._phi.restricted(self._used), self._s2**0.5)
+
+    def read(self, inputs: Tensor) -> Reads:
+        """Return the features (n, N F) of n points."""
+        return Reads(self._block.factors(inputs, keep=False).matrix())
+
+    def cross(self, matrix: Matrix) -> Tensor:
+        """Return s^2 (phi kron psi) X^T, (rows, n)."""
+        return torch.from_numpy(self._s2 * self._phi.gram(matrix))
+
+    def covariance(self, matrix: Matrix) -> Tensor:
+        """Return s^2 X X^T, (n, n)."""
+        return torch.from_numpy(self._s2 * matrix.gram(matrix))
+
+    def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
+        """Return s^2 |X_i|^2, (n,)."""
+        return torch.from_numpy(self._s2 * reads.matrix.squares())
+
+    def weights(self, coefficients: Tensor) -> Tensor:
+        """Return s^2 (phi kron psi)^T a, (N F, p), in the precision of a."""
+        return self._s2 * torch.from_numpy(self._phi.transposed_times(coefficients.numpy()))
+
+    def lifted(self, standard: Tensor, seed: int) -> Tensor:
+        """Return s u, (N F, p), with u of single precision; columns without entries have weights of their own."""
+        size, shape = self._block.num_functions, (self._phi.shape[1], standard.shape[1])
+        out = torch.from_numpy(generator(seed, ALL_COLUMNS).standard_normal(shape, dtype=np.float32))
+        out.view(-1, size, shape[1])[torch.from_numpy(self._used)] = standard.float().reshape(-1, size, shape[1])
+        lifted: Tensor = out.to(standard) * self._s2**0.5
+        return lifted
+
+    def joined(self, inputs: Tensor) -> KhatriRaoPart:
+        """Return all columns of s (phi kron psi) (rows + n, N F) of the rows and of points after them."""
+        return KhatriRaoPart(self._phi.above(self.read(inputs).matrix), self._s2**0.5)
+
+    def score(self, left: Tensor, signs: Tensor) -> Tensor:
+        """Return a 0-d tensor with the gradient in the entries of phi, on its pattern, in psi and in s^2.
+
+        With Z = (phi kron psi)^T left these are s^2 sum_f,p (psi_f left_p signs_p) Z_fp^T and s^2 left_p phi Z_fp.
+        """
+        values, pattern = self._features.left
+        psi, v = self._features.right, left.numpy()
+        signed = np.ascontiguousarray(v * signs.numpy())
+        gathered = self._phi.transposed_times(v).reshape(-1, psi.shape[1], v.shape[1])
+        in_values, in_psi = torch.zeros(len(values), dtype=torch.float64), torch.empty(psi.shape, dtype=torch.float64)
+        for f in range(psi.shape[1]):
+            own = np.ascontiguousarray(gathered[:, f])
+            summed = self._phi.summed(signed, slice(f, f + 1))[:, 0]
+            in_values += sampled_outer(torch.from_numpy(summed), torch.from_numpy(own), pattern)
+            read = np.asarray(self._phi.left @ own)[self._phi.rows]
+            in_psi[:, f] = torch.from_numpy(np.einsum("np,np->n", signed, read))
+        in_variance = 0.5 * float(np.einsum("nfp,nfp,p->", gathered, gathered, signs.numpy()))
+        return self._s2 * ((values * in_values).sum() + (psi * in_psi).sum()) + self._variance * in_variance
+
+    def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return x -> X_x z, (n, p), for coordinates z (N F, p)."""
+        return self._block.of_weights(weights)

@@ -1,0 +1,175 @@
+"""Row-wise Kronecker products (Khatri-Rao products) of a sparse and a dense matrix, which are not formed.
+
+A row i of the product has the entry left_ij right_if in the column j F + f. Rows of the sparse factor often repeat, so
+that its different rows are kept with the place of each row's own.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rfgp.autograd import Array
+from rfgp.sparse.patterns import Indices, SparseValues, SparsityPattern
+from rfgp.sparse.products import gram, multiply, row_blocks
+
+ENTRIES = 2**22
+"""The most entries of an intermediate array."""
+
+
+@dataclass(frozen=True, eq=False)
+class KhatriRao:
+    """A matrix (n, N F) whose rows are the Kronecker products of rows of a sparse and of a dense matrix.
+
+    Attributes:
+        left: The different rows of the sparse factor, (U, N).
+        rows: The place (n,) of each row's own among them.
+        right: The dense factor, (n, F).
+
+    Examples:
+        >>> import numpy as np, scipy.sparse as sp
+        >>> from rfgp.sparse import KhatriRao
+        >>> matrix = KhatriRao(sp.csr_array([[1.0, 2.0]]), np.array([0]), np.array([[3.0, 4.0]]))
+        >>> matrix.times(np.eye(4)).tolist()
+        [[3.0, 4.0, 6.0, 8.0]]
+    """
+
+    left: sp.csr_array
+    rows: Indices
+    right: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, N F)."""
+        return len(self.rows), int(self.left.shape[1]) * self.num_functions
+
+    @property
+    def num_functions(self) -> int:
+        """The number F of columns of the dense factor."""
+        return int(self.right.shape[1])
+
+    def times(self, u: Array) -> Array:
+        """Return the product (n, p) with u (N F, p), in the precision of u."""
+        size, p = self.num_functions, u.shape[1]
+        blocks = row_blocks(self.left.astype(u.dtype, copy=False))
+        wide = np.ascontiguousarray(u).reshape(-1, size, p)
+        out = np.zeros((len(self.rows), p), dtype=u.dtype)
+        for some in self._chunks(p):
+            read = multiply(blocks, wide[:, some].reshape(len(wide), -1)).reshape(self.left.shape[0], -1, p)
+            for place, f in enumerate(range(some.start, some.stop)):
+                out += self.right[:, f : f + 1].astype(u.dtype, copy=False) * read[self.rows, place]
+        return out
+
+    def transposed_times(self, v: Array) -> Array:
+        """Return the product (N F, p) of the transpose with v (n, p), in the precision of v."""
+        p = v.shape[1]
+        turned = row_blocks(self.left.T.tocsr().astype(v.dtype, copy=False))
+        out = np.empty((self.left.shape[1], self.num_functions, p), dtype=v.dtype)
+        for some in self._chunks(p):
+            summed = self.summed(v, some)
+            out[:, some] = multiply(turned, summed.reshape(len(summed), -1)).reshape(len(out), -1, p)
+        return out.reshape(-1, p)
+
+    def summed(self, v: Array, some: slice) -> Array:
+        """Return the sums (U, f, p) of right_if v_i over the rows i of each different row, for some columns f."""
+        right = self.right[:, some].astype(v.dtype, copy=False)
+        each = (right[:, :, None] * v[:, None, :]).reshape(len(v), -1)
+        return np.asarray(self._members.astype(v.dtype) @ each).reshape(-1, right.shape[1], v.shape[1])
+
+    def gram_times(self, v: Array, small: Any) -> Array:
+        """Return the product (n, p) of the matrix and of its transpose with v (n, p).
+
+        Args:
+            v: (n, p).
+            small: The products (U, U) of the different rows of the sparse factor, a sparse matrix or an array.
+        """
+        out = np.zeros_like(v)
+        for some in self._chunks(v.shape[1]):
+            summed = self.summed(v, some)
+            read = np.asarray(small @ summed.reshape(len(summed), -1)).reshape(summed.shape)
+            for place, f in enumerate(range(some.start, some.stop)):
+                out += self.right[:, f : f + 1] * read[self.rows, place]
+        return out
+
+    def gram(self, other: "KhatriRao") -> Array:
+        """Return the products (n, m) of its rows with those of another matrix: two Grams, entry by entry."""
+        small = np.asarray((self.left @ other.left.T).toarray())
+        out: Array = small[self.rows][:, other.rows] * (self.right @ other.right.T)
+        return out
+
+    def squares(self) -> Array:
+        """Return the squared norms of the rows, (n,)."""
+        own: Array = np.asarray(self.left.power(2).sum(1))[self.rows] * np.square(self.right).sum(1)
+        return own
+
+    def scaled(self, scale: Array) -> "KhatriRao":
+        """Return the matrix with rows times a scale (n,)."""
+        return KhatriRao(self.left, self.rows, self.right * scale[:, None])
+
+    def restricted(self, columns: NDArray[np.int64]) -> "KhatriRao":
+        """Return the matrix with some columns (c,) of its sparse factor, among which are all with entries."""
+        places = np.zeros(self.left.shape[1], dtype=np.int64)
+        places[columns] = np.arange(len(columns))
+        entries = self.left.data, places[self.left.indices], self.left.indptr
+        return KhatriRao(sp.csr_array(entries, shape=(self.left.shape[0], len(columns))), self.rows, self.right)
+
+    def above(self, other: "KhatriRao") -> "KhatriRao":
+        """Return the rows of the matrix, and those of another one (m, N F) below."""
+        left = sp.csr_array(sp.vstack([self.left, other.left]))
+        rows = np.concatenate([self.rows, self.left.shape[0] + other.rows])
+        return KhatriRao(left, rows, np.concatenate([self.right, other.right]))
+
+    @cached_property
+    def _members(self) -> sp.csr_array:
+        """Which rows have each different row, (U, n)."""
+        n = len(self.rows)
+        return sp.coo_array((np.ones(n), (self.rows, np.arange(n))), shape=(self.left.shape[0], n)).tocsr()
+
+    def _chunks(self, p: int) -> list[slice]:
+        """Return ranges of columns of the dense factor whose products with p columns fit into `ENTRIES`."""
+        size = max(1, ENTRIES // max(1, p * max(len(self.rows), int(self.left.shape[1]))))
+        return [slice(a, min(a + size, self.num_functions)) for a in range(0, self.num_functions, size)]
+
+
+class KhatriRaoValues(NamedTuple):
+    """A Khatri-Rao product whose factors carry gradients."""
+
+    left: SparseValues  # (U, N)
+    rows: Indices  # (n,)
+    right: Tensor  # (n, F)
+
+    def matrix(self) -> KhatriRao:
+        """Return it, (n, N F), without gradients."""
+        return KhatriRao(self.left.matrix(), self.rows, self.right.detach().numpy())
+
+    def formed(self) -> SparseValues:
+        """Return the product itself, (n, N F), whose values have the gradients of both factors."""
+        pattern, entries = _pattern(self.left).take(self.rows)
+        size = self.right.shape[1]
+        values = self.left.values[entries][:, None] * self.right[torch.from_numpy(pattern.rows)]
+        indices = (pattern.indices[:, None] * size + np.arange(size)).reshape(-1)
+        shape = len(self.rows), pattern.shape[1] * size
+        return SparseValues(values.reshape(-1), SparsityPattern(pattern.indptr * size, indices, shape))
+
+    def gram(self, other: "KhatriRaoValues") -> Tensor:
+        """Return the products (n, m) of its rows with those of another product, with gradients."""
+        small = gram(self.left.values, self.left.pattern, other.left.values, other.left.pattern)
+        places = torch.from_numpy(self.rows)[:, None], torch.from_numpy(other.rows)
+        return small[places] * (self.right @ other.right.mT)
+
+    def squares(self) -> Tensor:
+        """Return the squared norms of the rows, (n,), with gradients."""
+        starts = self.left.pattern.indptr
+        owner = torch.from_numpy(np.repeat(np.arange(len(starts) - 1), np.diff(starts)))
+        own = self.left.values.new_zeros(len(starts) - 1).index_add(0, owner, self.left.values.square())
+        return own[torch.from_numpy(self.rows)] * self.right.square().sum(1)
+
+
+def _pattern(values: SparseValues) -> SparsityPattern:
+    """Return the pattern (n, N) of a sparse matrix in its own class."""
+    return SparsityPattern(values.pattern.indptr, values.pattern.indices, values.pattern.shape)
