@@ -36,7 +36,11 @@ def density(gp):
 def test_together_they_are_better_than_each_alone():
     data = table(800)
     both = model().fit(*data, max_iterations=100)
-    for alone in (model(local=None), model(features=None), model(frequencies="fixed")):
+    for alone in (
+        model(local=None),
+        model(features=None),
+        model(frequencies="fixed", coupling=rfgp.couplings.Energy()),
+    ):
         assert density(both) > density(alone.fit(*data, max_iterations=100)) - 0.01
     assert density(both) > density(model(local=None).fit(*data, max_iterations=100)) + 0.3
 
