@@ -25,8 +25,8 @@ from rfgp.sparse import gram
 MOST_FUNCTIONS = 4096
 """The most functions of columns that are multiplied by features of nodes. Their matrix is dense."""
 MOST_DENSE, BYTES_OF_DRAWS = 4000, 512.0
-"""The most rows whose covariance is factorised (`rfgp.solvers.choice`), and the bytes of a weight in 128 draws in
-single precision, by which variances are estimated beyond."""
+"""The most rows whose covariance is factorised (`rfgp.solvers.choice`), and the bytes of a weight in draws.
+Beyond these rows variances are estimated from 128 draws of single precision."""
 
 
 def columns_of(data: TermData) -> TermData:
