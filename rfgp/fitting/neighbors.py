@@ -26,7 +26,7 @@ from rfgp.fitting.context import TermFit, redrawn, spec_of
 from rfgp.fitting.finish import if_finite, left_out
 from rfgp.fitting.frequencies import MOST_SCALE, learned_frequencies
 from rfgp.fitting.maximize import ENOUGH, Bounds, Evaluation, Objective, Plan, maximize
-from rfgp.fitting.starts import open_scales, started_by_matrices
+from rfgp.fitting.starts import narrowed, open_scales, started_by_matrices
 from rfgp.inference.distributions import normal_log_density
 from rfgp.local import used
 from rfgp.parameters import Values
@@ -246,7 +246,10 @@ def _started(regression: Regression, plan: Plan) -> Regression:
     if plan.is_begun or not open_scales(fit):
         return regression
     with torch.no_grad(), in_one_thread(True):
-        return started_by_matrices(fit).regression
+        fit = started_by_matrices(fit)
+        near = neighbors_of(fit.prior).names if len(fit.spec.terms) > 1 else ()
+        own = [f"{prefix}lengthscale" for term in fit.spec.terms if term.name in near for prefix in term.prefixes]
+        return fit.at(narrowed(fit, [name for name in open_scales(fit) if name in own])).regression
 
 
 def _search(fit: NeighborFit) -> Found:

@@ -31,6 +31,8 @@ one must gain on noise alone.
 Without the factor the sum of two kernels on concrete started elsewhere and ended lower by up to 118 nats."""
 FACTORS = (1.0, 0.3, 0.1)
 """The factors of one term's lengthscales that are compared. A search from a long one can end with noise alone."""
+FAR = 10.0
+"""The nats by which a shorter lengthscale of neighbours must be likelier than the one that follows from the others."""
 COMPARED_ROWS = 1000
 """The number of rows on which the starts of a field are compared."""
 FIELD_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -151,6 +153,22 @@ def screened(fit: TermFit, density_of: Densities = density_of) -> Values:
         fits = [replace(fit, regression=redrawn(fit.at(end).regression)) for end in ends]
         found = [_total(density_of(one, rows), end) for one, end in zip(fits, ends, strict=True)]
         values = ends[found.index(max(found)) if max(found) > found[0] + DOUBT else 0]
+    return values
+
+
+def narrowed(fit: TermFit, names: Sequence[str]) -> Values:
+    """Return values whose lengthscales of these names are shorter where the kernel of 500 rows is far likelier so.
+
+    The noise and the common factor of all terms are solved for, so that noise is not explained by short lengthscales.
+    """
+    rows, values = searched(fit.subset(SCREENED_ROWS)), fit.values
+    if not names or not can_profile(fit, rows):
+        return values
+    density = profiled_density(fit, rows)
+    for name in names:
+        ends = [values.shifted(**{name: math.log(factor)}) for factor in FACTORS]
+        found = [_total(density, end) for end in ends]
+        values = ends[found.index(max(found)) if max(found) > found[0] + FAR else 0]
     return values
 
 

@@ -9,7 +9,15 @@ import torch
 from dense_twin import DenseTwin
 from terms import F64, SHARED, STIFF, TERMS, normal, table
 
-from rfgp.blocks import KernelBlock, NeighborBlock, PrecisionBlock, Prior, SparseWeightBlock, WeightBlock
+from rfgp.blocks import (
+    KernelBlock,
+    NeighborBlock,
+    PrecisionBlock,
+    Prior,
+    SparseProductBlock,
+    SparseWeightBlock,
+    WeightBlock,
+)
 from rfgp.blocks.neighbors import joined_neighbors
 from rfgp.rows import Block
 
@@ -26,7 +34,13 @@ def rows(kind="plain", n=24, seed=0):
     return Block(table(n, seed), normal(n, outputs, seed=seed), *own, signs)
 
 
-KINDS = {WeightBlock: "weights", KernelBlock: "kernels", SparseWeightBlock: "walks", PrecisionBlock: "precisions"}
+KINDS = {
+    WeightBlock: "weights",
+    KernelBlock: "kernels",
+    SparseWeightBlock: "walks",
+    SparseProductBlock: "walks",
+    PrecisionBlock: "precisions",
+}
 """Where a prior has a block."""
 
 

@@ -44,6 +44,7 @@ PRIORS = {
         ("exact",),
         ("wide",),
         ("walks",),
+        ("walks in time",),
         ("wide", "linear"),
         ("smooth", "linear", "exact", "walks"),
     ],
@@ -97,6 +98,7 @@ PRIORS = {
     "iterative": [
         ("walks",),
         ("smooth", "field", "groups", "walks"),
+        ("linear", "walks in time"),
         ("fitc", "linear", "walks"),
     ],
 }

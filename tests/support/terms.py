@@ -22,6 +22,7 @@ from rfgp.blocks import (
     KernelVecchiaBlock,
     PrecisionBlock,
     Residual,
+    SparseProductBlock,
     SparseWeightBlock,
     VecchiaBlock,
     WeightBlock,
@@ -228,7 +229,7 @@ def walk_features(x, keep, decay):
     node = x[:, 2].detach().numpy().astype(int)
     nodes, counts, steps = visits()
     values = (counts * decay**steps)[node].reshape(-1)
-    pattern = SparsityPattern(3 * np.arange(len(x) + 1), nodes[node].ravel(), (len(x), NODES))
+    pattern = SparsityPattern(3 * np.arange(len(node) + 1), nodes[node].ravel(), (len(node), NODES))
     return SparseValues(values, pattern)
 
 
@@ -237,6 +238,20 @@ def walk_kernel(a, b, decay, variance):
     phi = torch.zeros(NODES, NODES, dtype=F64).scatter_add(1, torch.from_numpy(nodes), counts * decay**steps)
     left, right = phi[a[:, 2].long()], phi[b[:, 2].long()]
     return variance * left @ right.mT
+
+
+def product_block(decay, period, variance):
+    """The features of walks times a cosine and a sine of the first column."""
+    nodes = SparseWeightBlock(walk_features, variance, NODES, 0, (decay,), position=lambda x: x[:, 2].long())
+    return SparseProductBlock(nodes, circle, 2, (period,))
+
+
+def circle(x, period):
+    return torch.stack([torch.cos(x[:, 0] / period), torch.sin(x[:, 0] / period)], dim=1)
+
+
+def product_kernel(a, b, decay, period, variance):
+    return walk_kernel(a, b, decay, variance) * torch.cos((a[:, None, 0] - b[None, :, 0]) / period)
 
 
 def matern32(a, b, lengthscale, variance):
@@ -359,6 +374,7 @@ TERMS = {
         lambda decay, variance: SparseWeightBlock(walk_features, variance, NODES, 0, (decay,)),
         PlainTerm(walk_kernel),
     ),
+    "walks in time": Term({"decay": 0.5, "period": 1.4, "variance": 0.3}, product_block, PlainTerm(product_kernel)),
     "neighbors": Term(MATERN, neighbors_block, PlainTerm(matern32)),
     "near": Term({"lengthscale": [0.9, 1.2], "variance": 0.5}, near_block, PlainTerm(near_kernel)),
     "inducing": Term(

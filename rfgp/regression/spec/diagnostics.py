@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from rfgp.approximations import Approximation, InducingPoints, RandomFeatures
+from rfgp.approximations import Approximation, InducingPoints, RandomFeatures, Vecchia
 from rfgp.errors import OverfittingWarning, UnderfittingWarning, VarianceStarvationWarning, arguments
 from rfgp.kernels.terms import BoundTerm
 from rfgp.parameters import Values
@@ -43,6 +43,7 @@ def fit_warnings(
     used = [approximations[term.name] for term in terms]
     features = [one for one in used if isinstance(one, RandomFeatures)]
     is_fixed = bool(features) and report.frequencies == "fixed"
+    is_local = any(isinstance(one, Vecchia) for one in used)
     if len(features) == len(used) and report.frequencies != "learned" and (report.weights_used or 0.0) > EXHAUSTED:
         learn = ", or learn the frequencies for accuracy" if is_fixed else ""
         yield VarianceStarvationWarning(
@@ -50,7 +51,7 @@ def fit_warnings(
             "of the latent function is too small between the data and far from them (variance starvation; the noise "
             f"has taken over what the features miss). Raise {arguments('num_frequencies')}{learn}."
         )
-    elif (report.neighbors or 0) > STRUCTURED and _has_noise(values):
+    elif (report.neighbors or 0) > STRUCTURED and not is_local and _has_noise(values):
         yield UnderfittingWarning(
             f"The leave-one-out errors of neighbouring rows have a correlation of {report.neighbors:.2f}: what the fit "
             f"took for noise has structure that the model misses. {_given_up(values, terms, columns)}"

@@ -295,7 +295,7 @@ def test_new_inputs_must_have_the_same_columns():
         ({"num_frequencies": 0}, "num_frequencies must be"),
         ({"spectrum": "cosine"}, "no spectrum"),
         ({"coupling": "sorf"}, "no coupling"),
-        ({"kind": "cosine"}, "no features"),
+        ({"kind": "cosine"}, "kind must be one of fourier, laplace"),
         ({"learn_frequencies": "free"}, "learn_frequencies must be"),
         ({"seed": -3}, "seed must be"),
     ],

@@ -331,7 +331,7 @@ def test_sparse_matrices_are_refused(format_):
         ({"n_frequencies": 0}, "n_frequencies must be a positive integer, got 0"),
         ({"n_frequencies": 2.5}, "n_frequencies must be a positive integer, got 2.5"),
         ({"spectrum": "green"}, "no spectrum 'green'"),
-        ({"features": "sine"}, "no features 'sine'"),
+        ({"features": "sine"}, "must be one of fourier, laplace, got 'sine'"),
         ({"frequencies": "free"}, 'frequencies must be "fixed" or "learned"'),
         ({"random_state": -1}, "random_state must be an integer from 0"),
         ({"random_state": np.random.default_rng(0)}, "random_state must be an integer from 0"),
