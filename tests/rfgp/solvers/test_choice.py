@@ -57,6 +57,9 @@ REFUSED = [
     ("exact", "field", "walks"),
     ("vfe", "neighbors"),
     ("walks", "neighbors"),
+    ("refined field", "walks in time"),
+    ("road field", "walks in time"),
+    ("walks in time", "neighbors"),
 ]
 """Sums of terms that no solver has."""
 
