@@ -102,9 +102,10 @@ def _by_bound(fit: TermFit, strategy: Strategy) -> tuple[Regression, list[FitRep
         fit, report = approach(fit, len(rows), COMPARED, OF_CLASSES if law.num_latents > 1 else None)
         return fit.regression, [report], fit.regression.infer(rows)
     cheaper = _cheaper(fit.regression)
-    known = tuple(name for name in fit.plan.fixed if name in cheaper.hyperparameters.space.names)
-    reached, first = strategy(cheaper, replace(fit.plan, fixed=known))
-    begun = fit.at(_started(fit.values, reached, fit.plan.fixed, spec.noise_prefix))
+    held = set(fit.values.space.names) - set(fit.free)
+    fixed = tuple(name for name in cheaper.hyperparameters.space.names if name in held)
+    reached, first = strategy(cheaper, replace(fit.plan, fixed=fixed))
+    begun = fit.at(_started(fit.values, reached, fit.free, spec.noise_prefix))
     is_same = reached.family.options.likelihood is law
     begun = begun.through(with_draws_of(spec, spec_of(reached)) if is_same else spec_of(redrawn(begun.regression)))
     values, report = maximize(Objective.of(begun.regression, rows), begun.values, fit.plan, stage="bound")
@@ -121,13 +122,13 @@ def _cheaper(regression: Regression) -> Regression:
     return restarted(regression, replace(spec, options=options, noise_process=None))
 
 
-def _started(values: Values, found: Regression, fixed: tuple[str, ...], prefix: str) -> Values:
-    """Return values with those found. The logarithm of the noise starts with the kernel of the function."""
-    reached, names = found.hyperparameters, set(values.space.names) - set(fixed)
-    own = {name: reached.value(name) for name in reached.space.names if name in names}
+def _started(values: Values, found: Regression, free: list[str], prefix: str) -> Values:
+    """Return values with the free ones found. The logarithm of the noise starts with the kernel of the function."""
+    reached = found.hyperparameters
+    own = {name: reached.value(name) for name in reached.space.names if name in free}
     scales = {term.outputscale for term in spec_of(found).terms}
     kernel = set(reached.space.quantities) - {"noise", *scales}
-    of_noise = {f"{prefix}{name}": reached.value(name) for name in kernel if f"{prefix}{name}" in names}
+    of_noise = {f"{prefix}{name}": reached.value(name) for name in kernel if f"{prefix}{name}" in free}
     return values.given(**own, **of_noise)
 
 

@@ -160,3 +160,12 @@ def test_terms_of_the_noise_count_in_the_memory():
 def test_invalid_kernels_of_the_noise_are_refused(build, message):
     with pytest.raises(rfgp.RfgpError, match=message):
         build().condition(*data())
+
+
+@pytest.mark.parametrize("fixed", ["rbf(a).lengthscale", "*.lengthscale"])
+@pytest.mark.parametrize("name", ["bernoulli", "heteroscedastic"])
+def test_fixed_values_stay_in_a_search_that_starts_from_a_cheaper_fit(name, fixed):
+    X, y = data()
+    y, options = (y > 0, {"inference": "variational"}) if name == "bernoulli" else (y, {})
+    gp = rfgp.GP(k.RBF("a", lengthscale=3.0), name, rfgp.Exact(), seed=0, **options)
+    assert gp.fit(X, y, fixed=fixed).hyperparameters["rbf(a).lengthscale"].item() == pytest.approx(3.0)
