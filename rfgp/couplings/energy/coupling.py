@@ -85,18 +85,6 @@ class Energy(Coupling):
         """Whether frequencies come in pairs, as positive features want them."""
         return self.features == "laplace"
 
-    def tuned_to(self, features: str) -> "Energy":
-        """Return this coupling for another kind of features.
-
-        Raises:
-            InvalidArgumentError: its distances are those of the other kind.
-        """
-        if features != self.features and self.distances is not None:
-            raise InvalidArgumentError(
-                f"The distances are for {self.features} features; name a coupling for {features}."
-            )
-        return Energy(**{**vars(self), "features": features})
-
     def solve(
         self,
         num_frequencies: int,

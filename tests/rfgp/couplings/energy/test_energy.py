@@ -446,10 +446,6 @@ class TestOptions:
         again = couplings.by_name(couplings.name_of(coupling), **couplings.options_of(coupling))
         assert vars(again) == vars(coupling)
 
-    def test_distances_are_of_fourier_features(self):
-        with pytest.raises(rfgp.InvalidArgumentError, match="name a coupling for laplace"):
-            Energy(distances=[[1.0, 1.0]]).tuned_to("laplace")
-
 
 def test_energy_beats_pairwise_and_weights_beat_energy():
     d, m, repeats = 5, 40, 300
