@@ -1,6 +1,11 @@
 """No approximation: the exact covariance, by functions where there are finitely many."""
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+import torch
+from torch import Tensor
 
 from rfgp.approximations.node_features import ExactFeatures
 from rfgp.approximations.nodes import node_term, nodes_of
@@ -8,13 +13,25 @@ from rfgp.approximations.parts import FinitePart, TermCovariance
 from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, parameter_names, weights_memory
 from rfgp.approximations.weights import WeightTerm
 from rfgp.blocks import KernelBlock, Prior
+from rfgp.blocks.kernel import MOST_CELLS, Side
 from rfgp.columns import Kind
 from rfgp.kernels.role import Values
 from rfgp.kernels.summary import ColumnSummary
-from rfgp.kernels.terms import BoundTerm, constants_of
+from rfgp.kernels.terms import OUTPUTSCALE, BoundTerm, Term, constants_of
 
 MOST_FUNCTIONS = 1000
 """The most functions of a term that is computed by their weights. Beyond, its covariance matrix is formed."""
+MOST_FORMED = 4000
+"""The most rows whose covariance matrix is formed although they lie on a grid."""
+MOST_POSITIONS = 4096
+"""The most positions of one side of a grid, whose covariance matrix is factorised."""
+MOST_EMPTY = 16
+"""The most cells of a grid for each row."""
+BYTES_OF_CELL = 1024.0
+"""The bytes that a cell of a grid takes in draws, 256 numbers of single precision."""
+
+Split = tuple[tuple[int, ...], tuple[int, ...]]
+"""The factors of a product on both sides of a grid, by their places."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -23,6 +40,13 @@ class Exact(Approximation):
 
     A term of finitely many functions, such as a linear one or a group, is computed by their weights, which is exact and
     costs less. Other terms take a matrix (n, n) of the n rows, and n^3 operations.
+
+    Of more than 4,000 rows whose positions repeat, such as sensors that measure again and again, the covariance is not
+    formed: it is that of N_1 distinct positions in some columns times that of N_2 in the others. Conjugate gradients
+    then take O(N_1 N_2 (N_1 + N_2)) operations a step, whatever cells are missing, and draws give the likelihood's
+    gradient and the variances, with a stated error.
+
+    Source: Lin et al. (2024), "Scalable Gaussian processes with latent Kronecker structure".
 
     Attributes:
         seed: It has no effect.
@@ -42,7 +66,16 @@ class Exact(Approximation):
         size = _num_functions(data)
         if size is not None:
             return Cost(size, weights_memory(size, data.num_rows), f"{size} functions, exactly")
+        grid = _grid_of(data)
+        if grid is not None:
+            first, second = grid[1]
+            note = f"covariance matrices of {first:,} and of {second:,} positions, by conjugate gradients"
+            return Cost(first * second, BYTES_OF_CELL * first * second + 32.0 * (first**2 + second**2), note, False)
         return Cost(data.num_rows, 16.0 * data.num_rows**2, f"a covariance matrix of {data.num_rows} rows", False)
+
+    def has_grid(self, data: TermData) -> bool:
+        """Return whether the rows lie on a grid of positions, so that their covariance is not formed."""
+        return _num_functions(data) is None and _grid_of(data) is not None
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term. Nothing is random."""
@@ -50,7 +83,8 @@ class Exact(Approximation):
             graph, kernel, _ = nodes_of(data)
             return node_term(data, ExactFeatures(graph, kernel))
         if _num_functions(data) is None:
-            return KernelTerm(data.term, parameter_names(data, with_scale=True))
+            grid = _grid_of(data)
+            return KernelTerm(data.term, parameter_names(data, with_scale=True), grid[0] if grid else None)
         return WeightTerm.of(data, [FinitePart(*factor) for factor in data.term.parts()])
 
     def bounding(self, term: TermPrior) -> TermPrior:
@@ -76,13 +110,82 @@ class KernelTerm(TermPrior):
     Attributes:
         term: The term.
         names: The paths of its hyperparameters.
+        split: The factors on both sides of a grid on which the rows lie, by their places. If None, they lie on none.
     """
 
     term: BoundTerm
     names: tuple[str, ...]
+    split: Split | None = None
 
     def at(self, values: Values, columns: ColumnSummary) -> Prior:
         """Return the prior at hyperparameters by path, given all columns."""
-        function = TermCovariance(self.term, self.names, constants_of([self.term], columns))
+        constants = constants_of([self.term], columns)
+        function = TermCovariance(self.term, self.names, constants)
         parameters = tuple(values[name] for name in self.names)
-        return Prior(kernels=(KernelBlock(function, function.variances, parameters, name=self.term.name),))
+        sides = None if self.split is None else _sides(self.term, self.names, constants, self.split)
+        kernel = KernelBlock(function, function.variances, parameters, name=self.term.name, sides=sides)
+        return Prior(kernels=(kernel,))
+
+
+# --- rows on a grid --------------------------------------------------------------------------------
+
+
+def _grid_of(data: TermData) -> tuple[Split, tuple[int, int]] | None:
+    """Return the factors on both sides of the grid of least cost on which rows lie, and the number of positions.
+
+    The numbers are those of a sample of the rows. None if the rows are few, or lie on no grid with few cells.
+    """
+    if data.num_rows <= MOST_FORMED or not len(data.columns.sample):
+        return None
+    found, most = list[tuple[float, Split, tuple[int, int]]](), min(MOST_CELLS, MOST_EMPTY * data.num_rows)
+    for split in splits_of(data.term):
+        first, second = (_num_positions(data, side) for side in split)
+        if max(first, second) <= MOST_POSITIONS and first * second <= most:
+            found.append((first * second * (first + second), split, (first, second)))
+    return min(found)[1:] if found else None
+
+
+def splits_of(term: BoundTerm) -> Iterator[Split]:
+    """Yield the ways to have the factors of a term on two sides that read no column together."""
+    groups = list[tuple[set[int], list[int]]]()  # columns, and factors that read them
+    for number, places in enumerate(term.places):
+        near = [group for group in groups if group[0] & set(places)]
+        joined = set(places).union(*(group[0] for group in near)), sorted([number, *(i for g in near for i in g[1])])
+        groups = [*(group for group in groups if group not in near), joined]
+    for chosen in itertools.product([True, False], repeat=len(groups) - 1):
+        flags = (True, *chosen)
+        pairs = list(zip(flags, groups, strict=True))
+        first, second = (sorted(i for flag, (_, own) in pairs if flag is side for i in own) for side in (True, False))
+        yield tuple(first), tuple(second)
+
+
+def _num_positions(data: TermData, side: tuple[int, ...]) -> int:
+    """Return the number of distinct positions of rows in the columns of some factors, 1 without factors."""
+    return len(torch.unique(data.columns.sample[:, _places(data.term, side)], dim=0)) if side else 1
+
+
+def _places(term: BoundTerm, side: tuple[int, ...]) -> list[int]:
+    """Return the columns that some factors read."""
+    return sorted({place for number in side for place in term.places[number]})
+
+
+def _sides(term: BoundTerm, names: tuple[str, ...], constants: Values, split: Split) -> tuple[Side, Side]:
+    """Return the kernels of both sides. The first has the variance of the term."""
+    first, second = (_side(term, names, constants, own, name) for own, name in zip(split, (term.name, ""), strict=True))
+    return first, second
+
+
+def _side(term: BoundTerm, names: tuple[str, ...], constants: Values, own: tuple[int, ...], name: str) -> Side:
+    """Return the product of some factors, with the variance of a term of a name if there is one among the values."""
+    if not own:
+        return Side(_ones, ())
+    factors = Term(tuple(term.term.factors[i] for i in own), name)
+    bound = BoundTerm(factors, tuple(term.places[i] for i in own), tuple(term.prefixes[i] for i in own))
+    one = torch.ones((), dtype=torch.float64)
+    function = TermCovariance(bound, names, {**constants, f"{name}.{OUTPUTSCALE}": one})
+    return Side(function, tuple(_places(term, own)))
+
+
+def _ones(a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
+    """Return ones (n, m) for rows a (n, D) and b (m, D)."""
+    return torch.ones(len(a), len(b), dtype=torch.float64)

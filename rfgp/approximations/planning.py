@@ -179,7 +179,7 @@ def plan(data: TermData, *, needs_weights: bool = False, has_neighbors: bool = F
     is_series = not any(factor.measure is not None for factor in data.term.term.factors)
     if features.refusal(data) is None and (is_series or not is_small):
         return features
-    return InducingPoints()
+    return exact if exact.has_grid(data) and not needs_weights else InducingPoints()
 
 
 def plan_weights(data: TermData) -> Approximation:

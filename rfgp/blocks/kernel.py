@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,6 +14,29 @@ from rfgp.linalg import cholesky, half_solve
 
 JITTER = 1e-8
 """The largest jitter of a kernel matrix of rows whose weights are taken without a warning, in variances."""
+
+
+MOST_CELLS = 2**20
+"""The most pairs of positions of a covariance that is a product. Draws for variances then take 512 MB."""
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One of two kernels whose product is a covariance, on columns that the other one does not read.
+
+    Attributes:
+        covariance: Maps inputs a and b, and the parameters of the product after them, to (n_a, n_b).
+        places: The columns that it reads.
+    """
+
+    covariance: Callable[..., Tensor]
+    places: tuple[int, ...]
+
+    def distinct(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return inputs (N, D) with the N distinct positions of n inputs (n, D), and the place of each one's, (n,)."""
+        own = inputs[:, list(self.places)].detach().numpy()
+        _, first, codes = np.unique(own, axis=0, return_index=True, return_inverse=True)
+        return inputs[torch.from_numpy(first)], torch.from_numpy(codes.reshape(-1))
 
 
 class PriorFunctions(Protocol):
@@ -35,6 +59,8 @@ class KernelBlock(LatentBlock):
         parameters: Tensors that the covariance depends on.
         functions: Draws functions from the prior. If None, the prior is known at given points only.
         name: The name of the term.
+        sides: Two kernels whose product the covariance is, if rows lie on a grid of their positions. If None, it is not
+            computed as a product.
     """
 
     covariance: Callable[..., Tensor]
@@ -42,6 +68,7 @@ class KernelBlock(LatentBlock):
     parameters: tuple[Tensor, ...] = ()
     functions: PriorFunctions | None = None
     name: str = "kernel"
+    sides: tuple[Side, Side] | None = None
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return k(a, b), (n_a, n_b)."""

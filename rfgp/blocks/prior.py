@@ -98,6 +98,11 @@ class Prior:
         return not (self.kernels or self.walks or self.precisions or self.neighbors)
 
     @property
+    def has_grids(self) -> bool:
+        """Whether there are covariances, and all of them are products at rows on a grid."""
+        return bool(self.kernels) and all(block.sides is not None for block in self.kernels)
+
+    @property
     def moves(self) -> bool:
         """Whether a block takes points among its latent values."""
         return any(block.refine is not None for block in self.precisions)

@@ -45,7 +45,7 @@ def fit_terms(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
         is_learned = bool(learned_frequencies(TermFit.of(regression, plan)))
         return (fit_learned_with_neighbors if is_learned else fit_neighbors)(regression, plan)
     with in_one_thread(len(rows) <= SMALL):
-        if prior.neighbors is not None or prior.precisions or prior.walks:
+        if prior.neighbors is not None or prior.precisions or prior.walks or uses_cg(prior, rows):
             return _fit_sparse(TermFit.of(regression, plan))
         if not regression.family.is_normal:
             return fit_observed(regression, plan, fit_terms)

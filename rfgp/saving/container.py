@@ -17,7 +17,7 @@ from rfgp.errors import InvalidArgumentError, ModelFileError
 from rfgp.files import write_atomically
 from rfgp.linalg import in_bytes, packed
 
-FORMAT = 6
+FORMAT = 7
 """Raised when older readers could not read what newer ones write. 2: graph models of all kinds of features; 3:
 roads that meet inside each other; 4: latent neighbours that are solved by a sparse factor, and models of terms;
 5: fields on meshes and roads are models of terms; 6: averages of models of terms, and the jitter of their inducing

@@ -25,7 +25,7 @@ from rfgp.approximations import (
     TermPrior,
     Vecchia,
 )
-from rfgp.approximations.exact import KernelTerm
+from rfgp.approximations.exact import KernelTerm, splits_of
 from rfgp.approximations.inducing_points import PointTerm
 from rfgp.approximations.neighbors import KernelNeighborTerm, NeighborTerm
 from rfgp.approximations.node_features import ExactFeatures, NodeFeatures, SpectrumFeatures, make_features
@@ -131,8 +131,16 @@ def _nothing(prior: TermPrior, encoder: Encoder) -> tuple[Json, dict[str, Tensor
     return {}, {}
 
 
+def _encode_kernel(prior: KernelTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+    return {} if prior.split is None else {"split": [list(side) for side in prior.split]}, {}
+
+
 def _kernel(saved: SavedTerm) -> TermPrior:
-    return KernelTerm(saved.data.term, parameter_names(saved.data, with_scale=True))
+    known = saved.content.get("split")
+    splits = [split for split in splits_of(saved.data.term) if [list(side) for side in split] == known]
+    if known is not None and not splits:
+        raise ValueError("the factors of a product are not divided into two sides")
+    return KernelTerm(saved.data.term, parameter_names(saved.data, with_scale=True), splits[0] if splits else None)
 
 
 def _precision(saved: SavedTerm) -> TermPrior:
@@ -300,7 +308,7 @@ def _size(content: Any) -> dict[str, int]:
 
 
 _FORMS = {
-    "kernel": _Form(KernelTerm, _nothing, _kernel, (Exact,), _always),
+    "kernel": _Form(KernelTerm, _encode_kernel, _kernel, (Exact,), _always),
     "weights": _Form(WeightTerm, _encode_weights, _weights, (Exact, RandomFeatures)),
     "points": _Form(PointTerm, _encode_points, _points, (InducingPoints,), _has_neighbors),
     "neighbors": _Form(NeighborTerm, _nothing, _neighbors, (Vecchia,), _always),

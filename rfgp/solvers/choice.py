@@ -22,9 +22,12 @@ MOST_DENSE = 4000
 def uses_cg(prior: Prior, rows: Sized) -> bool:
     """Return whether the posterior given so many rows is computed by conjugate gradients.
 
-    That is so for sparse features of many rows, or together with sparse precisions or residuals.
+    That is so for sparse features and for covariances at many rows on a grid, and for sparse features together with
+    sparse precisions or residuals.
     """
-    return bool(prior.walks) and (len(rows) > MOST_DENSE or needs_border(prior))
+    if len(rows) <= MOST_DENSE:
+        return bool(prior.walks) and needs_border(prior)
+    return prior.has_grids or bool(prior.walks)
 
 
 def is_low_rank(prior: Prior, rows: Sized) -> bool:

@@ -22,8 +22,14 @@ def check_sum(prior: Prior) -> None:
     """Raise unless all other blocks can be added to a block of neighbours.
 
     Raises:
-        InvalidArgumentError: there are sparse features, or a residual that bounds the likelihood.
+        InvalidArgumentError: there are sparse features, exact products on a grid, or a residual that bounds the
+            likelihood.
     """
+    if prior.has_grids:
+        raise InvalidArgumentError(
+            "Neighbours cannot be added to exact products on a grid. Use SparsePrecision(), InducingPoints() or "
+            "RandomFeatures() for the product."
+        )
     if prior.walks or any(block.residual is not None and not block.residual.is_noise for block in prior.weights):
         raise InvalidArgumentError(
             "Neighbours cannot be added to sparse features, nor to inducing points whose residual bounds the "

@@ -15,10 +15,10 @@ from torch import Tensor
 from rfgp.solvers.iterative.operator import CGOperator, Preconditioner
 from rfgp.solvers.iterative.parts import Part
 from rfgp.solvers.iterative.preconditioners import nystrom
-from rfgp.sparse import KhatriRao, multiply, row_blocks
+from rfgp.sparse import KhatriRao, KroneckerRows, multiply, row_blocks
 
 Matrix = Any
-"""A sparse matrix, a Khatri-Rao product, or an array."""
+"""A sparse matrix, a Khatri-Rao product, rows of a Kronecker product, or an array."""
 ALL_COLUMNS = 4
 """The role of the seed of prior weights that the rows do not read."""
 
@@ -120,6 +120,8 @@ def times(matrix: Matrix, weights: Tensor) -> Tensor:
     if isinstance(matrix, np.ndarray):
         out: Tensor = torch.from_numpy(matrix) @ weights
         return out
+    if isinstance(matrix, KroneckerRows):
+        return matrix.times(weights)
     array = weights.numpy()
     if isinstance(matrix, KhatriRao):
         return torch.from_numpy(matrix.times(array))

@@ -13,6 +13,7 @@ from rfgp.autograd import as_array
 from rfgp.blocks import PrecisionBlock, Prior, SparseBlock, SparseProductBlock, SparseWeightBlock, WeightBlock
 from rfgp.blocks.precision import products
 from rfgp.errors import InvalidArgumentError
+from rfgp.solvers.iterative.kronecker import KroneckerTerm
 from rfgp.solvers.iterative.neighbors import NeighborsTerm
 from rfgp.solvers.iterative.operator import CGOperator, generator
 from rfgp.solvers.iterative.parts import DensePart, PrecisionPart, SparsePart
@@ -241,17 +242,19 @@ class PrecisionTerm(Term):
 
 
 def terms_of(prior: Prior, inputs: Tensor) -> list[Term]:
-    """Return the terms of a prior at rows (n, ...): weights, precisions, walks, and neighbours of rows in order.
+    """Return the terms of a prior at rows (n, ...): weights, grids, precisions, walks, and neighbours of rows in order.
 
     Raises:
         InvalidArgumentError: a block that no part is known for.
     """
-    if prior.kernels or prior.moves:
+    if (prior.kernels and not prior.has_grids) or prior.moves:
         raise InvalidArgumentError(
-            "Exact kernels and fields with values at the points cannot be added to many walks, nor to neighbours that "
-            "are latent. Use an approximation of the kernel, or a field whose values stay where they are."
+            "Exact kernels and fields with values at the points cannot be added to many walks, to exact products on a "
+            "grid, nor to neighbours that are latent. Use an approximation of the kernel, or a field whose values stay "
+            "where they are."
         )
     terms: list[Term] = [WeightTerm(prior, block, inputs) for block in prior.weights]
+    terms += [KroneckerTerm(block, inputs) for block in prior.kernels]
     terms += [PrecisionTerm(block, inputs) for block in prior.precisions]
     terms += [_sparse_term(block, inputs) for block in prior.walks]
     return terms if prior.neighbors is None else [*terms, NeighborsTerm(prior, inputs)]

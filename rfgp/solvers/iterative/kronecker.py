@@ -1,0 +1,209 @@
+"""Products of two kernels at rows whose positions lie on a grid, by products with two small matrices.
+
+With N_1 distinct positions in the columns of one kernel and N_2 in those of the other, K = R (K_1 kron K_2) R^T, where
+R selects the cells of the grid that have rows. With K_s = L_s L_s^T it is H H^T, H = R (L_1 kron L_2). A product takes
+O(N_1 N_2 (N_1 + N_2)) operations, and cells may be missing or have several rows.
+
+The preconditioner is the noise with the largest eigenvalues of K_1 kron K_2 and their eigenvectors at the rows.
+
+A point x reads w ~ N(0, I), the coordinates of f on the grid, through the Kronecker product of k_1(x, U_1) L_1^-T and
+k_2(x, U_2) L_2^-T, and has a variance of its own if it lies beside the grid.
+
+Source: "latent Kronecker" structure, Lin et al. (2024), "Scalable Gaussian processes with latent Kronecker structure".
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from rfgp.blocks import KernelBlock
+from rfgp.blocks.kernel import JITTER, MOST_CELLS
+from rfgp.counts import counted
+from rfgp.errors import InvalidArgumentError
+from rfgp.linalg import cholesky, half_solve
+from rfgp.solvers.iterative.operator import CGOperator, Preconditioner
+from rfgp.solvers.iterative.parts import Part
+from rfgp.solvers.iterative.preconditioners import LowRankPreconditioner, nystrom
+from rfgp.solvers.iterative.role import Matrix, Reads, Term
+from rfgp.sparse import KroneckerRows, on_grid
+
+MOST_RANK = 512
+"""The most eigenvectors of a preconditioner."""
+LEAST_SIGNAL = 0.5
+"""The least share of an eigenvalue in the noise of an eigenvector of a preconditioner."""
+MOST_DECOMPOSED = 2048
+"""The most positions of one side whose eigenvectors are computed."""
+
+
+class KroneckerPart(Part):
+    """H = R (L_1 kron L_2).
+
+    Args:
+        roots: L_1 (N_1, N_1) and L_2 (N_2, N_2).
+        codes: The place of each row's position on both sides, (n,) each.
+    """
+
+    def __init__(self, roots: Sequence[Tensor], codes: Sequence[Tensor]) -> None:
+        (self._first, self._second), (self._rows, self._columns) = roots, codes
+        self._shape = len(self._first), len(self._second)
+        self.num_columns = self._shape[0] * self._shape[1]
+
+    @cached_property
+    def _grams(self) -> tuple[Tensor, Tensor]:
+        """K_1 (N_1, N_1) and K_2 (N_2, N_2)."""
+        return self._first @ self._first.mT, self._second @ self._second.mT
+
+    def spread(self, u: Tensor) -> Tensor:
+        """Return H u, (n, p), of u (N_1 N_2, p)."""
+        cells = on_grid(self._first.to(u), self._second.to(u), u.reshape(*self._shape, -1))
+        return cells[self._rows, self._columns]
+
+    def gather(self, v: Tensor) -> Tensor:
+        """Return H^T v, (N_1 N_2, p), of v (n, p)."""
+        cells = on_grid(self._first.mT.to(v), self._second.mT.to(v), self.scattered(v))
+        return cells.reshape(self.num_columns, -1)
+
+    def times(self, v: Tensor) -> Tensor:
+        """Return H H^T v, (n, p), by K_1 and K_2."""
+        return on_grid(*self._grams, self.scattered(v))[self._rows, self._columns]
+
+    def scattered(self, v: Tensor) -> Tensor:
+        """Return R^T v on the grid, (N_1, N_2, p), of v (n, p)."""
+        cells = v.new_zeros(self.num_columns, v.shape[1])
+        cells.index_add_(0, self._rows * self._shape[1] + self._columns, v)
+        return cells.reshape(*self._shape, -1)
+
+
+class KroneckerTerm(Term):
+    """A covariance that is the product of two, at rows on a grid; the coordinates are w, (N_1 N_2,).
+
+    Args:
+        block: The block, with gradients.
+        inputs: The inputs of the rows, (n, D).
+
+    Raises:
+        InvalidArgumentError: the grid has too many cells.
+    """
+
+    dtype = torch.float32
+
+    def __init__(self, block: KernelBlock, inputs: Tensor) -> None:
+        assert block.sides is not None
+        self.name, self._block, self._sides = block.name, block, block.sides
+        pairs = [side.distinct(inputs) for side in block.sides]
+        self._positions, self._codes = [x for x, _ in pairs], [codes for _, codes in pairs]
+        sizes = [len(x) for x in self._positions]
+        if sizes[0] * sizes[1] > MOST_CELLS:
+            raise InvalidArgumentError(
+                f"The term {block.name!r} has {sizes[0]:,} x {sizes[1]:,} distinct positions at "
+                f"{counted(len(inputs), 'row')}, and Exact() takes at most {MOST_CELLS:,} pairs. Round its columns to "
+                "fewer distinct values, or use InducingPoints()."
+            )
+        self.width = sum(sizes)
+        self._kernels = [
+            side.covariance(x, x, *block.parameters).double()
+            for side, x in zip(self._sides, self._positions, strict=True)
+        ]
+
+    @cached_property
+    def _roots(self) -> list[Tensor]:
+        """L_1 (N_1, N_1) and L_2 (N_2, N_2)."""
+        return [cholesky(k.detach(), "The kernel matrix of positions", expected=JITTER) for k in self._kernels]
+
+    @cached_property
+    def part(self) -> KroneckerPart:
+        """H of the rows."""
+        return KroneckerPart(self._roots, self._codes)
+
+    def precondition(self, operator: CGOperator) -> Preconditioner:
+        """Return the noise with the largest eigenvectors of the grid, and with other terms of few columns."""
+        if max(map(len, self._kernels)) > MOST_DECOMPOSED:
+            return nystrom(operator)
+        others = [part.formed() for part in operator.parts if part is not self.part]
+        columns = [self._eigenvectors(operator), *(one for one in others if one is not None)]
+        return LowRankPreconditioner.of_features(torch.cat(columns, dim=1) / operator.deviation[:, None])
+
+    def _eigenvectors(self, operator: CGOperator) -> Tensor:
+        """Return eigenvectors of the grid at the rows times the roots of their eigenvalues, (n, r)."""
+        (first, left), (second, right) = (torch.linalg.eigh(kernel.detach()) for kernel in self._kernels)
+        values = (first[:, None] * second).flatten()
+        share = len(operator) / len(values)
+        count = int((share * values > LEAST_SIGNAL * operator.noise_diag.median()).sum())
+        most = min(MOST_RANK, len(operator) // 4, count)
+        places = torch.topk(values, most).indices
+        rows, columns = places // len(second), places % len(second)
+        vectors: Tensor = left[:, rows][self._codes[0]] * right[:, columns][self._codes[1]]
+        return torch.mul(vectors, values[places].sqrt())
+
+    def read(self, inputs: Tensor) -> Reads:
+        """Return X of n points, and the variances (n,) that the coordinates leave."""
+        with torch.no_grad():
+            matrix = self._read(inputs)
+            return Reads(matrix, (self._block.diagonal(inputs) - matrix.squares()).clamp_min(0))
+
+    def _read(self, inputs: Tensor) -> KroneckerRows:
+        found, codes = [], []
+        for side, known, root in zip(self._sides, self._positions, self._roots, strict=True):
+            positions, places = side.distinct(inputs)
+            cross = side.covariance(known, positions, *self._block.parameters).double()
+            found.append(half_solve(root, cross).mT)
+            codes.append(places)
+        return KroneckerRows(*found, *codes)
+
+    def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor]:
+        """Return X of n points, and the covariance (n, n) that the coordinates leave."""
+        with torch.no_grad():
+            matrix = self._read(inputs)
+            return matrix, self._block.kernel(inputs, inputs) - self.covariance(matrix)
+
+    def cross(self, matrix: Matrix) -> Tensor:
+        """Return H X^T, (rows, n)."""
+        out: Tensor = matrix.between(*self._roots, *self._codes)
+        return out
+
+    def covariance(self, matrix: Matrix) -> Tensor:
+        """Return X X^T, (n, n)."""
+        out: Tensor = matrix.between(*matrix)
+        return out
+
+    def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
+        """Return the prior variances (n,) of what n points read of the coordinates."""
+        found: Tensor = reads.matrix.squares()
+        return found
+
+    def weights(self, coefficients: Tensor) -> Tensor:
+        """Return H^T a, (N_1 N_2, p), in the precision of a."""
+        return self.part.gather(coefficients)
+
+    def lifted(self, standard: Tensor, seed: int) -> Tensor:
+        """Return u itself, (N_1 N_2, p)."""
+        return standard
+
+    def joined(self, inputs: Tensor) -> None:
+        """Return None, since points beside the grid have variances of their own."""
+
+    def score(self, left: Tensor, signs: Tensor) -> Tensor:
+        """Return a 0-d tensor with the gradient in K_1 and K_2.
+
+        With V_j = R^T left_j on the grid it is sum_j signs_j tr(V_j^T dK_1 V_j K_2) / 2 and likewise for dK_2.
+        """
+        first, second = self._kernels
+        cells = self.part.scattered(left)
+        signed = cells * signs
+        in_first = torch.einsum("ajp,bjp->ab", signed, second.detach() @ cells)
+        by_first = (first.detach() @ cells.reshape(len(first), -1)).reshape(cells.shape)
+        in_second = torch.einsum("iap,ibp->ab", signed, by_first)
+        return 0.5 * ((first * in_first).sum() + (second * in_second).sum())
+
+    def functions(self, weights: Tensor) -> None:  # type: ignore[override]
+        """Refuse coordinates (N_1 N_2, p), which do not determine functions beside the grid.
+
+        Raises:
+            InvalidArgumentError: always.
+        """
+        raise InvalidArgumentError(
+            f"The term {self.name!r} is exact and known at given points only, so it has no functions to draw. Use "
+            "predict(X).sample(count) instead."
+        )

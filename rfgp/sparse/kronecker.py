@@ -1,0 +1,53 @@
+"""Rows of a Kronecker product of two dense matrices, which is not formed."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+ENTRIES = 2**23
+"""The most entries of an intermediate array of a product."""
+FULL = 4
+"""The most cells of the whole product that are computed for each row that is wanted."""
+
+
+def on_grid(first: Tensor, second: Tensor, cells: Tensor) -> Tensor:
+    """Return (A kron B) applied to cells (N_1, N_2, p), for A (M_1, N_1) and B (M_2, N_2): (M_1, M_2, p)."""
+    inner = (first @ cells.reshape(len(cells), -1)).reshape(len(first), *cells.shape[1:])
+    return second @ inner
+
+
+class KroneckerRows(NamedTuple):
+    """Rows of X_1 kron X_2 that stand for (n, N_1 N_2), and are not formed."""
+
+    first: Tensor  # X_1 (M_1, N_1)
+    second: Tensor  # X_2 (M_2, N_2)
+    rows: Tensor  # the row of X_1 that belongs to each row, (n,)
+    columns: Tensor  # and that of X_2, (n,)
+
+    def times(self, weights: Tensor) -> Tensor:
+        """Return the product (n, p) with weights (N_1 N_2, p), in their precision."""
+        first, second = self.first.to(weights), self.second.to(weights)
+        cells = weights.reshape(first.shape[1], second.shape[1], -1)
+        if len(first) * len(second) <= FULL * len(self.rows):
+            return on_grid(first, second, cells)[self.rows, self.columns]
+        inner = (first @ cells.reshape(len(cells), -1)).reshape(len(first), *cells.shape[1:])
+        size = max(1, ENTRIES // max(inner[0].numel(), 1))
+        pairs = zip(torch.split(self.rows, size), torch.split(self.columns, size), strict=True)
+        return torch.cat([torch.einsum("nk,nkp->np", second[column], inner[row]) for row, column in pairs])
+
+    def between(self, first: Tensor, second: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        """Return the product (m, n) of A kron B, at cells, and the transpose.
+
+        Args:
+            first: A (M, N_1).
+            second: B (M', N_2).
+            rows: The rows of A, (m,).
+            columns: The rows of B, (m,).
+        """
+        left, right = first @ self.first.mT, second @ self.second.mT
+        return left[rows][:, self.rows] * right[columns][:, self.columns]
+
+    def squares(self) -> Tensor:
+        """Return the squared norms of the rows, (n,)."""
+        return self.first.square().sum(1)[self.rows] * self.second.square().sum(1)[self.columns]
