@@ -153,6 +153,25 @@ def test_functions_of_a_term_are_drawn_at_points(case):
     np.testing.assert_allclose(draws.std(0), term.std, rtol=0.07)
 
 
+@pytest.mark.parametrize("count", [CLASSES, 7])  # as many points as classes, and more
+@pytest.mark.parametrize("case", CASES)
+def test_differences_from_the_mean_match_dense_matrices(case, count):
+    some = {name: column[:count] for name, column in NEW.items()}
+    p = model(case).condition(ROWS, LABELS).predict(some)
+    less = np.eye(count) - 1 / count
+    for names in subsets(case):
+        mean, joint = (part[:count] for part in expected(case, names, names))
+        joint = np.einsum("pi,ijcd,qj->pqcd", less, joint[:, :count], less)
+        for found in (p.of(*names).centered(), p.of(*names).linear(less)):
+            close(found.mean, less @ mean)
+            close(found.covariance, by_class(joint))
+            close(found.variance, np.einsum("iicc->ic", joint))
+            close(found.latent.function_covariance(), np.einsum("iicd->icd", joint))
+            root, size = found.latent.root().numpy(), CLASSES * count
+            close(root @ root.T, np.einsum("ijcd->cidj", joint).reshape(size, size))
+        assert found.sample(2, seed=0).shape == (2, count, CLASSES)
+
+
 @pytest.mark.parametrize(("case", "kind"), [(case, case.split(",")[0]) for case in CASES])
 def test_cases_are_solved_as_named(case, kind):
     tensors = model(case).condition(ROWS, LABELS).predict(NEW).process.tensors()
