@@ -1,18 +1,21 @@
 """Fields, and Kronecker products of fields, as rows read them."""
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, reduce
-from typing import Any
+from functools import cached_property, lru_cache, reduce
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from torch import Tensor
 
 from graphs.checks import check_fits
 from graphs.precisions import KroneckerField, ReplicatedField
 from rfgp.approximations.parts import TermFeatures
 from rfgp.autograd import Array, as_array
+from rfgp.blocks.precision import Slope
 from rfgp.kernels.role import LatentField, Projector
 from rfgp.sparse import quadratic_forms
 
@@ -83,28 +86,92 @@ class FieldReader:
         With variances v_i + r_i of the fields at a row, of which their values leave r_i, the product has the variance
         prod_i (v_i + r_i), and its values explain prod_i v_i.
         """
-        fields = factors_of(field if self.copies == 1 else field.base, len(self.latents))
-        counts = np.cumsum([len(one.parameters) for one in fields])[:-1]
-        parts = list(zip(self.latents, fields, np.split(values, counts), self.places, strict=True))
-        found = [latent.between(one, own, inputs[:, places]) for latent, one, own, places in parts]
-        reads, left = reduce(row_products, (one for one, _ in found)), found[0][1]
-        if len(found) > 1:
-            known = [_explained(one, own, read) for (_, one, own, _), (read, _) in zip(parts, found, strict=True)]
-            whole = [v + r for v, (_, r) in zip(known, found, strict=True)]
-            left = np.maximum(np.prod(whole, axis=0) - np.prod(known, axis=0), 0.0)
+        reads, left = _product([_read(part) for part in self._parts(field, values, inputs)])
         if self.features is None:
             return reads, left
         functions = self._functions(self.features, inputs)
         return row_products(functions, reads), np.square(functions).sum(axis=1) * left
+
+    def slopes(self, field: Any, values: Array, inputs: Tensor) -> Iterator[Slope]:
+        """Yield the derivatives of what `between` returns in the columns of rows (n, D) on which it depends smoothly.
+
+        A field with slopes has the variance v_i + r_i = 1, so that the product leaves prod_j v_j less as v_i grows.
+        """
+        parts = self._parts(field, values, inputs)
+        found = [_read(part) for part in parts]
+        functions = np.ones((len(inputs), 1)) if self.features is None else self._functions(self.features, inputs)
+        for number, (part, places) in enumerate(zip(parts, self.places, strict=True)):
+            if part.latent.slopes is None:
+                continue
+            moved, slope = part.latent.slopes(part.field, part.values, part.rows)
+            reads = reduce(row_products, [moved if i == number else one.reads for i, one in enumerate(found)])
+            others = [one.known for i, one in enumerate(found) if i != number]
+            left = np.square(functions).sum(axis=1) * slope * np.prod(others, axis=0)
+            yield Slope(places[0], row_products(functions, reads), left)
+        if self.features is not None:
+            reads, left = _product(found)
+            for place, own in enumerate(_jacobian(self.features, inputs)):
+                if own.any():
+                    yield Slope(place, row_products(own, reads), 2 * (functions * own).sum(axis=1) * left)
+
+    def _parts(self, field: Any, values: Array, inputs: Tensor) -> "list[_Part]":
+        """Return the fields of refined copies, with their parameters and their columns of rows (n, D)."""
+        fields = factors_of(field if self.copies == 1 else field.base, len(self.latents))
+        counts = np.cumsum([len(one.parameters) for one in fields])[:-1]
+        rows = [inputs[:, places] for places in self.places]
+        return [_Part(*part) for part in zip(self.latents, fields, np.split(values, counts), rows, strict=True)]
 
     def _functions(self, features: TermFeatures, inputs: Tensor) -> Array:
         """Return the functions (n, F) at rows (n, D)."""
         return as_array(features(inputs.double()))
 
 
-def _explained(field: Any, values: Array, reads: sp.csr_array) -> Array:
-    """Return the variances (n,) of what rows read of a field through A (n, N)."""
-    return quadratic_forms(reads, field.pattern, field.factor_at(values).inverse)[0]
+class _Part(NamedTuple):
+    """A field of a product, refined, with its parameters (p,) and rows (n, c)."""
+
+    latent: LatentField
+    field: Any
+    values: Array
+    rows: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class _Read:
+    """What the rows of a part read: A (n, N) and the variances (n,) that are left."""
+
+    part: _Part
+    reads: sp.csr_array
+    left: Array
+
+    @cached_property
+    def known(self) -> Array:
+        """The variances (n,) of what is read."""
+        field = self.part.field
+        return quadratic_forms(self.reads, field.pattern, field.factor_at(self.part.values).inverse)[0]
+
+
+def _read(part: _Part) -> _Read:
+    return _Read(part, *part.latent.between(part.field, part.values, part.rows))
+
+
+def _product(found: Sequence[_Read]) -> tuple[sp.csr_array, Array]:
+    """Return what rows read of a product of fields, and the variances (n,) that are left."""
+    reads = reduce(row_products, [one.reads for one in found])
+    if len(found) == 1:
+        return reads, found[0].left
+    whole = np.prod([one.known + one.left for one in found], axis=0)
+    return reads, np.maximum(whole - np.prod([one.known for one in found], axis=0), 0.0)
+
+
+def _jacobian(features: TermFeatures, inputs: Tensor) -> Array:
+    """Return the derivatives of functions of rows (n, D) in each column, (D, n, F)."""
+    with torch.enable_grad():
+        rows = inputs.detach().double().requires_grad_()
+        found = features(rows)
+        if not found.requires_grad:
+            return np.zeros((rows.shape[1], *found.shape))
+        slopes = [torch.autograd.grad(one.sum(), rows, retain_graph=True)[0] for one in found.mT]
+    return as_array(torch.stack(slopes, dim=2).movedim(1, 0))
 
 
 def condition_of(field: Any, values: Array) -> float:

@@ -157,6 +157,7 @@ class PrecisionTerm(TermPrior):
         features = TermFeatures(functions, (), unit) if functions else None
         projectors = tuple(latent.projector for latent in latents)
         reader = FieldReader(tuple(latents), tuple(part[1] for part in chosen), features, projectors)
+        is_smooth = any(latent.slopes is not None for latent in latents) or _mixes(self.term, chosen)
         variance = torch.stack([amplitude for _, amplitude in found]).prod()
         block = PrecisionBlock(
             reader.field,
@@ -168,6 +169,7 @@ class PrecisionTerm(TermPrior):
             residual=_nothing if reader.copies > 1 and _mixes(self.term, chosen) else None,
             new_levels=self._new_levels(known, columns),
             between=reader.between if reader.is_refined else None,
+            slopes=reader.slopes if is_smooth else None,
         )
         return Prior(precisions=(block,))
 

@@ -1,9 +1,9 @@
 """Blocks of latent values with a sparse precision, read by points through a sparse matrix."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -89,6 +89,20 @@ Projector = Callable[[Tensor], sp.csr_array]
 """Maps inputs of n points to the sparse matrix A (n, N) by which they read the latent values."""
 
 
+class Slope(NamedTuple):
+    """The derivatives of what n points read in one column of their inputs.
+
+    Attributes:
+        place: The place of the column.
+        reads: Those of A, (n, N).
+        left: Those of the variances that A u leaves, (n,).
+    """
+
+    place: int
+    reads: sp.csr_array
+    left: Array
+
+
 @dataclass(frozen=True, eq=False)
 class PrecisionBlock(LatentBlock):
     """f = A u, where u has the precision Q / s^2.
@@ -110,6 +124,8 @@ class PrecisionBlock(LatentBlock):
             refined by all points that are read.
         restricted: Maps names of terms to the block as points read their sum, for a block that is the sum of several
             terms at rows. If None, it is one term.
+        slopes: Maps the arguments of `between` to the derivatives of what it returns, in units of s^2, for columns on
+            which that depends smoothly. If None, what points read is taken as constant in their inputs.
     """
 
     field: Field
@@ -123,6 +139,7 @@ class PrecisionBlock(LatentBlock):
     new_levels: NewLevels | None = None
     between: Between | None = None
     restricted: "Callable[[Sequence[str]], PrecisionBlock | None] | None" = None
+    slopes: Callable[[Any, Array, Tensor], Iterable[Slope]] | None = None
 
     def of(self, names: Sequence[str]) -> "PrecisionBlock | None":
         """Return the block as points read the terms of these names. None if it has none of them."""
@@ -160,6 +177,13 @@ class PrecisionBlock(LatentBlock):
             return self.projector(inputs), self.residual_variance(inputs)
         reads, left = self.between(self.field, self.values.detach().numpy(), inputs)
         return reads, float(self.variance.detach()) * torch.from_numpy(left) + self.residual_variance(inputs)
+
+    def marginal_slopes(self, inputs: Tensor) -> list[Slope]:
+        """Return the derivatives of what n points read, A (n, N) and variances (n,), in columns of their inputs."""
+        if self.slopes is None:
+            return []
+        found, variance = self.slopes(self.field, self.values.detach().numpy(), inputs), float(self.variance.detach())
+        return [slope._replace(left=variance * slope.left) for slope in found]
 
     def joint_reads(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
         """Return how n points read u, each of which may depend on others: A (n, N) and the covariance (n, n) given u.

@@ -65,6 +65,8 @@ class ConditionedGP:
     def cross_covariance(self, inputs: Tensor, first: Terms, second: Terms) -> Tensor:
         """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
 
+        For C functions that do not share it, it is (n, n, C).
+
         Args:
             inputs: The points, (n, d) or (n,).
             first: The name of a term, or several, whose values are the rows.
@@ -76,8 +78,9 @@ class ConditionedGP:
         names = [self._checked([terms] if isinstance(terms, str) else terms) for terms in (first, second)]
         both = [name for name in names[0] if name in names[1]]
         blocks = blocks_with_new_levels(self.posterior.prior, both)
-        shared = [block.new_covariance(inputs, inputs) for block in blocks]
-        return sum(shared, start=self.posterior.cross_covariance(inputs, *names))
+        known = self.posterior.cross_covariance(inputs, *names)
+        new = (block.new_covariance(inputs, inputs) for block in blocks)
+        return sum((each[..., None] if known.ndim > 2 else each for each in new), start=known)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
         """Draw functions from the posterior.

@@ -211,17 +211,29 @@ class LinearFunctionals(Distribution):
         """Whether the weights or the values require a gradient."""
         return self.weights.requires_grad or self.latent.requires_grad
 
+    def function_covariance(self) -> Tensor:
+        """Return the covariances of C functions at each functional, (m, C, C)."""
+        each = torch.stack(torch.split(self.root(), len(self.weights)), dim=1)  # (m, C, r)
+        return each @ each.mT
+
     def _mean(self) -> Tensor:
         return self.weights @ (self.latent.mean() + self.shift)
 
     def _variance(self) -> Tensor:
-        return (self.weights @ self.latent.covariance() * self.weights).sum(1).clamp_min(0)
+        found = (self.weights @ self._by_function() * self.weights).sum(-1).clamp_min(0)
+        return found if found.ndim == 1 else found.mT
 
     def _covariance(self) -> Tensor:
-        return self.weights @ self.latent.covariance() @ self.weights.mT
+        found = self.weights @ self._by_function() @ self.weights.mT
+        return found if found.ndim == 2 else found.movedim(0, -1)
 
     def _root(self) -> Tensor:
-        return self.weights @ self.latent.root()
+        return torch.cat([self.weights @ each for each in torch.split(self.latent.root(), self.weights.shape[1])])
+
+    def _by_function(self) -> Tensor:
+        """Return the covariance of the values, (n, n), or (C, n, n) of C functions."""
+        found = self.latent.covariance()
+        return found if found.ndim == 2 else found.movedim(-1, 0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -228,8 +228,10 @@ class Prediction:
     @plain()
     def variance_tensor(self) -> Tensor:
         """Return the marginal variances (n,) or (n, k), float64 tensor."""
-        noise = _noise(self)
-        return _per_output(self, self.latent.variance() + (noise.diagonal() if noise.ndim == 2 else noise))
+        variance, noise = self.latent.variance(), _noise(self)
+        if variance.ndim == 2:  # functions that do not share it
+            return self.scale**2 * variance
+        return _per_output(self, variance + (noise.diagonal() if noise.ndim == 2 else noise))
 
     @plain()
     def covariance_tensor(self) -> Tensor:

@@ -69,6 +69,11 @@ class ColumnField:
         reads, left = field.between(values, _values(a))
         return reads, left
 
+    def slopes(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
+        """Return the derivatives of what `between` returns in rows a (n, 1)."""
+        reads, left = field.between_slopes(values, _values(a))
+        return reads, left
+
 
 def _read(chain: ChainField, a: Tensor) -> sp.csr_array:
     return chain.interpolate(_values(a))

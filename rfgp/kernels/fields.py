@@ -36,6 +36,7 @@ class DomainField:
     """
 
     domain: Domain
+    slopes = None
 
     @property
     def field(self) -> Any:

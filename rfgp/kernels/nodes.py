@@ -145,7 +145,7 @@ class NodeField:
     graph: Any
     kernel: Any
     order: int
-    is_refined = False
+    is_refined, slopes = False, None
 
     @property
     def field(self) -> Any:

@@ -78,6 +78,13 @@ class LatentField(Protocol):
             A (n, N), and the variances (n,) given the field's values of the field at rows, in units of its variance.
         """
 
+    @property
+    def slopes(self) -> "Callable[[Any, Array, Tensor], tuple[sp.csr_array, Array]] | None":
+        """Maps the arguments of `between` to the derivatives, in the one column of rows, of what it returns.
+
+        None if what it returns is taken as constant in the columns. A field with slopes has the variance 1 everywhere.
+        """
+
 
 class Factor(Protocol):
     """The role: a kernel on columns of its own; see `rfgp.kernels.Kernel`."""

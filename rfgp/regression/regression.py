@@ -384,5 +384,5 @@ def _units(regression: Regression) -> tuple[Tensor, Tensor, Tensor]:
     with torch.no_grad():
         mean = regression.hyperparameters.value("mean").double()
         normal = regression.family.is_normal
-        noise = regression.family.observation_noise(regression.hyperparameters) if normal else torch.zeros_like(mean)
+        noise = regression.family.observation_noise(regression.hyperparameters) if normal else mean.new_zeros(())
     return mean, regression.scaling.targets.scale.double(), noise

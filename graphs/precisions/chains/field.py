@@ -1,6 +1,7 @@
 """Half-integer Matern processes of one column as Gaussian vectors with a block tridiagonal precision."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from graphs.checks import as_numbers, check_count, is_number, shown
 from graphs.errors import InvalidArgumentError
 from graphs.precisions.chains.knots import hermite_reads
-from graphs.precisions.chains.transition import STATIONARY, Step, beyond, bridge, steps
+from graphs.precisions.chains.transition import (
+    STATIONARY,
+    Step,
+    beyond,
+    beyond_slopes,
+    bridge,
+    bridge_slopes,
+    steps,
+)
 from graphs.precisions.role import Floats, MarkovField, Pattern
 
 
@@ -164,29 +173,73 @@ class ChainField(MarkovField):
         """
         kappa, knots, given = self._kappa(values), np.asarray(self.knots), as_numbers(points)
         after = np.searchsorted(knots, given)  # knots[after - 1] < point <= knots[after]
-        before = after - 1
-        weights, variances = np.zeros((len(given), 2, self.alpha)), np.zeros(len(given))
-        flipped = (-1.0) ** np.arange(self.alpha)  # derivatives, seen from after
-        exact = np.flatnonzero(knots[np.minimum(after, len(knots) - 1)] == given)
+        weights, variances = self._placed(kappa, given, after, (bridge, beyond), 1.0)
+        exact = knots[np.minimum(after, len(knots) - 1)] == given
+        weights[exact], variances[exact] = 0.0, 0.0
         weights[exact, 1, 0] = 1.0
-        first = np.flatnonzero((after == 0) & (given < knots[0]))
-        found, variances[first] = beyond(self.alpha, kappa * (knots[0] - given[first]))
-        weights[first, 1] = found * flipped
-        last = np.flatnonzero(after == len(knots))
-        weights[last, 0], variances[last] = beyond(self.alpha, kappa * (given[last] - knots[-1]))
-        inside = np.setdiff1d(np.flatnonzero((after > 0) & (after < len(knots))), exact)
-        x, y = given[inside] - knots[before[inside]], knots[after[inside]] - given[inside]
-        weights[inside, 0], weights[inside, 1], variances[inside] = bridge(self.alpha, kappa * x, kappa * y)
-        return self._matrix(before, after, weights * self._scales(kappa)[0, 0]), variances
+        return self._matrix(after, weights * self._scales(kappa)[0, 0]), variances
 
-    def _matrix(self, before: NDArray[np.int64], after: NDArray[np.int64], weights: Floats) -> sp.csr_array:
-        """Return the matrix (n, N) of the weights (n, 2, alpha) of the states at two knots."""
-        knots = np.stack([before, after], axis=1)
+    def between_slopes(
+        self,
+        values: Floats,  # (1,)
+        points: ArrayLike,  # (n,)
+    ) -> tuple[sp.csr_array, Floats]:  # (n, N), (n,)
+        """Return the derivatives in the points of what `between` returns.
+
+        With alpha 1, slopes at both sides of a knot differ. At a knot the mean of both is returned.
+
+        Args:
+            values: The lengthscale, (1,).
+            points: Numbers, in the units of the knots.
+
+        Raises:
+            InvalidArgumentError: no one positive number.
+        """
+        kappa, knots, given = self._kappa(values), np.asarray(self.knots), as_numbers(points)
+        reads, slopes = sp.csr_array((len(given), self.alpha * len(knots))), np.zeros(len(given))
+        for after in (np.searchsorted(knots, given, side="left"), np.searchsorted(knots, given, side="right")):
+            weights, own = self._placed(kappa, given, after, (bridge_slopes, beyond_slopes), -1.0)
+            reads = reads + self._matrix(after, kappa / 2 * weights * self._scales(kappa)[0, 0])
+            slopes += kappa / 2 * own
+        return reads, slopes
+
+    def _placed(
+        self,
+        kappa: float,
+        points: Floats,  # (n,)
+        after: NDArray[np.int64],  # (n,)
+        formulas: tuple[Callable[..., tuple[Floats, ...]], Callable[..., tuple[Floats, ...]]],
+        sign: float,
+    ) -> tuple[Floats, Floats]:  # (n, 2, alpha), (n,)
+        """Return formulas of the transition for points among knots: weights of the states at two knots, and numbers.
+
+        Args:
+            kappa: sqrt(2 nu) / lengthscale.
+            points: Numbers, in the units of the knots.
+            after: The places of the knots after the points.
+            formulas: One for points between two states, and one for points after the last state.
+            sign: 1, or -1 if the formulas are derivatives, which change their sign for points before the first state.
+        """
+        (within, outside), knots = formulas, np.asarray(self.knots)
+        weights, numbers = np.zeros((len(points), 2, self.alpha)), np.zeros(len(points))
+        first, last = np.flatnonzero(after == 0), np.flatnonzero(after == len(knots))
+        found, own = outside(self.alpha, kappa * (knots[0] - points[first]))
+        weights[first, 1] = sign * found * (-1.0) ** np.arange(self.alpha)  # derivatives, seen from after
+        numbers[first] = sign * own
+        weights[last, 0], numbers[last] = outside(self.alpha, kappa * (points[last] - knots[-1]))
+        inside = np.flatnonzero((after > 0) & (after < len(knots)))
+        x, y = points[inside] - knots[after[inside] - 1], knots[after[inside]] - points[inside]
+        weights[inside, 0], weights[inside, 1], numbers[inside] = within(self.alpha, kappa * x, kappa * y)
+        return weights, numbers
+
+    def _matrix(self, after: NDArray[np.int64], weights: Floats) -> sp.csr_array:
+        """Return the matrix (n, N) of the weights (n, 2, alpha) of the states before and after each point."""
+        knots = np.stack([after - 1, after], axis=1)
         columns = self.alpha * knots[:, :, None] + np.arange(self.alpha)
         kept = np.broadcast_to(((knots >= 0) & (knots < len(self._there)))[:, :, None], weights.shape) & (weights != 0)
         starts = np.concatenate([[0], np.cumsum(kept.sum((1, 2)))])
         size = self.alpha * len(self._there)
-        return sp.csr_array((weights[kept], columns[kept], starts), shape=(len(before), size))
+        return sp.csr_array((weights[kept], columns[kept], starts), shape=(len(after), size))
 
     def _laid_out(self, step: Step, kappa: float) -> Floats:
         """Return the entries (nnz,) of the steps' energies, and of the precision of the first state."""

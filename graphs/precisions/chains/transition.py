@@ -18,7 +18,9 @@ The derivatives are dA / dx = F A and dR / dx = q g(x) g(x)^T. With v = R^-1 g(x
 d log|R^-1| / dx = -q g(x)^T v.
 
 Given the states z_0 and z_1 at distances x before and y after a point, its state has the mean A(x) z_0 + G (z_1 - A(x +
-y) z_0) and the covariance R(x) - G A(y) R(x), with G = R(x) A(y)^T R(x + y)^-1.
+y) z_0) and the covariance R(x) - G A(y) R(x), with G = R(x) A(y)^T R(x + y)^-1. As the point moves towards z_1, x grows
+by what y shrinks. With M = R'(x) A(y)^T - R(x) A'(y)^T, the derivative of G is M R(x + y)^-1, and that of the
+covariance is R'(x) - G M^T - M G^T.
 """
 
 import math
@@ -137,6 +139,34 @@ def beyond(
         return propagator(alpha, x)[:, 0], innovations(alpha, x)[:, 0, 0]
 
 
+def bridge_slopes(
+    alpha: int,
+    x: Floats,  # (n,)
+    y: Floats,  # (n,)
+) -> tuple[Floats, Floats, Floats]:  # (n, alpha), (n, alpha), (n,)
+    """Return the derivatives of what `bridge` returns, as points move from the state before to that after them."""
+    x, y = np.minimum(x, LONGEST), np.minimum(y, LONGEST)
+    with np.errstate(under="ignore"):
+        spread, growth = innovations(alpha, x)[:, :1], _innovation_slopes(alpha, x)[:, :1]
+        forward, own = propagator(alpha, y), companion(alpha)
+        precision = _innovation_precision(alpha, x + y)[0]
+        gain = (spread @ np.swapaxes(forward, 1, 2) @ precision)[:, 0]
+        moved = growth @ np.swapaxes(forward, 1, 2) - spread @ np.swapaxes(own @ forward, 1, 2)
+        slope = (moved @ precision)[:, 0]
+        start = (own @ propagator(alpha, x))[:, 0] - np.einsum("ni,nij->nj", slope, propagator(alpha, x + y))
+        return start, slope, growth[:, 0, 0] - 2 * (gain * moved[:, 0]).sum(1)
+
+
+def beyond_slopes(
+    alpha: int,
+    x: Floats,  # (n,)
+) -> tuple[Floats, Floats]:  # (n, alpha), (n,)
+    """Return the derivatives in x of what `beyond` returns."""
+    x = np.minimum(x, LONGEST)
+    with np.errstate(under="ignore"):
+        return (companion(alpha) @ propagator(alpha, x))[:, 0], _innovation_slopes(alpha, x)[:, 0, 0]
+
+
 def innovations(
     alpha: int,
     x: Floats,  # (n,)
@@ -146,6 +176,12 @@ def innovations(
         return -np.expm1(-2 * x)[:, None, None]
     covariance, scales = _scaled_innovations(alpha, x)
     return np.asarray(covariance * (scales[:, :, None] * scales[:, None, :]))
+
+
+def _innovation_slopes(alpha: int, x: Floats) -> Floats:
+    """Return the derivatives q g(x) g(x)^T of R, (n, alpha, alpha)."""
+    gain = propagator(alpha, x)[:, :, -1:]
+    return np.asarray(INTENSITY[alpha] * gain @ np.swapaxes(gain, 1, 2))
 
 
 def _terms(alpha: int) -> Floats:

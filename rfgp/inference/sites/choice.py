@@ -102,8 +102,10 @@ def restore(priors: Sequence[Prior], tensors: Mapping[str, Tensor], num_latents:
         return IndependentFunctions(tuple(solvers.restore(prior, parts[str(c)]) for c in range(num_latents)))
     if num_latents == 1:
         return solvers.restore(prior, tensors)
-    kind = CoupledDensePosterior if "blocks" in tensors else CoupledLowRankPosterior
-    return kind(prior, **tensors)
+    if "blocks" in tensors:
+        matrices = tensors["blocks"], tensors["shared"]
+        return CoupledDensePosterior(prior, tensors["inputs"], tensors["coefficients"], *matrices)
+    return CoupledLowRankPosterior(prior, tensors["weights"], tensors["factor"])
 
 
 @dataclass(frozen=True, eq=False)

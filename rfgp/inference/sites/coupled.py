@@ -1,23 +1,28 @@
 """Posteriors of C latent functions that are not independent, as several classes have them under a softmax."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from rfgp.ambient import Cached
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.composite import block_diagonal
 from rfgp.linalg import covariance_root, half_solve
 from rfgp.solvers import Posterior
 from rfgp.solvers.role import Functions, Shape
+from rfgp.solvers.terms import known_terms
 
 
 @dataclass(frozen=True, eq=False)
 class CoupledDensePosterior(Posterior):
     """A posterior through the covariances with the training rows; see `rfgp.inference.sites.coupled_dense`.
+
+    A sum S of terms with the covariance k_S has the mean k_S(x, X) a_c in class c. Its covariance with another sum S'
+    in class d is k_R(x, x') 1(c = d) - k_S(x, X) T_cd k_S'(X, x'), where R are the terms in both sums.
 
     Attributes:
         prior: The prior of each function.
@@ -25,6 +30,7 @@ class CoupledDensePosterior(Posterior):
         coefficients: a, (n, C).
         blocks: E, (C, n, n).
         shared: L^-1 E with L L^T = S, (C, n, n).
+        terms: The names of the terms whose sum is predicted. If None, all.
     """
 
     prior: Prior
@@ -32,6 +38,7 @@ class CoupledDensePosterior(Posterior):
     coefficients: Tensor
     blocks: Tensor
     shared: Tensor
+    terms: tuple[str, ...] | None = None
 
     stored = ("inputs", "coefficients", "blocks", "shared")
 
@@ -42,7 +49,7 @@ class CoupledDensePosterior(Posterior):
 
     def project(self, inputs: Tensor) -> Tensor:
         """Return the covariances of n inputs with the training inputs, (n, n_train)."""
-        return self.prior.kernel(inputs, self.inputs)
+        return self._own.kernel(inputs, self.inputs)
 
     def mean(self, projected: Tensor) -> Tensor:
         """Return the means (n, C)."""
@@ -62,14 +69,12 @@ class CoupledDensePosterior(Posterior):
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the covariances between points of each function, (n, n, C)."""
-        prior, shared = self.prior.kernel(inputs, inputs), self._shared(projected)
-        own = prior - projected @ (self.blocks @ projected.mT) + shared.mT @ shared
-        return own.movedim(0, -1)
+        return (self._own.kernel(inputs, inputs) - self._explained(projected, projected)).movedim(0, -1)
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (C n, r) with R R^T the covariance of all values, function by function."""
         shared = self._shared(projected).movedim(0, 1).flatten(1)
-        own = self.prior.kernel(inputs, inputs) - projected @ (self.blocks @ projected.mT)
+        own = self._own.kernel(inputs, inputs) - projected @ (self.blocks @ projected.mT)
         return covariance_root(block_diagonal(own) + shared.mT @ shared)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
@@ -84,13 +89,41 @@ class CoupledDensePosterior(Posterior):
         """Return the shapes of coefficients, blocks and shared, for n rows and k functions."""
         return {"coefficients": (n, k), "blocks": (k, n, n), "shared": (k, n, n)}
 
+    def of(self, names: Sequence[str]) -> "CoupledDensePosterior":
+        """Return the posterior of the sum of some terms.
+
+        Raises:
+            InvalidArgumentError: there is no such term, or none is named.
+        """
+        return replace(self, terms=known_terms(self.prior, names))
+
+    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
+        """Return the posterior covariances (n, n, C) between the sums of some terms and of others, at n inputs.
+
+        Raises:
+            InvalidArgumentError: there is no such term, or none is named.
+        """
+        left, right = (self.of(names).project(inputs) for names in (first, second))
+        both = self.prior.of([name for name in first if name in second])
+        prior = both.kernel(inputs, inputs) if both.blocks else left.new_zeros(())
+        return (prior - self._explained(left, right)).movedim(0, -1)
+
+    @Cached
+    def _own(self) -> Prior:
+        """The terms that are predicted."""
+        return self.prior if self.terms is None else self.prior.of(self.terms)
+
+    def _explained(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return left T_cc right^T (C, a, b) of covariances (a, n) and (b, n) with the rows."""
+        return left @ (self.blocks @ right.mT) - self._shared(left).mT @ self._shared(right)
+
     def _shared(self, projected: Tensor) -> Tensor:
         return self.shared @ projected.mT
 
     def _without_coupling(self, inputs: Tensor, projected: Tensor, coupling: Tensor) -> Tensor:
         """Return variances (n, C): those of functions that share no labels, plus what the coupling (C, n) adds."""
         explained = ((self.blocks @ projected.mT) * projected.mT).sum(1)
-        return (self.prior.diagonal(inputs) - explained + coupling).mT
+        return (self._own.diagonal(inputs) - explained + coupling).mT
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,11 +134,15 @@ class CoupledLowRankPosterior(Posterior):
         prior: The prior of each function, of dense weights alone.
         weights: Their posterior mean, (F, C).
         factor: The lower Cholesky factor of their precision A, (C F, C F), class by class.
+        terms: The names of the terms whose sum is predicted. If None, all.
+        whole: The posterior of all terms, which keeps A^-1 for its terms. If None, this is it.
     """
 
     prior: Prior
     weights: Tensor
     factor: Tensor
+    terms: tuple[str, ...] | None = None
+    whole: "CoupledLowRankPosterior | None" = None
 
     stored = ("weights", "factor")
 
@@ -115,8 +152,9 @@ class CoupledLowRankPosterior(Posterior):
         return self.weights.numel() * self.weights.shape[1]
 
     def project(self, inputs: Tensor) -> Tensor:
-        """Return the features (n, F)."""
-        return self.prior.dense.scaled(inputs).double()
+        """Return the features (n, F); those of other terms are 0."""
+        phi = self.prior.dense.scaled(inputs).double()
+        return phi if self.terms is None else phi * self.prior.dense.of(self.terms).to(phi)
 
     def mean(self, projected: Tensor) -> Tensor:
         """Return the means (n, C)."""
@@ -152,9 +190,26 @@ class CoupledLowRankPosterior(Posterior):
         size = self.prior.num_features
         return {"weights": (size, k), "factor": (size * k, size * k)}
 
+    def of(self, names: Sequence[str]) -> "CoupledLowRankPosterior":
+        """Return the posterior of the sum of some terms.
+
+        Raises:
+            InvalidArgumentError: there is no such term, or none is named.
+        """
+        return replace(self, terms=known_terms(self.prior, names), whole=self.whole or self)
+
+    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
+        """Return the posterior covariances (n, n, C) between the sums of some terms and of others, at n inputs.
+
+        Raises:
+            InvalidArgumentError: there is no such term, or none is named.
+        """
+        left, right = (self.of(names).project(inputs) for names in (first, second))
+        return torch.stack([left @ own @ right.mT for own in self._own], dim=-1)
+
     @cached_property
     def _inverse(self) -> Tensor:
-        return inverse_blocks(self.factor, self.weights)
+        return inverse_blocks(self.factor, self.weights) if self.whole is None else self.whole._inverse
 
     @property
     def _own(self) -> Iterator[Tensor]:

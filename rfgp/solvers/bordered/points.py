@@ -1,15 +1,18 @@
 """How points read sparse latent values and dense weights given the rows, each by itself and jointly."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from rfgp.autograd import Array, numpy_function
 from rfgp.blocks import PrecisionBlock, Weights
-from rfgp.blocks.precision import products
+from rfgp.blocks.precision import Slope, products
+from rfgp.errors import NotDifferentiableError
 from rfgp.solvers.bordered.reads import side_by_side
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.terms import MOST_JOINT, check_joint
@@ -27,12 +30,16 @@ class Reads:
         sparse: A, (n, N).
         dense: Phi, (n, F).
         left: The variances (n,) of e, or its covariance (n, n).
+        inputs: The inputs of the points, if A has to be differentiated in them.
+        slopes: The derivatives of A, and of the variances of e, in columns of the inputs.
     """
 
     system: BorderedSystem
     sparse: sp.csr_array
     dense: Tensor
     left: Tensor
+    inputs: Tensor | None = None
+    slopes: Sequence[Slope] = ()
 
     @cached_property
     def reduced(self) -> Tensor:
@@ -46,7 +53,47 @@ class Reads:
     def variances(self) -> Tensor:
         """The variances (n,) of f."""
         left = self.left if self.left.ndim == 1 else self.left.diagonal()
-        return (self.system.elimination.variances(self.sparse, self.reduced) + left).clamp_min(0)
+        found = self.system.elimination.variances(self.sparse, self.reduced) + left
+        return self._moving(found, [self._variance_slope(slope) for slope in self.slopes]).clamp_min(0)
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean (n, k) of f."""
+        system = self.system
+        mean = self.dense @ system.weights
+        if not system.elimination.is_sparse:
+            return mean
+        values = system.values.numpy()
+        slopes = [np.asarray(slope.reads @ values) for slope in self.slopes]
+        return self._moving(mean + torch.from_numpy(np.asarray(self.sparse @ values)), slopes)
+
+    def _moving(self, found: Tensor, slopes: Sequence[Array]) -> Tensor:
+        """Return values (n, ...) whose derivatives in columns of the inputs include the slopes (n, ...)."""
+        if self.inputs is None or not slopes:
+            return found
+
+        def pull_back(inputs: Array, gradient: Array) -> Array:
+            out = np.zeros_like(inputs)
+            for slope, own in zip(self.slopes, slopes, strict=True):
+                out[:, slope.place] += (gradient * own).reshape(len(out), -1).sum(axis=1)
+            return out
+
+        return found + numpy_function(self.inputs, lambda inputs: np.zeros(found.shape), pull_back)
+
+    def _variance_slope(self, slope: Slope) -> Array:
+        """Return the derivative (n,) of the variances in A, along A'.
+
+        The variances V are quadratic in A, so that it is (V(A + h A') - V(A - h A')) / 2h for every h, here |A| / |A'|.
+        """
+        known, (size, own) = self.system.elimination, (_norms(each) for each in (self.sparse, slope.reads))
+        step = np.where((size > 0) & (own > 0), size, 1.0) / np.where(own > 0, own, 1.0)
+        moved = sp.csr_array(sp.diags_array(step) @ slope.reads)
+        border = torch.from_numpy(moved @ known.coupling.numpy())
+        ends = [
+            known.variances(sp.csr_array(self.sparse + sign * moved), self.reduced.detach() - sign * border).numpy()
+            for sign in (1.0, -1.0)
+        ]
+        return np.asarray((ends[0] - ends[1]) / (2 * step) + slope.left)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +116,33 @@ class PointReader:
         """Return the reads of n inputs, (n,) or (n, d), whose errors are right for each point by itself."""
         dense = self._features(inputs)
         left = torch.zeros(len(inputs), dtype=torch.float64) + self._residual.residual_variance(inputs, dense)
-        return self._read(inputs, dense, left, PrecisionBlock.marginal_reads)
+        reads = self._read(inputs, dense, left, PrecisionBlock.marginal_reads)
+        return replace(reads, inputs=inputs, slopes=list(self._slopes(inputs))) if self.moves_with(inputs) else reads
+
+    def moves_with(self, inputs: Tensor) -> bool:
+        """Return whether what inputs (n, d) read of sparse blocks has to be differentiated in them."""
+        is_smooth = any(block is not None and block.slopes is not None for block in self._predicted)
+        return torch.is_grad_enabled() and inputs.requires_grad and is_smooth
+
+    def check_constant(self, inputs: Tensor) -> None:
+        """Raise if the covariance of inputs (n, d) would have to be differentiated in them.
+
+        Raises:
+            NotDifferentiableError: it would.
+        """
+        if self.moves_with(inputs):
+            raise NotDifferentiableError(
+                "Through sparse precisions of columns only means and variances are differentiable in X, not "
+                "covariances or samples. Use predict(X.detach()) for these, or Exact()."
+            )
+
+    def _slopes(self, inputs: Tensor) -> Iterator[Slope]:
+        """Yield the derivatives of what n inputs read of all blocks in columns of theirs."""
+        parts = [sp.csr_array((len(inputs), block.size)) for block in self.blocks]
+        for number, predicted in enumerate(self._predicted):
+            for slope in [] if predicted is None else predicted.marginal_slopes(inputs):
+                own = [slope.reads if i == number else part for i, part in enumerate(parts)]
+                yield slope._replace(reads=side_by_side(own, len(inputs)))
 
     def jointly(self, inputs: Tensor) -> tuple[Reads, Tensor]:
         """Return the reads of n inputs, (n,) or (n, d), which are among the values of refined blocks.
@@ -94,6 +167,11 @@ class PointReader:
         dense = self.weights.scaled(inputs).double()
         return dense if self.terms is None else dense * self.weights.of(self.terms)
 
+    @property
+    def _predicted(self) -> list[PrecisionBlock | None]:
+        """The sparse blocks as points read the sum. None for those that are not in it."""
+        return [block if self.terms is None else block.of(self.terms) for block in self.blocks]
+
     @cached_property
     def _residual(self) -> Weights:
         """The weights with the residuals that are in the sum."""
@@ -108,8 +186,7 @@ class PointReader:
     ) -> Reads:
         """Return reads whose A is that of the terms in the sum, no entries for others, and add what each leaves."""
         parts = list[sp.csr_array]()
-        for block in self.blocks:
-            predicted = block if self.terms is None else block.of(self.terms)
+        for block, predicted in zip(self.blocks, self._predicted, strict=True):
             if predicted is not None:
                 part, own = read(predicted, inputs)
                 left = left + own
@@ -136,6 +213,12 @@ def read_singly(blocks: Sequence[PrecisionBlock]) -> bool:
 def depend_on_each_other(blocks: Sequence[PrecisionBlock]) -> bool:
     """Return whether points may be each other's neighbours."""
     return any(block.joint is not None for block in blocks)
+
+
+def _norms(reads: sp.csr_array) -> Array:
+    """Return the norms (n,) of the rows of a matrix (n, N)."""
+    found: Array = np.sqrt(np.asarray(reads.multiply(reads).sum(axis=1)).reshape(-1))
+    return found
 
 
 def check_jointly(blocks: Sequence[PrecisionBlock], num_points: int, num_rows: int) -> None:

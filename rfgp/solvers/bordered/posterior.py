@@ -65,13 +65,7 @@ class BorderedPosterior(Posterior):
 
     def mean(self, projected: Reads) -> Tensor:
         """Return the mean (n, k)."""
-        system = projected.system
-        mean = projected.dense @ system.weights
-        return (
-            mean + torch.from_numpy(np.asarray(projected.sparse @ system.values.numpy()))
-            if system.elimination.is_sparse
-            else mean
-        )
+        return projected.mean
 
     def variance(self, inputs: Tensor, projected: Reads) -> Tensor:
         """Return the marginal variances (n,)."""
@@ -82,15 +76,20 @@ class BorderedPosterior(Posterior):
 
         If points read neighbours, each may be another's neighbour. Their correlations are those of that joint
         distribution, and their variances those of one point each.
+
+        Raises:
+            InvalidArgumentError: there are more points.
+            NotDifferentiableError: it would have to be differentiated in inputs that sparse blocks read.
         """
         check_jointly(self._reader.blocks, len(inputs), len(self.inputs))
+        self._reader.check_constant(inputs)
         reads, scales = self._reader_at(inputs).jointly(inputs)
         found = between(reads, reads)
         return ((found + found.mT) / 2 + reads.left) * scales[:, None] * scales
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
         """Return the covariance (n, n) as products and solves, for sparse blocks alone."""
-        if self.weights.blocks or mixes(self._reader.blocks):
+        if self.weights.blocks or mixes(self._reader.blocks) or self._reader.moves_with(inputs):
             return None
         reads = self._reader_at(inputs).singly(inputs)
         return SparseOperator(reads.system, reads.sparse)
@@ -146,10 +145,12 @@ class BorderedPosterior(Posterior):
 
         Raises:
             InvalidArgumentError: there is no such term, or none is named.
+            NotDifferentiableError: it would have to be differentiated in inputs that sparse blocks read.
         """
         check_jointly(self._reader.blocks, len(inputs), len(self.inputs))
         one, other = known_terms(self.prior, first), known_terms(self.prior, second)
         check_divided(self.prior, one, other)
+        replace(self._reader, terms=(*one, *other)).check_constant(inputs)
         shared, reader = [name for name in one if name in other], self._reader_at(inputs)
         parts = (replace(reader, terms=terms).jointly(inputs) for terms in (one, other, shared))
         (left, rows), (right, columns), (both, _) = parts

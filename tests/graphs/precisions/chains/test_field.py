@@ -100,3 +100,28 @@ def test_points_given_knots_have_conditional_distributions(alpha, lengthscale):
     at_knots = reads @ field.factor_at(values).solve(field.interpolate(knots).T.toarray())
     np.testing.assert_allclose(at_knots, matern(alpha, points[:, None] - knots, lengthscale), atol=1e-8)
     assert (left[[2, 4, 7]] == 0).all()
+
+
+@ALPHAS
+@pytest.mark.parametrize("lengthscale", [0.3, 2.0])
+def test_slopes_are_those_of_differences(alpha, lengthscale):
+    knots, points = np.array([0.0, 0.3, 1.0, 1.4]), np.array([-3.0, -0.1, 0.01, 0.15, 0.9999, 1.2, 1.5, 9.0])
+    field, values, step = ChainField(knots, alpha, 0.2), np.array([lengthscale]), 1e-5
+    reads, left = field.between_slopes(values, points)
+    (after, more), (before, less) = (field.between(values, points + move) for move in (step, -step))
+    np.testing.assert_allclose(reads.toarray(), (after - before).toarray() / (2 * step), atol=1e-7)
+    np.testing.assert_allclose(left, (more - less) / (2 * step), atol=1e-7)
+
+
+@ALPHAS
+def test_slopes_at_knots_are_the_mean_of_both_sides(alpha):
+    knots, values, step = np.array([0.0, 0.3, 1.0, 1.4]), np.array([0.8]), 1e-7
+    field = ChainField(knots, alpha, 0.2)
+    reads, left = field.between_slopes(values, knots)
+    sides = [field.between_slopes(values, knots + move) for move in (step, -step)]
+    np.testing.assert_allclose(reads.toarray(), sum(own.toarray() for own, _ in sides) / 2, atol=1e-5)
+    np.testing.assert_allclose(left, sum(own for _, own in sides) / 2, atol=1e-5)
+    if alpha > 1:  # the second latent value at a knot is the derivative there
+        expected = np.zeros((4, alpha * 4))
+        expected[range(4), alpha * np.arange(4) + 1] = 1 / 0.2
+        np.testing.assert_allclose(reads.toarray(), expected, atol=1e-8)
