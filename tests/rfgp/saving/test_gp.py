@@ -778,6 +778,24 @@ def test_forged_partials_are_refused(inner, tmp_path):
         rfgp.load(tmp_path / "forged")
 
 
+@pytest.mark.parametrize("base", [{"class": "Mesh"}, {"partial": [{"class": "Mesh"}, {"mapping": []}]}], ids=repr)
+def test_forged_bases_open_no_file(base, tmp_path, monkeypatch):
+    """The kernel of a mesh takes the path of a file, and a base is called with the key of a column."""
+    mesh = str(tmp_path / "x.ply")
+    trimesh.creation.icosphere(1).export(mesh)
+    rfgp.GP(k.Additive(k.RBF, columns=("t", "p")), seed=0).condition(ROWS, Y).save(tmp_path / "m", data=True)
+
+    def change(options, *_):
+        options["kernel"]["leaves"][0]["arguments"] |= {"base": base, "columns": [mesh, "p"]}
+
+    rewrite(tmp_path / "m", tmp_path / "forged", change)
+    read = []
+    monkeypatch.setattr(graphs.precisions.mesh, "read_mesh", read.append)
+    with pytest.raises(rfgp.ModelFileError):
+        rfgp.load(tmp_path / "forged")
+    assert read == []
+
+
 def test_a_correlation_above_one_is_refused(tmp_path):
     gp = rfgp.GP(k.Categorical("store") + TREND, approximation=rfgp.RandomFeatures(4), seed=0).condition(ROWS, Y)
     gp.save(tmp_path / "m")
