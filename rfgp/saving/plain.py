@@ -136,7 +136,7 @@ _ROUNDING = 1e-6
 
 
 def encode_report(report: FitReport | None) -> dict[str, Any] | None:
-    """Return a report as JSON, without the choice, which stands beside it: older versions read the rest."""
+    """Return a report as JSON without its choice, which is an entry of its own: older versions read the rest."""
     if report is None:
         return None
     return {name: value for name, value in asdict(report).items() if name != "choice"}
@@ -155,7 +155,7 @@ def decode_report(content: Mapping[str, Any] | None) -> FitReport | None:
 
 
 def encode_choice(report: FitReport | None) -> dict[str, Any] | None:
-    """Return the choice of a report as JSON, where there is one."""
+    """Return the choice of a report as JSON. None if there is none."""
     return None if report is None or report.choice is None else asdict(report.choice)
 
 
@@ -181,7 +181,7 @@ def _are_shares(choice: Choice) -> bool:
 
 
 def _decode(kind: Any, content: Any) -> Any:
-    """Return a JSON value as a type hint says: a plain value, None, a tuple, a mapping, or a dataclass.
+    """Return a JSON value as a value of a type hint: a plain value, None, a tuple, a mapping, or a dataclass.
 
     Raises:
         ValueError: the value is of another kind.
