@@ -17,7 +17,7 @@ import graphs
 from graphs.kernels import GraphKernel
 from graphs.walks import HopRule
 from rfgp import approximations, couplings, spectra
-from rfgp.approximations import Approximation, InducingPoints, RandomFeatures, Vecchia
+from rfgp.approximations import Approximation, Exact, InducingPoints, RandomFeatures, SparsePrecision, Vecchia
 from rfgp.columns import ColumnSchema, Kind, Schema
 from rfgp.features.inducing import JITTER
 from rfgp.kernels import Kernel, Mesh, Nodes, Roads
@@ -148,15 +148,17 @@ def _table(old: Json, tensors: Tensors) -> tuple[ModelOptions, list[Json]]:
     given |= {"condition_on": "responses" if conditioning == "observations" else conditioning, "priors": None}
     options, dtype = model_options(options_of(**given)), tensors["scaling.inputs.scale"].dtype
     jitter = old.get("jitter", JITTER.get(dtype, JITTER[torch.float32]))  # once that of the type of the rows
-    return options, [_table_draw(used, jitter) for used in options.approximations.values()]
+    own = {"jitter": jitter} if features == "nystrom" else {}
+    return options, [{**_DRAWS[type(used)], **own} for used in options.approximations.values()]
 
 
-def _table_draw(used: Approximation, jitter: Any) -> Json:
-    if isinstance(used, RandomFeatures):
-        return {"form": "weights", "series": [], "has_frequencies": True}
-    if isinstance(used, InducingPoints):
-        return {"form": "points", "jitter": jitter}
-    return {"form": "neighbors" if isinstance(used, Vecchia) else "kernel"}
+_DRAWS: dict[type[Approximation], Json] = {
+    Exact: {"form": "kernel"},
+    Vecchia: {"form": "neighbors"},
+    RandomFeatures: {"form": "weights", "series": [], "has_frequencies": True},
+    InducingPoints: {"form": "points"},
+}
+"""The JSON of the draws of a term of a table by its approximation."""
 
 
 def _table_tensors(tensors: Tensors) -> dict[str, Tensor]:
@@ -186,14 +188,14 @@ def _mesh(old: Json, tensors: Tensors) -> tuple[ModelOptions, list[Json]]:
     """Return the options of a field on a mesh and its draws."""
     within = math.inf if old.get("within") == "inf" else old.get("within")
     kernel = Mesh(objects.decode_mesh(old, _arrays(tensors, "field.")), within=within)
-    return _of_kernel(kernel, approximations.SparsePrecision(), old), [{"form": "precision"}]
+    return _of_kernel(kernel, SparsePrecision(), old), [{"form": "precision"}]
 
 
 def _roads(old: Json, tensors: Tensors) -> tuple[ModelOptions, list[Json]]:
     """Return the options of a field on roads and its draws."""
     known = {name: old[name] for name in ("alpha", "boundary") if name in old}
     kernel = Roads(objects.decode_roads(old, _arrays(tensors, "field.")), **known)
-    return _of_kernel(kernel, approximations.SparsePrecision(), old), [{"form": "precision"}]
+    return _of_kernel(kernel, SparsePrecision(), old), [{"form": "precision"}]
 
 
 def _field_tensors(tensors: Tensors) -> dict[str, Tensor]:
@@ -215,8 +217,8 @@ def _in_own_units(spread: Tensor) -> dict[str, Tensor]:
 
 
 _OTHERS: dict[str, tuple[Callable[..., Approximation], str | None]] = {
-    "exact": (approximations.Exact, None),
-    "precision": (approximations.SparsePrecision, None),
+    "exact": (Exact, None),
+    "precision": (SparsePrecision, None),
     "rational": (approximations.RationalPrecision, "degree"),
     "chebyshev": (approximations.Chebyshev, "degree"),
     "taylor": (approximations.Taylor, "degree"),

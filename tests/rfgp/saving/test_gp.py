@@ -543,6 +543,14 @@ def test_labels_that_json_has_not_are_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_infinite_parameters_of_priors_are_refused(tmp_path):
+    prior = torch.distributions.Uniform(0.0, np.inf, validate_args=False)
+    gp = rfgp.GP(TREND, priors={"noise": prior}, seed=0).condition(ROWS, Y)
+    with pytest.raises(rfgp.InvalidArgumentError, match="must be finite"):
+        gp.save(tmp_path / "m", data=True)
+    assert not (tmp_path / "m").exists()
+
+
 def test_models_without_rows_cannot_be_saved(tmp_path):
     with pytest.raises(rfgp.NotFittedError):
         rfgp.GP(TREND).save(tmp_path / "m")
