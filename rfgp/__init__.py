@@ -27,7 +27,7 @@ from rfgp.errors import MissingFolderError as MissingFolderError
 from rfgp.errors import ModelFileError as ModelFileError
 from rfgp.errors import NotDifferentiableError as NotDifferentiableError
 from rfgp.errors import NotFittedError as NotFittedError
-from rfgp.errors import NothingBetterWarning as NothingBetterWarning
+from rfgp.errors import BaselineNotBeatenWarning as BaselineNotBeatenWarning
 from rfgp.errors import NotPositiveDefiniteError as NotPositiveDefiniteError
 from rfgp.errors import OverfittingWarning as OverfittingWarning
 from rfgp.errors import PackageClashError as PackageClashError
@@ -112,7 +112,7 @@ __all__ = [
     "NotDifferentiableError",
     "NotFittedError",
     "NotPositiveDefiniteError",
-    "NothingBetterWarning",
+    "BaselineNotBeatenWarning",
     "OverfittingWarning",
     "PackageClashError",
     "PoorFeaturesWarning",

@@ -95,14 +95,14 @@ def ours(racer: str, X: Array, y: Array, seed: int) -> tuple[Callable[[Array], L
 
     gp = rfgp.TableGP(seed=seed, **CANDIDATES.get(racer, {})).fit(X, y)
     told: dict[str, Any] = {}
-    if gp.choice is not None:
+    if gp.selection is not None:
         told = {
             "shares": [share for share, _ in gp.members] or [1.0],
-            "chosen": gp.choice.chosen.name,
-            "measuring": gp.choice.seconds,
-            "predicted": gp.choice.predicted,
+            "chosen": gp.selection.chosen.name,
+            "measuring": gp.selection.seconds,
+            "predicted": gp.selection.predicted,
             "measured": {
-                trial.name: [(m.rows, m.value) for m in trial.measured] for trial in gp.choice.trials if trial.measured
+                trial.name: [(m.rows, m.value) for m in trial.measured] for trial in gp.selection.trials if trial.measured
             },
         }
 

@@ -44,8 +44,8 @@ def main() -> None:
     density = np.asarray(gp.predict(X).observed().log_density(y))
     best = -0.5 * (np.log(2 * np.pi * NOISE) + (y - waves(X)) ** 2 / NOISE)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(gp.choice)
-    print(f"{options.rows:,} rows: {seconds:.0f} s, of these {gp.choice.seconds:.0f} of measuring; {memory:.2f} GiB")
+    print(gp.selection)
+    print(f"{options.rows:,} rows: {seconds:.0f} s, of these {gp.selection.seconds:.0f} of measuring; {memory:.2f} GiB")
     print(f"log density of new rows {density.mean():.4f}, by the truth {best.mean():.4f}")
 
 

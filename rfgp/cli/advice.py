@@ -34,7 +34,7 @@ def advise(
             "[default: value]"
         ),
     ] = None,
-    budget: options.Budget = None,
+    time_limit: options.TimeLimit = None,
     memory: options.Memory = None,
     likelihood: Annotated[str, typer.Option(help="Tables: as for `rfgp fit`.")] = "normal",
     kernel: Annotated[
@@ -58,7 +58,7 @@ def advise(
     checks.check_choice("--kernel", kernel, choices.GRAPH_KERNELS)
     checks.check_least(1, max_nonzeros=max_nonzeros)
     checks.check_least(0, seed=seed)
-    checks.check_limits(budget, memory)
+    checks.check_limits(time_limit, memory)
     is_graph = is_field(file, ".gml")
     if is_graph:
         known_input(file, "advise")
@@ -66,15 +66,15 @@ def advise(
         checks.check_table(file, target, reading, "advise")
     with progress(visible=not as_json) as report:
         if is_graph:
-            most = {"budget": budget, "memory": memory}
+            most = {"time_limit": time_limit, "memory": memory}
             choice, command = _of_graph(file, target, kernel, max_nonzeros, seed, most, report)
         else:
-            limits = {"budget": budget, "memory": memory, "likelihood": likelihood, "seed": seed}
+            limits = {"time_limit": time_limit, "memory": memory, "likelihood": likelihood, "seed": seed}
             choice, command = _of_table(file, target, reading, limits, report)
     if as_json:
         print_json({**_figures(choice), "command": command})
         return
-    if (rule := choice.better_rule) is not None:
+    if (rule := choice.unbeaten_baseline) is not None:
         say(f"Nothing that was tried is better than {rule}.")
     say(choice.reason)
     for line in choice.table():
@@ -103,8 +103,8 @@ def _of_table(
     words += [f"--drop={name}" for name in given.get("drop", ())]
     words += [] if limits["likelihood"] == "normal" else ["--likelihood", str(limits["likelihood"])]
     words += [f"--{name.replace('_', '-')}={_text(value)}" for name, value in _named(choice).items()]
-    if choice.shares:  # `rfgp fit` chooses again
-        limiting = {name: limits[name] for name in ("budget", "memory") if limits[name] is not None}
+    if choice.weights:  # `rfgp fit` chooses again
+        limiting = {name: limits[name] for name in ("time_limit", "memory") if limits[name] is not None}
         limiting |= {"seed": limits["seed"]} if limits["seed"] else {}
         words += [f"--{name}={value}" for name, value in limiting.items()]
     return choice, shlex.join(words)
@@ -113,7 +113,7 @@ def _of_table(
 def _named(choice: Any) -> dict[str, Any]:
     """Return the flags of what was chosen: of an average of exact kernels only that, so that the rest stays open."""
     options = choice.chosen.options
-    return {name: options[name] for name in options if name in (("features",) if choice.shares else _FLAGS)}
+    return {name: options[name] for name in options if name in (("features",) if choice.weights else _FLAGS)}
 
 
 def _text(value: Any) -> str:
@@ -125,15 +125,15 @@ def _of_graph(
 ) -> tuple[Any, str]:
     """Return the choice for a mesh, roads or a graph, and the command, or the line of Python, that goes with it."""
     import graphs
-    from rfgp.regression.graph import advised_choice
-    from rfgp.regression.record import Limits
+    from rfgp.regression.graph import advised_selection
+    from rfgp.regression.selection_report import Limits
 
     report("Reading", 0, 0)
     graph, command = _read_graph(file, target, report)
     report("Measuring", 0, 0)
     chosen = graphs.kernels.by_name(kernel)
-    given = [] if most["budget"] is most["memory"] is None else [Limits.of(most["budget"], most["memory"], None)]
-    choice = advised_choice(graph, chosen, max_nonzeros, seed, *given)
+    given = [] if most["time_limit"] is most["memory"] is None else [Limits.of(most["time_limit"], most["memory"], None)]
+    choice = advised_selection(graph, chosen, max_nonzeros, seed, *given)
     features = choice.chosen.options["features"]
     if command is None:
         return choice, f'rfgp.GraphGP(graph, kernel="{kernel}", features="{features}")  # in Python: it has no values'
@@ -169,11 +169,11 @@ def _figures(choice: Any) -> dict[str, Any]:
             "rows": None if trial.last is None else trial.last.rows,
             "seconds": trial.seconds,
             "bytes": trial.memory,
-            "remark": trial.remark,
+            "remark": trial.status,
         }
         for trial in choice.trials
     ]
-    rules = {name: rule.value for name, rule in choice.rules.items()}
+    rules = {name: rule.value for name, rule in choice.baselines.items()}
     return {
         "best": choice.chosen.name,
         "shares": choice.parts,

@@ -72,14 +72,14 @@ def check_positive(option: str, value: float, *, or_zero: bool = False) -> None:
         raise InvalidArgumentError(f"{option} must be finite and {least}, got {value}.")
 
 
-def check_limits(budget: str | None, memory: str | None) -> None:
+def check_limits(time_limit: str | None, memory: str | None) -> None:
     """Refuse limits that cannot be read.
 
     Raises:
         InvalidArgumentError: with the limit.
     """
-    if budget is not None:
-        read_seconds("--budget", budget)
+    if time_limit is not None:
+        read_seconds("--time-limit", time_limit)
     if memory is not None:
         read_bytes("--memory", memory)
 
@@ -111,7 +111,7 @@ def check_model(model: Mapping[str, Any], judging: Mapping[str, Any]) -> None:
     for name in ("num_frequencies", "num_inducing", "num_neighbors"):
         if name in model:
             check_count(_flag(name), model[name])
-    check_limits(model.get("budget"), model.get("memory"))
+    check_limits(model.get("time_limit"), model.get("memory"))
     check_share("--test-share", judging["test_share"])
     check_choice("--holdout", judging["holdout"], choices.HOLDOUTS)
     check_least(2, fit_rows=judging["fit_rows"])

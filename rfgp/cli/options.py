@@ -39,8 +39,8 @@ Local = Annotated[
     str, typer.Option(help="A local process too: matern12, ..., gaussian; with nystrom residual; none, or auto.")
 ]
 NumNeighbors = Annotated[int | None, typer.Option(help="Of a local process: those that a row is conditioned on.")]
-Budget = Annotated[
-    str | None, typer.Option(help="What choosing and the fit may take, as predicted: 30s, 5min, 2h. [default: by rows]")
+TimeLimit = Annotated[
+    str | None, typer.Option(help="The most that selection and fit may take: 30s, 5min, 2h. [default: by rows]")
 ]
 Memory = Annotated[str | None, typer.Option(help="What the fit may take, as predicted: 500MB, 4GB. [default: 8GB]")]
 Log = Annotated[

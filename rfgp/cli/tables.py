@@ -42,7 +42,7 @@ def fit(
     diagonal: options.Diagonal = "auto",
     local: options.Local = "auto",
     num_neighbors: options.NumNeighbors = None,
-    budget: options.Budget = None,
+    time_limit: options.TimeLimit = None,
     memory: options.Memory = None,
     likelihood: options.Likelihood = "normal",
     inference: options.Inference = None,
@@ -80,7 +80,7 @@ def fit(
     reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
     chosen = {"features": features, "spectrum": spectrum, "frequencies": frequencies, "diagonal": diagonal}
     sizes = {"num_frequencies": num_frequencies, "num_inducing": num_inducing, "num_neighbors": num_neighbors}
-    limits = {"coupling": coupling, "budget": budget, "memory": memory}
+    limits = {"coupling": coupling, "time_limit": time_limit, "memory": memory}
     model = options.table_options({**chosen, "local": local}, {**sizes, **limits})
     law = {} if likelihood == "normal" else {"likelihood": likelihood}
     law |= {} if inference is None else {"inference": inference}

@@ -12,7 +12,7 @@ from rfgp.counts import counted, read_seconds
 from rfgp.errors import InvalidArgumentError
 from rfgp.models.gp import GP
 from rfgp.regression import Regression, mean_and_noise
-from rfgp.regression.record import MEMORY, RATE
+from rfgp.regression.selection_report import MEMORY, RATE
 from rfgp.rows import gathered
 from rfgp.solvers.sampled import MOST_POINTS, ExactMarginals, exact_marginals, step_operations
 

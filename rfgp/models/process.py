@@ -13,9 +13,9 @@ from torch import Tensor
 from rfgp.ambient import hides, plain
 from rfgp.counts import counted
 from rfgp.errors import (
+    BaselineNotBeatenWarning,
     ConvergenceWarning,
     NotFittedError,
-    NothingBetterWarning,
     OverfittingWarning,
     arguments,
 )
@@ -194,7 +194,7 @@ class Process(ABC, Generic[F]):
         with journaled as journal, Reporter(callback, progress) as reporter:
             regression, report = self.strategy(begun, Plan(names, max_iterations, reporter, journal))
         self._fitted = Fitted.of(solved_if_read(regression), report)
-        for warning in _of_choice(report):
+        for warning in _of_selection(report):
             warnings.warn(warning, stacklevel=3)
         if not report.converged:
             message = (
@@ -358,13 +358,13 @@ def _chosen(model: type[Process[Any]], options: object) -> Iterator[str]:
             yield f"{name}={shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + '...'}"
 
 
-def _of_choice(report: FitReport) -> Iterator[Warning]:
-    """Yield a warning where no candidate was better than a simple rule."""
-    rule = None if report.choice is None else report.choice.better_rule
-    if report.choice is not None and rule is not None:
-        yield NothingBetterWarning(
-            f"Nothing that was tried is better than {rule} (log density "
-            f"{report.choice.rules[rule].value:.4g} a row). The columns may say no more of the target."
+def _of_selection(report: FitReport) -> Iterator[Warning]:
+    """Yield a warning if no candidate was better than a baseline."""
+    baseline = None if report.selection is None else report.selection.unbeaten_baseline
+    if report.selection is not None and baseline is not None:
+        yield BaselineNotBeatenWarning(
+            f"No candidate beat {baseline} (log density {report.selection.baselines[baseline].value:.4g} a row). The "
+            "inputs may not be informative."
         )
 
 

@@ -1,44 +1,40 @@
 """The front door for tables: what suits a table best by measurement, or what the user says."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from rfgp import couplings, spectra
 from rfgp.ambient import plain
-from rfgp.choosing import advised, fit_open
-from rfgp.errors import InvalidArgumentError
-from rfgp.fitting import Plan, Progress, Reporter
 from rfgp.likelihoods import Likelihood
-from rfgp.models.given import given, options_from
+from rfgp.models.given import options_from
 from rfgp.models.gp import GP
 from rfgp.models.process import Process
 from rfgp.parameters import Hyperprior
 from rfgp.regression import (
-    Choice,
     FeatureOptions,
     InducingOptions,
     KernelOptions,
     LocalOptions,
     OpenOptions,
-    begin,
 )
 from rfgp.regression.spec import ModelSpec
-from rfgp.regression.table import open_options, table_options
+from rfgp.regression.table import is_settled, open_options, table_options
 from rfgp.regression.table.offers import AUTO
+from rfgp.selection.table_space import TableSpace
 
 
 class TableGP(GP):
     """The front door for tables: whatever suits the table best, or what you say.
 
     `TableGP()` leaves everything open: `fit` measures candidates on the rows at hand (exact kernels, fixed and learned
-    frequencies, neighbours, both, inducing points), says which it took and why in `choice`, and fits that to all rows.
+    frequencies, neighbours, both, inducing points), says which it took and why in `selection`, and fits that to all rows.
     What you name is kept, and only the rest is measured; where one candidate is left nothing is. A choice depends on
-    the rows, the options and the seed, never on a clock (but for `max_seconds`).
+    the rows, the options and the seed, never on a clock (but for `time_limit`).
 
     Up to 2,000 rows the candidates are exact kernels, and of one output with normal noise they are averaged rather than
-    one taken: rows that hyperparameters have seen do not tell which is best (`rfgp.choosing.averages` has figures).
+    one taken: rows that hyperparameters have seen do not tell which is best (`rfgp.selection.stacking` has figures).
     Predictions are then mixtures of normal laws (`rfgp.inference.MixturePrediction`); `members` are the processes with
     their shares, and what a process has one of, `hyperparameters`, `log_marginal_likelihood()` and the report, is that
     of the largest share. Name `spectrum` and `local` for one process.
@@ -123,12 +119,10 @@ class TableGP(GP):
             standard deviation of those from float64, standard deviations within 2 %: with noise down to a thousandth of
             the target's variance, through inducing points down to a millionth.
 
-        budget: What choosing and the fit after it may take together, in predicted seconds: a number, "30s", "5min" or
-            "2h". None: 60 s and 8 ms for each row, half an hour at most. Nothing dearer is tried; the cheapest
-            candidate stays. Predictions are for one core, and right to a factor of two.
-        memory: What the fit may take, in predicted bytes: a number, "500MB" or "4GB". None: 8 GB.
-        max_seconds: Of the clock: after so many nothing more is measured, and the best so far is fitted. What is chosen
-            then depends on the machine.
+        memory: The most predicted bytes of the fit: a number, "500MB" or "4GB". If None, 8 GB.
+        time_limit: The most predicted seconds of the selection and the fit: a number, "30s", "5min" or "2h". By the
+            clock nothing more is scored after it. If None, 60 s and 8 ms for each row, half an hour at most, as
+            predicted.
 
     Sources: sparse spectrum processes, Lazaro-Gredilla et al. (2010); nearest-neighbour processes, Vecchia (1988),
     Datta et al. (2016); inducing points, Quinonero-Candela and Rasmussen (2005); couplings as named there.
@@ -140,7 +134,6 @@ class TableGP(GP):
 
     fixes_approximation = True
     kinds_of_options = (KernelOptions, FeatureOptions, InducingOptions, LocalOptions)
-    strategy = staticmethod(fit_open)
 
     @plain()
     def __init__(
@@ -170,45 +163,15 @@ class TableGP(GP):
         priors: Mapping[str, Hyperprior | None] | None = None,
         seed: int | None = None,
         dtype: torch.dtype | None = None,
-        budget: str | float | None = None,
         memory: str | float | None = None,
-        max_seconds: float | None = None,
+        time_limit: str | float | None = None,
     ) -> None:
-        Process.__init__(self, ModelSpec(open_options(options_from(OpenOptions, locals()))))
+        options = options_from(OpenOptions, locals())
+        space = None if is_settled(options) else TableSpace(options)
+        Process.__init__(self, ModelSpec(open_options(options).changed(search_space=space)))
 
     @property
     def options(self) -> KernelOptions | OpenOptions:
         """What the constructor was given; once a fit has chosen, what was chosen."""
-        candidates: OpenOptions | None = self.family.options.candidates
-        return table_options(self.family) if candidates is None else candidates
-
-    @plain()
-    def advise(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        noise: Any = None,  # (n,)
-        sample_weight: Any = None,  # (n,)
-        exposure: Any = None,  # (n,)
-        progress: bool | Callable[[Progress], None] = False,
-    ) -> Choice:
-        """Return what `fit` would choose of what is open, and what each candidate would cost and bring; fits nothing.
-
-        Args:
-            X: As for `fit`.
-            y: Targets, (n,) or (n, k).
-            noise: As for `fit`, (n,).
-            sample_weight: As for `fit`, (n,).
-            exposure: As for `fit`, (n,).
-            progress: As for `fit`.
-
-        Raises:
-            InvalidArgumentError: nothing is open.
-            DataError: the data cannot be used; the message names the place.
-        """
-        if self._family.options.candidates is None:
-            raise InvalidArgumentError('Every option is named, so that nothing is to be chosen. Leave some "auto".')
-        begun = begin(self._family, given(self._family, X, y, noise, sample_weight, exposure))
-        with Reporter(progress=progress) as reporter:
-            return advised(begun, Plan(reporter=reporter))
+        space: TableSpace | None = self.family.options.search_space
+        return table_options(self.family) if space is None else space.options

@@ -70,7 +70,7 @@ def _settings(model: Process[Any]) -> dict[str, object]:
         return {"process": describe_process(model), **limit, "seed": model.seed}
     start = nodes_kernel(model).graph_kernel
     out: dict[str, object] = {"kernel, at the start": repr(start), "features": model.features}
-    if model.choice is not None:
+    if model.selection is not None:
         out["features"] = f"{model.features} (chosen by auto)"
     if model.features == "walks":
         out |= {name: value for name, value in model.walk_options.options.items() if value is not None}

@@ -44,10 +44,10 @@ def of_rules(rules: Sequence[Baseline], rmse: float) -> tuple[str, ...]:
 
 def of_choice(model: Process[Any]) -> tuple[str, ...]:
     """Say which candidate was taken, and first where none is clearly better than a simple rule."""
-    choice = None if model.fit_report is None else model.fit_report.choice
+    choice = None if model.fit_report is None else model.fit_report.selection
     if choice is None:
         return ()
-    rule = choice.better_rule
+    rule = choice.unbeaten_baseline
     poor = () if rule is None else (f"Nothing that was tried is better than {rule}.",)
     return (*poor, f"Chosen: {choice.reason}")
 

@@ -136,7 +136,7 @@ class Study:
 
 def _chosen(model: Process[Any]) -> dict[str, Any] | None:
     """Return what a model chose, as JSON has it; None where nothing was open."""
-    choice = None if model.fit_report is None else model.fit_report.choice
+    choice = None if model.fit_report is None else model.fit_report.selection
     return (
         None
         if choice is None

@@ -6,7 +6,7 @@ from typing import Any, Self
 from rfgp.counts import check_count
 from rfgp.models import TableGP
 from rfgp.parameters import Hyperprior
-from rfgp.regression import Choice
+from rfgp.regression import SelectionReport
 from rfgp.rows.arrays import warn_of_truth
 from rfgp.sklearn.checks import read_new, read_rows, resolve_seed
 from rfgp.sklearn.regressor import ProcessRegressor
@@ -17,7 +17,7 @@ class TableGPRegressor(ProcessRegressor):
     """Gaussian process regression by whatever suits the table: exact kernels, features, neighbours, or both.
 
     An adapter of `rfgp.TableGP`: with the same seed and data both give the same numbers. What is "auto" is chosen by
-    `fit`, by the density of rows that are left out or kept out, at predicted costs; what is named is kept. `choice_`
+    `fit`, by the density of rows that are left out or kept out, at predicted costs; what is named is kept. `selection_`
     says what was tried and why one was taken. `RandomFeatureGPRegressor` measures nothing and costs what its number of
     frequencies says.
 
@@ -40,12 +40,12 @@ class TableGPRegressor(ProcessRegressor):
         priors: Log densities (objects with `log_prob`) of named hyperparameters.
         fixed: Names of hyperparameters that keep their starting values, such as ("noise",).
         max_iter: Of the optimiser; None: 500, or 300 steps of learning frequencies.
-        budget: What choosing and the fit may take, as predicted: "30s", "5min"; None: as suits the rows.
+        time_limit: The most that selection and fit may take: "30s", "5min". If None, as suits the rows.
         memory: What the fit may take, as predicted: "500MB", "4GB"; None: 8 GB.
 
     Attributes:
         gp_: The fitted `rfgp.TableGP`. With several outputs, of those that are not constant; None where all are.
-        choice_: What was chosen, and why; None where nothing was open.
+        selection_: What was chosen, and why; None where nothing was open.
         log_marginal_likelihood_value_: The log density of y, total nats, in its units; nan where `gp_` is None.
         n_iter_: Iterations of the optimiser.
         n_features_in_: d.
@@ -71,7 +71,7 @@ class TableGPRegressor(ProcessRegressor):
         priors: Mapping[str, Hyperprior] | None = None,
         fixed: Iterable[str] = (),
         max_iter: int | None = None,
-        budget: str | float | None = None,
+        time_limit: str | float | None = None,
         memory: str | float | None = None,
     ) -> None:
         self.features = features
@@ -87,7 +87,7 @@ class TableGPRegressor(ProcessRegressor):
         self.priors = priors
         self.fixed = fixed
         self.max_iter = max_iter
-        self.budget = budget
+        self.time_limit = time_limit
         self.memory = memory
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -106,7 +106,7 @@ class TableGPRegressor(ProcessRegressor):
             ValueError: the data cannot be used.
 
         Warns:
-            NothingBetterWarning: a constant or a straight line is as good as all that was tried.
+            BaselineNotBeatenWarning: a constant or a straight line is as good as all that was tried.
             RfgpWarning: as `rfgp.TableGP.fit`.
         """
         gp = self._process()
@@ -114,9 +114,9 @@ class TableGPRegressor(ProcessRegressor):
         return self._learn(gp, *read_rows(self, X, y, sample_weight)[:3])
 
     @property
-    def choice_(self) -> Choice | None:
+    def selection_(self) -> SelectionReport | None:
         """What was chosen, and why."""
-        return None if self.gp_ is None else self.gp_.choice
+        return None if self.gp_ is None else self.gp_.selection
 
     def _process(self) -> TableGP:
         sizes = {"n_frequencies": self.n_frequencies, "n_inducing": self.n_inducing, "n_neighbors": self.n_neighbors}
@@ -133,7 +133,7 @@ class TableGPRegressor(ProcessRegressor):
             standardize=self.standardize,
             priors=self.priors,
             seed=resolve_seed(self.random_state),
-            budget=self.budget,
+            time_limit=self.time_limit,
             memory=self.memory,
             **counts,
         )

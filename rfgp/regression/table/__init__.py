@@ -8,6 +8,7 @@ from rfgp.regression.table.options import FeatureOptions as FeatureOptions
 from rfgp.regression.table.options import InducingOptions as InducingOptions
 from rfgp.regression.table.options import KernelOptions as KernelOptions
 from rfgp.regression.table.options import LocalOptions as LocalOptions
+from rfgp.regression.table.specs import is_settled as is_settled
 from rfgp.regression.table.specs import model_options as model_options
 from rfgp.regression.table.specs import open_options as open_options
 from rfgp.regression.table.specs import table_options as table_options

@@ -16,7 +16,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.local.kinds import kind_of, read_spectrum
 from rfgp.parameters import Hyperprior
 from rfgp.regression.family import read_likelihood
-from rfgp.regression.record import Limits
+from rfgp.regression.selection_report import Limits
 from rfgp.regression.table.kinds import options_of
 from rfgp.regression.table.options import LOCAL_STARTS, RESIDUAL, FeatureOptions, KernelOptions
 
@@ -48,7 +48,7 @@ _PARTS = {
     "learn_inducing": "nystrom",
 }
 """The features that an option is of."""
-_OF_LIMITS = ("budget", "memory", "max_seconds")
+_OF_LIMITS = ("time_limit", "memory")
 Recipe = Mapping[str, Any]
 
 
@@ -139,9 +139,8 @@ class OpenOptions:
     priors: Mapping[str, Hyperprior | None] | None = None
     seed: Any = None
     dtype: torch.dtype | None = None
-    budget: Any = None
     memory: Any = None
-    max_seconds: float | None = None
+    time_limit: Any = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "likelihood", read_likelihood(self.likelihood, self.noise))
@@ -152,7 +151,7 @@ class OpenOptions:
     @property
     def limits(self) -> Limits:
         """What choosing and the fit may cost."""
-        return Limits.of(self.budget, self.memory, self.max_seconds)
+        return Limits.of(self.time_limit, self.memory)
 
     @property
     def given(self) -> dict[str, Any]:
@@ -240,36 +239,3 @@ class OpenOptions:
 
 def _plain(options: KernelOptions) -> dict[str, str]:
     return {name: repr(value) for name, value in vars(options).items()}
-
-
-def in_words(options: KernelOptions) -> str:
-    """Return what a candidate is, in a few words."""
-    return " + ".join(_words(options))
-
-
-def _words(options: KernelOptions) -> Iterator[str]:
-    kernel = _kernel(options.spectrum)
-    if isinstance(options, FeatureOptions):
-        size = f"{options.num_frequencies} {options.frequencies} frequencies"
-        yield size if kernel == "gaussian" else f"{size}, {kernel}"
-    elif options.features == "exact":
-        yield f"exact {kernel}"
-    elif options.features == "nystrom":
-        diagonal = getattr(options, "diagonal", None)
-        yield f"{getattr(options, 'num_inducing', 0)} inducing points, {kernel}{f', {diagonal}' if diagonal else ''}"
-    if options.local is not None:
-        yield f"{options.local} neighbours" if options.features != "exact" else options.local
-
-
-def _kernel(spectrum: Any) -> str:
-    return kind_of(spectrum) or type(spectrum).__name__
-
-
-def as_given(options: KernelOptions) -> dict[str, Any]:
-    """Return what to give `rfgp.TableGP` for a candidate, as plain values."""
-    names = ["features", "local"]
-    names += ["num_frequencies", "frequencies"] if isinstance(options, FeatureOptions) else []
-    names += ["num_inducing", "diagonal"] if options.features == "nystrom" else []
-    names += ["num_neighbors"] if options.local is not None else []
-    chosen = {name: getattr(options, name) for name in names}
-    return chosen if options.features is None else {**chosen, "spectrum": _kernel(options.spectrum)}

@@ -153,5 +153,11 @@ def open_options(candidates: OpenOptions) -> ModelOptions:
     if {len(menu) for menu in menus} == {1} and len({repr(menu) for menu in menus}) == 1:
         return model_options(menus[0][0].options)
     if candidates.names_features:
-        return replace(model_options(menus[2][0].options), candidates=candidates)
-    return replace(model_options(candidates.standing()), candidates=candidates, approximations="auto")
+        return model_options(menus[2][0].options)
+    return replace(model_options(candidates.standing()), approximations="auto")
+
+
+def is_settled(candidates: OpenOptions) -> bool:
+    """Return whether one candidate is left for any rows."""
+    menus = [candidates.menu(rows, streamed) for rows in (2, FEW_ROWS + 1) for streamed in (False, True)]
+    return {len(menu) for menu in menus} == {1} and len({repr(menu) for menu in menus}) == 1

@@ -33,7 +33,7 @@ def test_a_table_is_measured_and_the_command_makes_that_model(monkeypatch, capsy
     assert code == 0, err
     gp = rfgp.load(tmp_path / "o" / "model.safetensors")
     assert gp.options.features == "exact"
-    assert gp.choice.parts.keys() == choice.parts.keys()
+    assert gp.selection.parts.keys() == choice.parts.keys()
     assert len(gp.members) == len(choice.parts) > 1
     code, out, err = run(
         monkeypatch, capsys, "advise", tmp_path / "t.csv", "--target", "y", "--budget", "9s", "--seed", "5"

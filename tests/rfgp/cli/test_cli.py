@@ -22,7 +22,7 @@ from rfgp.datasets import CATALOG, Entry
 from rfgp.tables import Schema
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::rfgp.NothingBetterWarning"),  # tables of a straight line
+    pytest.mark.filterwarnings("ignore::rfgp.BaselineNotBeatenWarning"),  # tables of a straight line
     pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning"),
     pytest.mark.filterwarnings("ignore::graphs.LargeVarianceWarning"),  # 40 nodes fit a long lengthscale
     pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning"),

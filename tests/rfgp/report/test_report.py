@@ -197,7 +197,7 @@ def test_a_choice_is_told():
     """What was taken and measured stands on the page, in the notes, and in the figures for programs."""
     table = small_table()
     study = report.study_table(table, rfgp.TableGP(seed=0))
-    choice = study.model.choice
+    choice = study.model.selection
     page = report.table_report(study, table)
     assert "The choice" in page
     assert len(choice.parts) > 1

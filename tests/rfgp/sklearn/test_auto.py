@@ -26,10 +26,10 @@ def test_it_is_the_process():
     X, y = drawn()
     estimator = TableGPRegressor(random_state=3, max_iter=6).fit(X, y)
     gp = rfgp.TableGP(seed=3).fit(X, y, max_iterations=6)
-    assert estimator.choice_ == gp.choice
+    assert estimator.selection_ == gp.selection
     np.testing.assert_array_equal(estimator.predict(X), gp.predict(X).mean)
     named = clone(estimator).set_params(features="exact", local=None, spectrum="matern32").fit(X, y)
-    assert named.choice_ is None
+    assert named.selection_ is None
     assert named.gp_.options.spectrum == rfgp.spectra.Matern(1.5)
 
 

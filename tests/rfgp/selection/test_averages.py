@@ -80,7 +80,7 @@ def words(member):
 
 
 def test_the_record_has_the_shares_and_the_largest_is_the_models(averaged):
-    choice = averaged.choice
+    choice = averaged.selection
     weights = {words(member): weight for weight, member in averaged.members}
     taken = [trial for number, trial in enumerate(choice.trials) if choice.shares[number]]
     assert [weights[trial.name] for trial in taken] == list(filter(None, choice.shares))
@@ -110,7 +110,7 @@ def test_a_small_budget_leaves_fewer(monkeypatch):
     monkeypatch.setattr("rfgp.choosing.rounds.ANOTHER", 0.0)
     gp = rfgp.TableGP(seed=0).fit(X, y)
     assert len(gp.members) <= 2
-    assert any("more than twice the best" in trial.remark for trial in gp.choice.trials)
+    assert any("more than twice the best" in trial.remark for trial in gp.selection.trials)
 
 
 G, M32, M12, S32, S12 = "gaussian", "matern32", "matern12", "gaussian + matern32", "gaussian + matern12"
@@ -157,7 +157,7 @@ def test_searches_end_where_they_gain_little_and_say_that_they_have_converged(mo
 
     monkeypatch.setattr(Objective, "evaluated", counted)
     gp, taken = rfgp.TableGP(seed=0).fit(X, y), len(evaluated)
-    whole = rfgp.TableGP(**gp.choice.chosen.options).fit(X, y)
+    whole = rfgp.TableGP(**gp.selection.chosen.options).fit(X, y)
     assert gp.fit_report.converged
     apart = whole.fit_report.log_marginal_likelihood - gp.fit_report.log_marginal_likelihood
     assert -1e-3 < apart < 3 * grounds.GAIN
@@ -392,7 +392,7 @@ def test_files_and_pickles_keep_all(averaged, tmp_path):
     same(loaded, averaged)
     same(pickle.loads(pickle.dumps(averaged)), averaged)
     assert [w for w, _ in loaded.members] == [w for w, _ in averaged.members]
-    assert loaded.choice == averaged.choice
+    assert loaded.selection == averaged.selection
     assert str(loaded) == str(averaged)
     same(loaded.update(NEW[:1], [5.0]), copy.deepcopy(averaged).update(NEW[:1], [5.0]))
 
@@ -471,7 +471,7 @@ def test_a_fit_that_was_killed_while_it_chose_goes_on(tmp_path, monkeypatch):
     after = len(evaluated) - before
     rfgp.TableGP(seed=0).fit(X, y)
     assert len(evaluated) - before - after > after + 35  # what was computed was read; the first is compared
-    assert again.choice == whole.choice
+    assert again.selection == whole.selection
     np.testing.assert_array_equal(again.predict(NEW).mean, whole.predict(NEW).mean)
 
 

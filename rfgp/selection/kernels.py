@@ -1,4 +1,4 @@
-"""Choosing among kernels by leave-one-out: each is fitted to all rows, and the one with the best score is kept."""
+"""Selection among kernels by leave-one-out: each is fitted to all rows, and the one with the best score is kept."""
 
 import time
 from dataclasses import replace
@@ -6,14 +6,14 @@ from typing import Any, cast
 
 import torch
 
-from rfgp.choosing.averages import measured
 from rfgp.fitting import Plan, fit_terms
-from rfgp.regression import Choice, FitReport, Regression, Trial
-from rfgp.regression.graph import choice_of_features
-from rfgp.regression.record import RATE
+from rfgp.regression import FitReport, Regression, SelectionReport, Trial
+from rfgp.regression.graph import selection_of_features
 from rfgp.regression.regression import restarted
+from rfgp.regression.selection_report import RATE
 from rfgp.regression.spec import ModelSpec
 from rfgp.rows import gathered
+from rfgp.selection.scores import scores_of
 
 EVALUATIONS = 40.0
 """The number of likelihoods of a fit, for its predicted cost."""
@@ -26,25 +26,25 @@ def fit_kernels(regression: Regression, plan: Plan) -> tuple[Regression, FitRepo
     if not spec.options.alternatives:
         fitted, report = fit_terms(regression, plan)
         assert isinstance(fitted.family, ModelSpec)
-        return fitted, replace(report, choice=choice_of_features(fitted.family))
+        return fitted, replace(report, selection=selection_of_features(fitted.family))
     begun, found = time.monotonic(), []
     for name, kernel in spec.options.alternatives.items():
         other = restarted(regression, spec.with_options(spec.options.changed(kernel=kernel, alternatives={})))
-        with plan.reporter.about(f"choosing, {name}"):
+        with plan.reporter.about(f"selection, {name}"):
             found.append((name, *fit_terms(other, plan)))
     weight = gathered(regression.needed_rows("a fit")).counts()
     densities = [_left_out(each).to(weight) for _, each, _ in found]
-    measurements = measured(densities, weight, [len(weight)] * len(found))
-    best = max(range(len(found)), key=lambda number: measurements[number].value)
+    scores = scores_of(densities, weight, [len(weight)] * len(found))
+    best = max(range(len(found)), key=lambda number: scores[number].value)
     trials = [
         Trial(name, _options(name), *_cost(each), (one,))
-        for (name, each, _), one in zip(found, measurements, strict=True)
+        for (name, each, _), one in zip(found, scores, strict=True)
     ]
-    (name, chosen, report), last = found[best], measurements[best]
+    (name, chosen, report), last = found[best], scores[best]
     score = f"log density {last.value:.3f} of {len(weight):,} rows (standard error {last.error:.2g})"
-    about = {"judged": len(weight), "way": "each left out in turn", "rate": RATE}
-    choice = Choice(best, tuple(trials), f"{name}: the best, {score}.", **cast(Any, about))
-    return chosen, replace(report, choice=replace(choice, seconds=time.monotonic() - begun))
+    about = {"num_validation": len(weight), "validation": "leave-one-out", "rate": RATE}
+    selection = SelectionReport(best, tuple(trials), f"{name}: the best, {score}.", **cast(Any, about))
+    return chosen, replace(report, selection=replace(selection, seconds=time.monotonic() - begun))
 
 
 def _options(name: str) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def test_frequencies_that_were_learned_from_most_rows_are_told_all(monkeypatch, 
     monkeypatch.setattr(choose, "fit_terms", lambda begun, plan: fits.append(plan) or fit(begun, plan))
     X, y = table(300)
     gp = rfgp.TableGP(features="fourier", num_frequencies=4, local=None, seed=0).fit(X, y, max_iterations=20)
-    assert gp.choice.chosen.options["frequencies"] == "learned"
+    assert gp.selection.chosen.options["frequencies"] == "learned"
     assert [plan.has_rivals for plan in fits] == ([] if is_kept else [True])
     assert gp.num_observations == 300
     assert ("told all" in gp.fit_report.message) == is_kept

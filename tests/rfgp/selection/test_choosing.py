@@ -50,7 +50,7 @@ def names(choice):
 def test_few_rows_are_left_to_exact_kernels_and_the_best_fit_is_the_last():
     X, y = table()
     gp = rfgp.TableGP(seed=0).fit(X, y)
-    choice = gp.choice
+    choice = gp.selection
     assert gp.options.features == "exact"
     assert choice.way == "each left out in turn"
     assert choice.judged == 80
@@ -67,11 +67,11 @@ def test_two_choices_of_a_seed_are_equal_and_another_seed_keeps_other_rows_out()
     X, y = table(120)
     options = {"features": "fourier", "num_frequencies": 8, "local": None}
     one, two = (rfgp.TableGP(seed=3, **options).fit(X, y, max_iterations=4) for _ in range(2))
-    assert one.choice == two.choice
-    assert one.choice.way == "kept out, given all others"
+    assert one.selection == two.selection
+    assert one.selection.way == "kept out, given all others"
     assert np.array_equal(one.predict(X).mean, two.predict(X).mean)
     other = rfgp.TableGP(seed=4, **options).fit(X, y, max_iterations=4)
-    assert other.choice.rules != one.choice.rules
+    assert other.selection.rules != one.selection.rules
 
 
 def test_what_is_local_is_found():
@@ -82,13 +82,13 @@ def test_what_is_local_is_found():
     assert both.options.local is not None
     smooth = rfgp.TableGP(num_frequencies=4, frequencies="fixed", seed=0).fit(X, y, max_iterations=20)
     assert smooth.options.local is not None  # among those that may be without it
-    assert smooth.choice.chosen.last.value > min(t.last.value for t in smooth.choice.trials if t.last) + 0.3
+    assert smooth.selection.chosen.last.value > min(t.last.value for t in smooth.selection.trials if t.last) + 0.3
 
 
 def test_planted_a_wrong_density_changes_the_choice(monkeypatch):
     """A candidate whose densities are spoiled is not taken, and one whose are raised is."""
     X, y = table()
-    right = rfgp.TableGP(seed=0).fit(X, y).choice.chosen.name
+    right = rfgp.TableGP(seed=0).fit(X, y).selection.chosen.name
     original = grounds.Grounds.measured
     other = "exact matern12"
     assert right != other
@@ -99,7 +99,7 @@ def test_planted_a_wrong_density_changes_the_choice(monkeypatch):
         return dataclasses.replace(found, density=found.density + (1.0 if is_other else -1.0))
 
     monkeypatch.setattr(grounds.Grounds, "measured", spoiled)
-    assert rfgp.TableGP(seed=0).fit(X, y).choice.chosen.name == other
+    assert rfgp.TableGP(seed=0).fit(X, y).selection.chosen.name == other
 
 
 def test_a_cheaper_candidate_is_taken_within_noise_only():
@@ -122,7 +122,7 @@ def test_a_cheaper_candidate_is_taken_within_noise_only():
 
 def test_only_what_is_not_clearly_behind_goes_on(monkeypatch):
     monkeypatch.setattr(rounds, "FEW", 30)
-    choice = rfgp.TableGP(seed=0).fit(*table(100, outputs=2)).choice  # of several outputs nothing is averaged
+    choice = rfgp.TableGP(seed=0).fit(*table(100, outputs=2)).selection  # of several outputs nothing is averaged
     reached = [len(trial.measured) for trial in choice.trials]
     assert max(reached) == 2
     assert 1 <= sum(count == 2 for count in reached) <= rounds.GOING_ON
@@ -282,7 +282,7 @@ def test_all_rows_look_around_again_where_there_are_several_optima(monkeypatch):
     monkeypatch.setattr(grounds.Grounds, "measured", measured)
     monkeypatch.setattr(choose, "fit_terms", lambda begun, plan: plans.append(plan) or fit(begun, plan))
     gp = rfgp.TableGP(num_frequencies=4, local="matern32", num_neighbors=8, seed=0).fit(X, y, max_iterations=3)
-    assert gp.choice.chosen.options["frequencies"] == "fixed"
+    assert gp.selection.chosen.options["frequencies"] == "fixed"
     assert [plan.is_begun for plan in plans] == [False]
 
 
@@ -297,8 +297,8 @@ def test_a_fit_that_is_measured_on_all_rows_is_the_fit():
     """Where few rows are left out in turn, a local process is fitted as it would be alone, and variants are tried."""
     X, y = table(120)
     gp = rfgp.TableGP(features=None, num_neighbors=8, seed=0).fit(X, y)
-    assert len([trial for trial in gp.choice.trials if trial.measured]) == 3
-    kept = gp.choice.chosen.options
+    assert len([trial for trial in gp.selection.trials if trial.measured]) == 3
+    kept = gp.selection.chosen.options
     alone = rfgp.TableGP(**kept, seed=0).fit(X, y)
     ours, others = (float(each.log_marginal_likelihood()) for each in (gp, alone))
     assert ours == pytest.approx(others, abs=1e-6)
@@ -344,17 +344,17 @@ def test_what_is_named_is_never_changed(given):
 def test_nothing_is_measured_where_one_candidate_is_left():
     gp = rfgp.TableGP("exact", "gaussian", local=None)
     assert gp.options.features == "exact"
-    assert gp.fit(*table(), max_iterations=1).choice is None
+    assert gp.fit(*table(), max_iterations=1).selection is None
     alone = rfgp.TableGP("exact", local="matern12").fit(*table(), max_iterations=1)
-    assert alone.choice is None
+    assert alone.selection is None
 
 
 def test_an_open_model_says_so_and_is_decided_by_conditioning():
     gp = rfgp.TableGP(seed=0)
-    assert (gp.options.features, gp.options.spectrum, gp.choice) == ("auto", "auto", None)
+    assert (gp.options.features, gp.options.spectrum, gp.selection) == ("auto", "auto", None)
     assert repr(gp) == "TableGP(seed=0, not fitted)"
     gp.condition(*table())
-    assert gp.choice is None
+    assert gp.selection is None
     assert [type(term.approximation) for term in gp.terms.values()] == [rfgp.Exact]
     with pytest.raises(rfgp.NotFittedError):
         rfgp.TableGP().exact()
@@ -393,21 +393,21 @@ def test_bad_options_are_named(options, message):
 
 def test_a_budget_leaves_out_what_is_dear_but_not_the_cheapest():
     X, y = table()
-    free = rfgp.TableGP(seed=0).fit(X, y, max_iterations=2).choice
+    free = rfgp.TableGP(seed=0).fit(X, y, max_iterations=2).selection
     seconds = [trial.seconds for trial in free.trials]
-    small = rfgp.TableGP(seed=0, budget=1.01 * min(seconds) / rounds.SHARE).fit(X, y, max_iterations=2).choice
+    small = rfgp.TableGP(seed=0, budget=1.01 * min(seconds) / rounds.SHARE).fit(X, y, max_iterations=2).selection
     assert {"over the budget" in trial.remark for trial in small.trials} == {True, False}
     assert all(trial.measured for trial in small.trials if trial.seconds < 1.01 * min(seconds))
-    least = rfgp.TableGP(seed=0, budget=1e-9).fit(X, y, max_iterations=2).choice
+    least = rfgp.TableGP(seed=0, budget=1e-9).fit(X, y, max_iterations=2).selection
     assert least.chosen.seconds == min(seconds)
-    tight = rfgp.TableGP(seed=0, memory="1kb").fit(X, y, max_iterations=2).choice
+    tight = rfgp.TableGP(seed=0, memory="1kb").fit(X, y, max_iterations=2).selection
     assert sum("bytes are over" in trial.remark for trial in tight.trials) == len(tight.trials) - 1
 
 
 def test_a_clock_ends_the_measuring(monkeypatch):
     ticks = iter(range(0, 10**6, 100))
     monkeypatch.setattr(rounds, "clock", lambda: next(ticks))
-    choice = rfgp.TableGP(seed=0, max_seconds=250).fit(*table(), max_iterations=2).choice
+    choice = rfgp.TableGP(seed=0, max_seconds=250).fit(*table(), max_iterations=2).selection
     assert sum(bool(trial.measured) for trial in choice.trials) == 2
     assert "250 s were over" in choice.trials[-1].remark
 
@@ -424,19 +424,19 @@ def test_what_is_tried_is_said_with_how_long_it_takes():
 def test_a_table_that_says_nothing_warns():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((100, 2)), rng.standard_normal(100)
-    with pytest.warns(rfgp.NothingBetterWarning, match="a constant"):
+    with pytest.warns(rfgp.BaselineNotBeatenWarning, match="a constant"):
         gp = rfgp.TableGP(seed=0).fit(X, y)
-    assert gp.choice.better_rule == "a constant"
+    assert gp.selection.better_rule == "a constant"
     with warnings.catch_warnings():
-        warnings.simplefilter("error", rfgp.NothingBetterWarning)
-        assert rfgp.TableGP(seed=0).fit(*table()).choice.better_rule is None
+        warnings.simplefilter("error", rfgp.BaselineNotBeatenWarning)
+        assert rfgp.TableGP(seed=0).fit(*table()).selection.better_rule is None
 
 
 def test_a_straight_line_is_named():
     rng = np.random.default_rng(1)
     X = rng.standard_normal((60, 2))
     y = X @ [1.0, -2.0] + 0.5 * rng.standard_normal(60)
-    with pytest.warns(rfgp.NothingBetterWarning, match="a straight line"):
+    with pytest.warns(rfgp.BaselineNotBeatenWarning, match="a straight line"):
         rfgp.TableGP(seed=0, lengthscale=0.01).fit(X, y, fixed=["lengthscale"])
 
 
@@ -455,18 +455,18 @@ def test_tables_of_all_kinds(kind):
     elif kind == "tensor":
         X, y = torch.from_numpy(X), torch.from_numpy(y)
     gp = rfgp.TableGP(seed=0, **options).fit(X, y, max_iterations=5, **more)
-    measured = [trial.last.value for trial in gp.choice.trials if trial.measured]
+    measured = [trial.last.value for trial in gp.selection.trials if trial.measured]
     assert len(measured) > 1
     assert np.isfinite(measured).all()
     assert np.isfinite(np.asarray(gp.predict(X).mean)).all()
-    assert (gp.choice.rules == {}) == (kind == "poisson")
+    assert (gp.selection.rules == {}) == (kind == "poisson")
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.OverfittingWarning")
 def test_rows_that_are_read_in_blocks_are_kept_by_no_candidate():
     X, y = table(300)
     gp = rfgp.TableGP(num_frequencies=4, seed=0).fit(Blocks([(X[:150], y[:150]), (X[150:], y[150:])]), max_iterations=3)
-    assert names(gp.choice) == {"4 fixed frequencies", "4 learned frequencies"}
+    assert names(gp.selection) == {"4 fixed frequencies", "4 learned frequencies"}
     assert gp.options.features == "fourier"
     assert gp.num_observations == 300
 
@@ -492,9 +492,9 @@ def test_a_saved_choice_is_the_same(tmp_path):
     X, y = table()
     gp = rfgp.TableGP(seed=0).fit(X, y, max_iterations=5)
     gp.save(tmp_path / "model", data=True)
-    assert rfgp.load(tmp_path / "model").choice == gp.choice
-    assert str(gp.choice) in str(rfgp.load(tmp_path / "model").choice)
-    assert repr(gp.choice).startswith("Choice(an average of ")
+    assert rfgp.load(tmp_path / "model").selection == gp.selection
+    assert str(gp.selection) in str(rfgp.load(tmp_path / "model").selection)
+    assert repr(gp.selection).startswith("Choice(an average of ")
 
 
 def test_noise_that_varies_is_measured_on_some_rows_too():
@@ -514,17 +514,17 @@ def test_graphs_have_the_same_record(tmp_path, monkeypatch):
     nodes = np.arange(0, 64, 2)
     y = np.sin(nodes / 6) + 0.1 * np.random.default_rng(1).standard_normal(32)
     few = rfgp.GraphGP(graph, seed=0).fit(nodes, y, max_iterations=2)
-    assert few.choice.chosen.name == "exact"
-    assert "few enough" in few.choice.reason
-    assert rfgp.GraphGP(graph, features="exact").fit(nodes, y, max_iterations=2).choice is None
+    assert few.selection.chosen.name == "exact"
+    assert "few enough" in few.selection.reason
+    assert rfgp.GraphGP(graph, features="exact").fit(nodes, y, max_iterations=2).selection is None
     monkeypatch.setattr(measured, "MOST_EXACT_NODES", 10)
     gp = rfgp.GraphGP(graph, seed=0).fit(nodes, y, max_iterations=2)
-    assert [trial.options["features"] for trial in gp.choice.trials] == [c.features for c in gp.advice.candidates]
-    assert gp.choice.chosen.options["features"] == gp.features
+    assert [trial.options["features"] for trial in gp.selection.trials] == [c.features for c in gp.advice.candidates]
+    assert gp.selection.chosen.options["features"] == gp.features
     errors = {candidate.features: candidate.error for candidate in gp.advice.candidates}
-    assert gp.choice.chosen.last.value == errors[gp.features]
+    assert gp.selection.chosen.last.value == errors[gp.features]
     gp.save(tmp_path / "nodes")
-    assert rfgp.load(tmp_path / "nodes").choice == gp.choice
+    assert rfgp.load(tmp_path / "nodes").selection == gp.selection
 
 
 def test_the_roughness_of_a_road_is_found(tmp_path):
@@ -536,13 +536,13 @@ def test_the_roughness_of_a_road_is_found(tmp_path):
     where = np.stack([rng.integers(0, 6, 60), rng.uniform(0, 1, 60)], axis=1)
     y = np.sin(1.5 * where.sum(1)) + 0.01 * rng.standard_normal(60)
     gp = rfgp.RoadGP(roads, alpha="auto", seed=0).fit(where, y)
-    assert gp.choice.chosen.name == "alpha=2"
+    assert gp.selection.chosen.name == "alpha=2"
     each = [rfgp.RoadGP(roads, alpha=alpha, seed=0).fit(where, y) for alpha in (1, 2)]
     values = [float(road.leave_one_out().log_density.mean()) for road in each]
-    assert [trial.last.value for trial in gp.choice.trials] == pytest.approx(values, abs=1e-4)
+    assert [trial.last.value for trial in gp.selection.trials] == pytest.approx(values, abs=1e-4)
     gp.save(tmp_path / "roads", data=True)
-    assert rfgp.load(tmp_path / "roads").choice == gp.choice
-    assert rfgp.RoadGP(roads, alpha=1, seed=0).fit(where, y, max_iterations=1).choice is None
+    assert rfgp.load(tmp_path / "roads").selection == gp.selection
+    assert rfgp.RoadGP(roads, alpha=1, seed=0).fit(where, y, max_iterations=1).selection is None
 
 
 def test_what_fails_or_is_not_finite_is_left_out_and_said(monkeypatch, tmp_path):
@@ -561,9 +561,9 @@ def test_what_fails_or_is_not_finite_is_left_out_and_said(monkeypatch, tmp_path)
 
     monkeypatch.setattr(grounds, "fit_terms", failing)
     gp = rfgp.TableGP(seed=0).fit(X, y, max_iterations=3)
-    remarks = {trial.name: trial.remark for trial in gp.choice.trials}
+    remarks = {trial.name: trial.remark for trial in gp.selection.trials}
     assert remarks["exact matern12"] == "planted"
-    assert gp.choice.chosen.name in ("exact gaussian", "exact matern32")
+    assert gp.selection.chosen.name in ("exact gaussian", "exact matern32")
     assert all(remarks[name] for name in remarks if "+" in name)
     gp.save(tmp_path / "m", data=True)
 
@@ -577,7 +577,7 @@ def test_a_wrong_record_in_a_file_is_named(change, tmp_path):
     record = {**encode_choice(gp.fit_report), **change}
     with pytest.raises((ValueError, TypeError, KeyError, AttributeError)):
         decode_choice(record)
-    assert decode_choice(encode_choice(gp.fit_report)) == gp.choice
+    assert decode_choice(encode_choice(gp.fit_report)) == gp.selection
 
 
 def test_exposures_of_kept_out_counts_count():
@@ -595,7 +595,7 @@ def test_exposures_of_kept_out_counts_count():
 def test_sums_are_for_rows_that_are_many_for_their_hyperparameters():
     """Two columns make 7 of them; where nothing else is open the sum stays."""
     for n, is_tried in ((69, False), (70, True)):
-        trials = rfgp.TableGP(seed=0).fit(*table(n), max_iterations=2).choice.trials
+        trials = rfgp.TableGP(seed=0).fit(*table(n), max_iterations=2).selection.trials
         assert {bool(trial.measured) for trial in trials if "+" in trial.name} == {is_tried}
         assert all(trial.measured for trial in trials if "+" not in trial.name)
     assert rfgp.TableGP("exact", local="matern12").fit(*table(20), max_iterations=2).options.has_both
@@ -610,5 +610,5 @@ def test_copies_do_not_tell_the_rows_that_judge(options):
     gp = rfgp.TableGP(seed=0, local=None, **options)
     gp.fit(np.tile(X, (2, 1)), np.tile(y, 2), max_iterations=5)
     assert gp.num_observations == 300
-    assert gp.choice.judged == (30 if options["features"] == "fourier" else 150)
-    assert all(trial.last.value < -1.2 for trial in gp.choice.trials if trial.last is not None)
+    assert gp.selection.judged == (30 if options["features"] == "fourier" else 150)
+    assert all(trial.last.value < -1.2 for trial in gp.selection.trials if trial.last is not None)

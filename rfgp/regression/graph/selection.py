@@ -11,7 +11,7 @@ from rfgp.approximations import MeasuredFeatures
 from rfgp.approximations.measured import sample_of
 from rfgp.approximations.nodes import NodeTerm
 from rfgp.regression.graph.checks import features_of
-from rfgp.regression.record import ERROR, RATE, Choice, Limits, Measurement, Trial
+from rfgp.regression.selection_report import ERROR, RATE, Limits, Score, SelectionReport, Trial
 from rfgp.regression.spec import ModelSpec
 
 _SOLVED = ("precision", "rational", "exact")
@@ -21,7 +21,7 @@ _EVALUATIONS, _PRODUCTS, _BYTES = 30.0, 400.0, 12.0
 _NONE = Limits()
 
 
-def choice_of_features(spec: ModelSpec) -> Choice | None:
+def selection_of_features(spec: ModelSpec) -> SelectionReport | None:
     """Return the record of the selection of features of nodes, if a model of one term has selected them."""
     if len(spec.priors) != 1:
         return None
@@ -31,12 +31,12 @@ def choice_of_features(spec: ModelSpec) -> Choice | None:
         return None
     graph = spec.terms[0].term.factors[0].nodes
     if features.name == "exact":
-        return exact_choice(graph)
+        return exact_selection(graph)
     assert isinstance(prior, NodeTerm)
-    return None if prior.advice is None else choice_of(prior.advice, graph, len(sample_of(graph)), features.name)
+    return None if prior.advice is None else selection_of(prior.advice, graph, len(sample_of(graph)), features.name)
 
 
-def choice_of(advice: Advice, graph: graphs.Graph, sampled: int, used: str | None = None) -> Choice:
+def selection_of(advice: Advice, graph: graphs.Graph, sampled: int, used: str | None = None) -> SelectionReport:
     """Return the record of what was measured on so many nodes.
 
     Args:
@@ -51,15 +51,15 @@ def choice_of(advice: Advice, graph: graphs.Graph, sampled: int, used: str | Non
         best, reason = used, f"{used}, which was in use, for {best} is not twice as good. {reason}"
     is_measured = len(advice.candidates) > 1
     way = "of a sample, against the exact kernel" if is_measured else ""
-    return Choice(names.index(best), trials, reason, ERROR, sampled if is_measured else 0, way, rate=RATE)
+    return SelectionReport(names.index(best), trials, reason, ERROR, sampled if is_measured else 0, way, rate=RATE)
 
 
-def exact_choice(graph: graphs.Graph) -> Choice:
+def exact_selection(graph: graphs.Graph) -> SelectionReport:
     """Return the record where the exact kernel is taken because nodes are few."""
     N = graph.num_nodes
     trial = Trial("exact", {"features": "exact"}, _EVALUATIONS * 2.0 * N**3 / RATE, 24.0 * N**2)
     reason = f"exact: {N:,} nodes are few enough for the kernel itself, so nothing was measured."
-    return Choice(0, (trial,), reason, ERROR, rate=RATE)
+    return SelectionReport(0, (trial,), reason, ERROR, rate=RATE)
 
 
 def _trial(candidate: Candidate, graph: graphs.Graph, sampled: int) -> Trial:
@@ -68,9 +68,9 @@ def _trial(candidate: Candidate, graph: graphs.Graph, sampled: int) -> Trial:
     each = 4.0 * nonzeros**2 if candidate.features in _SOLVED else _PRODUCTS * 4.0 * nonzeros
     shown = ", ".join(f"{name}={value}" for name, value in candidate.options.items())
     options: dict[str, Any] = {"features": candidate.features, **candidate.options}
-    measured = (Measurement(sampled, float(candidate.error), 0.0),)
+    scores = (Score(sampled, float(candidate.error), 0.0),)
     seconds, memory = _EVALUATIONS * each * N / RATE, _BYTES * nonzeros * N
-    return Trial(f"{candidate.features}({shown})", plain(options), seconds, memory, measured)
+    return Trial(f"{candidate.features}({shown})", plain(options), seconds, memory, scores)
 
 
 def plain(options: dict[str, Any]) -> dict[str, Any]:
@@ -81,34 +81,34 @@ def plain(options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def advised_choice(
+def advised_selection(
     graph: graphs.Graph, kernel: GraphKernel, max_nonzeros: int, seed: int, limits: Limits = _NONE
-) -> Choice:
-    """Return what `graphs.advise` recommends, as the record of a choice; within limits the best that keeps to them."""
+) -> SelectionReport:
+    """Return what `graphs.advise` recommends, as the record of a selection; within limits the best that keeps to them."""
     advice = graphs.advise(graph, kernel, max_nonzeros, seed=seed)
-    choice = choice_of(advice, graph, min(128, graph.num_nodes))
-    return choice if limits is _NONE else _within(choice, limits)
+    selection = selection_of(advice, graph, min(128, graph.num_nodes))
+    return selection if limits is _NONE else _within(selection, limits)
 
 
-def _within(choice: Choice, limits: Limits) -> Choice:
-    """Return the choice among what is not too dear; of nothing the cheapest."""
-    most = math.inf if limits.budget is None else limits.budget
-    trials = tuple(replace(trial, remark=_too_dear(trial, most, limits.memory)) for trial in choice.trials)
-    allowed = [number for number, trial in enumerate(trials) if not trial.remark]
-    best, reason = choice.best, choice.reason
+def _within(selection: SelectionReport, limits: Limits) -> SelectionReport:
+    """Return the selection among what is not too dear; of nothing the cheapest."""
+    most = math.inf if limits.time_limit is None else limits.time_limit
+    trials = tuple(replace(trial, status=_too_dear(trial, most, limits.memory)) for trial in selection.trials)
+    allowed = [number for number, trial in enumerate(trials) if not trial.status]
+    best, reason = selection.best, selection.reason
     if best not in allowed:
         numbers = allowed or range(len(trials))
         best = min(numbers, key=lambda number: _error(trials[number]) if allowed else trials[number].seconds)
         said = "the best that keeps to the limits" if allowed else "the cheapest, for nothing keeps to the limits"
         reason = f"{trials[best].name}: {said}; without them {reason}"
-    budget = 0.0 if limits.budget is None else limits.budget
-    return replace(choice, trials=trials, best=best, reason=reason, budget=budget, memory=limits.memory)
+    seconds = 0.0 if limits.time_limit is None else limits.time_limit
+    return replace(selection, trials=trials, best=best, reason=reason, time_limit=seconds, memory=limits.memory)
 
 
 def _too_dear(trial: Trial, seconds: float, memory: float) -> str:
     if trial.memory > memory:
         return f"{trial.memory:.2g} bytes are over the {memory:.2g} allowed"
-    return f"over the budget of {seconds:.3g} s" if trial.seconds > seconds else ""
+    return f"over the limit of {seconds:.3g} s" if trial.seconds > seconds else ""
 
 
 def _error(trial: Trial) -> float:
