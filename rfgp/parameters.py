@@ -134,7 +134,7 @@ class Space:
         Raises:
             InvalidArgumentError: with those there are.
         """
-        if name not in self.names:
+        if name not in self.quantities and name not in self.others and name != "mean":
             raise InvalidArgumentError(f"There is no hyperparameter {name!r}; there are {', '.join(self.names)}.")
 
     def free(self, fixed: Iterable[str]) -> list[str]:

@@ -53,11 +53,11 @@ class Partitions:
     Args:
         X: A Dask array (n, d), or a Dask dataframe. Columns that a `SparseSpectrumGP` takes have to be numbers; a `GP`
             reads dates, text and truth values by the names of columns as well.
-        y: Targets, a Dask array (n,) or (n, k), or a series or dataframe partitioned as X; or, where X is a dataframe,
-            the name of its target column, or k names. None: there are none.
+        y: Targets, a Dask array (n,) or (n, k), or a series or dataframe partitioned as X; or, if X is a dataframe,
+            the name of its target column, or k names. If None, there are none.
         noise: Known variances (n,), likewise.
         sample_weight: Numbers of observations (n,), likewise.
-        client: Of the cluster; None: the one that stands ready.
+        client: The client of the cluster. If None, the current one.
 
     Raises:
         DataError: parts that do not match.
@@ -70,10 +70,13 @@ class Partitions:
         self._client = client_of(client)
         named = dict(zip(_EXTRAS, (y, noise, sample_weight), strict=True))
         columns = {name: value for name, value in named.items() if _is_name(value)}
-        beside = {name: value for name, value in named.items() if value is not None and name not in columns}
+        own = {name: value for name, value in named.items() if value is not None and name not in columns}
         if columns and not _is_frame(X):
-            raise InvalidArgumentError("Columns are told by name in dataframes only; pass Dask arrays beside an array.")
-        others = {name: blocks_of(value, name, like=X) for name, value in beside.items()}
+            raise InvalidArgumentError(
+                f"X must be a Dask dataframe if columns are given by name, got {type(X).__name__}. Pass y, noise and "
+                "sample_weight as Dask arrays."
+            )
+        others = {name: blocks_of(value, name, like=X) for name, value in own.items()}
         parts = blocks_of(X, "X")
         for name, found in others.items():
             if len(found) != len(parts):
@@ -182,7 +185,7 @@ def _values(X: Any, names: tuple[str, ...]) -> Any:
 
 
 def _types(X: Any, y: Any) -> list[str]:
-    """Return the types of targets, columns of X by their names or beside it, as words."""
+    """Return the names of the types of targets, which are columns of X by their names or collections of their own."""
     if _is_name(y):
         kinds = dict(zip(X.columns, X.dtypes, strict=True))
         return [str(kinds.get(name)) for name in ([y] if isinstance(y, str) else y)]

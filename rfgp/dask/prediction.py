@@ -17,11 +17,11 @@ M = TypeVar("M", bound=Process[Any])
 
 
 class Predicted(NamedTuple):
-    """The law of the latent function, or with noise of an observation, at each row; lazy.
+    """Moments of the latent function, or of an observation, at each row; lazy.
 
     Attributes:
-        mean: A Dask array (n,), or (n, k) for k outputs.
-        variance: Likewise.
+        mean: A Dask array (n,), or (n, k) for k outputs or classes.
+        variance: A Dask array of the same shape.
     """
 
     mean: da.Array
@@ -78,7 +78,7 @@ def predict(gp: Process[Any], X: Any, *, observed: bool = False) -> Predicted:
         InvalidArgumentError: no collection of Dask.
     """
     regression = gp.regression
-    tail = tuple(regression.scaling.targets.scale.shape)
+    tail = _tail(regression)
     parts, lengths = blocks_of(X, "X"), known_lengths(X)
     light = regression.replace(rows=None, given=regression.posterior)  # what predicts, without the training data
     sent = dask.delayed(light, pure=False, traverse=False)
@@ -92,10 +92,16 @@ def predict(gp: Process[Any], X: Any, *, observed: bool = False) -> Predicted:
     return Predicted(*columns)
 
 
+def _tail(regression: Regression) -> tuple[int, ...]:
+    """Return the shape of the moments of one row: (), or (k,) for k outputs or classes."""
+    num_latents = regression.family.options.likelihood.num_latents
+    return (num_latents,) if num_latents > 1 else tuple(regression.scaling.targets.scale.shape)
+
+
 def _moment(name: str, observed: bool, regression: Regression, X: Any) -> Any:
     """Return the mean or the variance at the rows of one partition."""
     if not len(X):
-        return np.empty((0, *regression.scaling.targets.scale.shape))
+        return np.empty((0, *_tail(regression)))
     p = regression.predict(X)
     p = p.observed() if observed else p
     return np.asarray(getattr(p, name), dtype=float)

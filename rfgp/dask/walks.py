@@ -27,14 +27,13 @@ def sample_walks(
 ) -> graphs.Walks:
     """Draw random walks on the workers: bit for bit those of `graphs.sample_walks` with the same seed.
 
-    The graph goes to each worker once, and what the walks leave behind comes back; couplings and exact hops are chosen
-    here.
+    The graph goes to each worker once, and the loads of the walks come back. Couplings and exact hops are chosen here.
 
     Args:
         graph: The graph.
-        nodes: Labels of the start nodes (n,); None: every node.
-        client: Of the cluster; None: the one that stands ready.
-        num_parts: Into how many parts the nodes are divided; None: four for each thread of the cluster.
+        nodes: Labels of the start nodes (n,). If None, every node.
+        client: The client of the cluster. If None, the current one.
+        num_parts: Into how many parts the nodes are divided. If None, four for each thread of the cluster.
         options: Of `graphs.sample_walks`, all but `num_threads` and `progress`.
 
     Raises:

@@ -28,14 +28,17 @@ def write_file(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Tens
     """Write a header and tensors (...), whole or not at all.
 
     Raises:
-        InvalidArgumentError: JSON cannot hold the header.
+        InvalidArgumentError: a number of the header is not finite.
     """
     from safetensors.torch import save as to_bytes
 
     try:
         text = json.dumps(header, allow_nan=False, sort_keys=True)
     except ValueError as error:
-        raise InvalidArgumentError(f"The model has an option that JSON cannot hold: {error}.") from error
+        raise InvalidArgumentError(
+            f"The numbers of options, priors and reports must be finite in a file, got others ({error}). Replace "
+            "infinite ones by large ones."
+        ) from error
     whole = {name: packed(value.detach().cpu()) for name, value in tensors.items()}
     entry = {"version": FORMAT, "header": text, "sha256": digest(text, whole)}
     write_atomically(path, to_bytes(whole, {"rfgp": json.dumps(entry)}))

@@ -5,7 +5,6 @@ The other models of an average have all of these and hyperparameters of their ow
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -21,24 +20,16 @@ from rfgp.kernels.terms import constants_of, of_prefix
 from rfgp.parameters import Quantity, Values
 from rfgp.regression import Member
 from rfgp.regression.space import space_of
-from rfgp.regression.spec import ModelOptions, ModelSpec, check_average, check_shares, restored
+from rfgp.regression.spec import ModelSpec, check_average, check_shares, restored
 from rfgp.rows import DataSummary
-from rfgp.saving import plain
 from rfgp.saving.draws import SavedTerm, decode_draw, encode_draw, needs_data
-from rfgp.saving.kernels import (
-    approximation_of,
-    decode_approximations,
-    decode_kernel,
-    encode_approximations,
-    encode_kernel,
-)
+from rfgp.saving.kernels import approximation_of, decode_kernel, encode_approximations, encode_kernel
 from rfgp.saving.legacy import upgraded
 from rfgp.saving.models import Codec, Json, Tensors, part, tensors_of, values_of
+from rfgp.saving.options import decode_options, encode_options
 from rfgp.saving.values import Decoder, Encoder
 from rfgp.scaling import Affine, Scaling
 
-_CHOICES = ("inference", "mean", "standardize", "seed", "budget", "memory")
-"""The options that JSON has as they are."""
 NOISE = "noise."
 """The beginning of the names of the tensors of the noise, if it has a kernel of its own."""
 MEMBERS = "members."
@@ -105,26 +96,11 @@ def _encode_others(spec: ModelSpec, encoder: Encoder) -> tuple[Json, dict[str, T
 
 def _encode_model(spec: ModelSpec, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
     """Return one model as JSON without its columns, and the tensors (...) of its draws."""
-    options = spec.options
     resolved, tensors = _encode_terms(spec, encoder, "")
     if spec.noise_process is not None:
         resolved["noise"], draws = _encode_terms(spec.noise_process, encoder, NOISE)
         tensors |= draws
-    return {
-        **{name: getattr(options, name) for name in _CHOICES},
-        "kernel": encode_kernel(options.kernel, encoder),
-        **resolved,
-        "likelihood": plain.encode_likelihood(options.likelihood, partial(_encode_parameter, encoder=encoder)),
-        "approximation": encode_approximations(options.approximations, encoder),
-        "start": {name: _encode_start(name, value, encoder) for name, value in options.start.items()},
-        "priors": plain.encode_priors(options.priors),
-        "dtype": plain.encode_dtype(options.dtype),
-    }, tensors
-
-
-def _encode_parameter(value: Any, encoder: Encoder) -> Any:
-    """Return a parameter of a likelihood as JSON: a number, a text, or the kernel of the noise."""
-    return encode_kernel(value, encoder) if isinstance(value, Kernel) else plain.plain(value)
+    return {**encode_options(spec.options, encoder), **resolved}, tensors
 
 
 def _encode_terms(spec: ModelSpec, encoder: Encoder, prefix: str) -> tuple[Json, dict[str, Tensor]]:
@@ -148,13 +124,6 @@ def _encode_draws(spec: ModelSpec, encoder: Encoder) -> tuple[list[Json], dict[s
         draws.append(content)
         tensors |= {f"draw.{place}.{name}": tensor for name, tensor in own.items()}
     return draws, tensors
-
-
-def _encode_start(name: str, value: Any, encoder: Encoder) -> Any:
-    try:
-        return encoder.encode(value)
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"The start of {name!r} cannot be saved: {error}") from error
 
 
 # --- reading ---------------------------------------------------------------------------------------
@@ -201,7 +170,7 @@ def _model(described: Mapping[str, Any], tensors: Tensors, columns: _Columns) ->
     kernel, of_noise = _resolved(described, decoder), described.get("noise")
     noise = None if of_noise is None else _resolved(of_noise, decoder)
     _check_graphs([kernel] if noise is None else [kernel, noise], columns.schema)
-    spec = restored(_options(described, decoder), columns.schema, kernel, columns.summary, noise)
+    spec = restored(decode_options(described, decoder), columns.schema, kernel, columns.summary, noise)
     own = [] if noise is None else noise.terms()
     is_own = noise is None or spec.options.likelihood.noise_kernel is not None
     if not is_own or not all(str(term.name).startswith(NOISE) for term in own):
@@ -231,24 +200,6 @@ def _resolved(described: Mapping[str, Any], decoder: Decoder) -> Kernel:
     if any(factor.columns is None or isinstance(factor, Additive) for factor in factors):
         raise ValueError("a leaf of the kernel has no columns")
     return kernel
-
-
-def _options(described: Mapping[str, Any], decoder: Decoder) -> ModelOptions:
-    chosen: dict[str, Any] = {name: described.get(name) for name in _CHOICES}
-    if type(chosen["standardize"]) is not bool or type(chosen["seed"]) is not int:
-        raise ValueError("an option has a type that none has")
-    dtype, likelihood = described["dtype"], described["likelihood"]
-    if likelihood is not None and "kernel" in likelihood:
-        likelihood = {**likelihood, "kernel": decode_kernel(likelihood["kernel"], decoder)}
-    return ModelOptions(
-        decode_kernel(described["kernel"], decoder),
-        plain.decode_likelihood(likelihood),
-        decode_approximations(described["approximation"], decoder),
-        start={name: decoder.decode(value) for name, value in described["start"].items()},
-        priors=plain.decode_priors(described["priors"]),
-        dtype=None if dtype is None else plain.decode_dtype(dtype),
-        **chosen,
-    )
 
 
 def _summary(schema: Schema, spread: Tensor, scaling: Scaling) -> ColumnSummary:

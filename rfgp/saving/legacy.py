@@ -1,9 +1,13 @@
-"""Files of earlier versions in the present form: models of one field or kernel on nodes had classes of their own.
+"""Files of earlier versions in the present form.
 
-Only names change, and the JSON of options is written anew. The decoder of the present form then checks everything.
+Models of tables, of fields and of nodes had classes with options and tensors of their own. The options are read as the
+arguments that these classes still take, and written as those of any model. Tensors change their names, and some their
+units. The decoder of the present form then checks everything.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -12,169 +16,264 @@ from torch import Tensor
 import graphs
 from graphs.kernels import GraphKernel
 from graphs.walks import HopRule
-from rfgp import approximations
-from rfgp.saving.legacy_tables import TABLES, common_options, path_of, schema_of, upgraded_table
+from rfgp import approximations, couplings, spectra
+from rfgp.approximations import Approximation, Exact, InducingPoints, RandomFeatures, SparsePrecision, Vecchia
+from rfgp.columns import ColumnSchema, Kind, Schema
+from rfgp.features.inducing import JITTER
+from rfgp.kernels import Kernel, Mesh, Nodes, Roads
+from rfgp.kernels.kernel import transformed
+from rfgp.kernels.stationary import LENGTHSCALE_BOUNDS
+from rfgp.regression.spec import ModelOptions
+from rfgp.regression.table import model_options, options_of
+from rfgp.saving import objects, plain
+from rfgp.saving.kernels import encode_kernel
+from rfgp.saving.models import Json, Tensors, part
+from rfgp.saving.options import encode_options
 from rfgp.saving.values import Encoder
 
-Json = dict[str, Any]
-Tensors = Mapping[str, Tensor]
-
-FIELDS = {"MeshGP": ("Mesh", "mesh", ("within",)), "RoadGP": ("Roads", "network", ("alpha", "boundary"))}
-"""By the class of a model of a field its kernel, the argument for the mesh or the roads, and further arguments."""
-OBJECTS = {"MeshGP": "mesh", "RoadGP": "roads", "GraphGP": "graph"}
-"""By the class of a model the kind of the object in the file."""
-ROOMS = ("field.", "graph.")
-"""The beginnings of the names of the tensors of that object."""
-DRAWN = ("eigenvalues", "eigenvectors")
+_LOCAL = "local"
+"""The name of the second term, and the beginning of the former names of its hyperparameters."""
+_MEMBERS = "draw.members."
+"""The beginning of the names of the hyperparameters of the others in an average."""
+_DRAWN = ("frequencies", "weights", "signs", "lengths", "points", "eigenvalues", "eigenvectors")
 """The tensors that belong to random draws."""
 
 
-class _Leaf(NamedTuple):
-    """The parts of a file that depend on the kind of kernel, as JSON.
+class _Kind(NamedTuple):
+    """A kind of models of earlier versions.
 
     Attributes:
-        name: The class of the kernel.
-        arguments: Its arguments.
-        columns: Its argument for the columns, once they are known.
-        kind: The kind of its columns.
-        parameters: The names of its hyperparameters.
-        approximation: Its approximation.
-        draw: The form of its draws.
+        columns: How the columns are read.
+        read: Returns the options of a model but for its priors, and the JSON of the draws of its terms.
+        convert: Returns the tensors (...) in the present units, under their former names.
     """
 
-    name: str
-    arguments: Json
-    columns: Json
-    kind: str
-    parameters: tuple[str, ...]
-    approximation: Any
-    draw: Json
+    columns: Kind
+    read: Callable[[Json, Tensors], tuple[ModelOptions, list[Json]]]
+    convert: Callable[[Tensors], dict[str, Tensor]]
 
 
 def upgraded(header: Json, tensors: Tensors) -> tuple[Json, Tensors]:
-    """Return the header and the tensors (...) of a file of any version in the form of the present one."""
-    kind, old = header["class"], header["options"]
-    if kind not in (*OBJECTS, *TABLES) or "resolved" in old:
+    """Return the header and the tensors (...) of a file of any version in the present form."""
+    old, kind = header["options"], _KINDS.get(header["class"])
+    if kind is None or "resolved" in old:
         return header, tensors
-    if kind in TABLES:
-        return upgraded_table(header, tensors)
-    changed = dict(tensors)
-    if kind == "GraphGP":
-        leaf = _nodes(old)
-        changed |= {name: t[:, None].double() for name, t in tensors.items() if _is_inputs(name)}
-        width, spread = 1, torch.ones(1, dtype=torch.float64)
-    else:
-        location, spread = (tensors[f"scaling.inputs.{part}"] for part in ("location", "scale"))
-        width, leaf = len(spread), _field(old, kind, len(spread))
-        own = {name: t * spread + location for name, t in tensors.items() if _is_inputs(name) and "data." not in name}
-        changed |= own
-    changed |= {"columns.spread": spread, "scaling.inputs.location": torch.zeros_like(spread)}
-    changed["scaling.inputs.scale"] = torch.ones_like(spread)
-    changed = {_renamed(name, leaf): tensor for name, tensor in changed.items()}
-    names = [_renamed(f"hyperparameters.{name}", leaf).partition(".")[2] for name in header["hyperparameters"]]
-    return {**header, "hyperparameters": names, "options": _options(old, kind, leaf, width)}, changed
+    encoder, changed, average = Encoder(), kind.convert(tensors), old.get("average")
+    named = header["columns"] if kind.columns is Kind.NUMBER else None
+    keys = named or list(range(len(changed["columns.spread"])))
+    members = [] if average is None else average["members"]
+    models = [(one, *kind.read(one, tensors)) for one in (old, *(member["options"] for member in members))]
+    options, *others = (_options(*model, keys, encoder) for model in models)
+    kernel, *of_others = kernels = [model.kernel for _, model, _ in models]
+    if average is not None:
+        described = [_member(*each) for each in zip(members, of_others, others, strict=True)]
+        options["average"] = {"weight": average["weight"], "members": described}
+    names = [str(term.name) for term in kernel.terms()]
+    columns = [ColumnSchema(key, kind.columns, tuple(names), nodes=kernel.nodes) for key in keys]
+    options["schema"] = Schema(tuple(columns)).to_plain()
+    options["nodes"] = [encoder.place(column.nodes) for column in columns if column.nodes is not None]
+    options["objects"], arrays = encoder.objects()
+    renamed = {new: one for name, one in changed.items() if (new := _renamed(name, kernels)) is not None}
+    paths = _paths(header["hyperparameters"], kernel)
+    return {**header, "hyperparameters": paths, "options": options}, renamed | arrays
 
 
-def _is_inputs(name: str) -> bool:
-    return name.startswith(("predictor.", "data.")) and name.rpartition(".")[2] == "inputs"
+def _member(old: Json, kernel: Kernel, options: Json) -> Json:
+    """Return a further model of an average as JSON."""
+    return {"weight": old["weight"], "hyperparameters": _paths(old["quantities"], kernel), "options": options}
 
 
-def _renamed(name: str, leaf: _Leaf) -> str:
-    """Return the present name of a tensor, those of hyperparameters by their path."""
-    room, _, rest = name.partition(".")
-    if name.startswith(ROOMS):
-        return f"draw.0.{rest}" if rest in DRAWN else f"object.0.{rest}"
-    own = *leaf.parameters, "outputscale"
-    return f"{room}.{path_of(rest, leaf.name.lower(), own)}" if room == "hyperparameters" else name
-
-
-def _options(old: Mapping[str, Any], kind: str, leaf: _Leaf, width: int) -> Json:
-    """Return the options of a model of one term with so many columns."""
-    term, of_object = leaf.name.lower(), {key: value for key, value in old.items() if key in _OF_OBJECTS[kind]}
-    factor = {"role": "kernel", "name": leaf.name, "arguments": leaf.arguments}
-    starts = {key: old.get(key) for key in ("lengthscale", "outputscale", "noise")}
-    used = Encoder().encode(leaf.approximation)
+def _options(old: Json, options: ModelOptions, draws: list[Json], keys: Sequence[Any], encoder: Encoder) -> Json:
+    """Return the options of a model of columns with these keys as JSON, without what models of an average share."""
+    priors, kernel, used = plain.decode_priors(old.get("priors") or {}), options.kernel, options.approximations
+    options = options.changed(priors={_path(name, kernel): prior for name, prior in priors.items()})
     return {
-        **common_options(old),
-        "kernel": {"leaves": [factor], "terms": None},
-        "resolved": {
-            "leaves": [{**factor, "arguments": {**leaf.arguments, **leaf.columns}}],
-            "terms": [{"factors": [0], "given": [], "name": term, "variance": None}],
-        },
-        "objects": [{**of_object, "kind": OBJECTS[kind]}],
-        "approximation": used,
-        "approximations": [used],
-        "draws": [leaf.draw],
-        "start": {key: value for key, value in starts.items() if value is not None},
-        "priors": old["priors"] or {},
-        "schema": schema_of(range(width), leaf.kind, [term]),
-        "nodes": [0] if leaf.kind == "node" else [],
+        **encode_options(options, encoder),
+        "resolved": encode_kernel(transformed(kernel, lambda factor: factor.expanded(keys)), encoder),
+        "approximations": [encoder.encode(one) for one in (used.values() if isinstance(used, Mapping) else [used])],
+        "draws": draws,
     }
 
 
-_OF_OBJECTS = {
-    "MeshGP": ("alpha",),
-    "RoadGP": ("metric",),
-    "GraphGP": ("labels", "has_labels", "numbers", "grid", "num_self_loops_dropped", "laplacian"),
+# --- names -----------------------------------------------------------------------------------------
+
+
+def _path(name: str, kernel: Kernel) -> str:
+    """Return the path of a hyperparameter by its former name, or of one of its tensors."""
+    term = kernel.terms()[0]
+    noise, short = ("noise.", name.removeprefix("noise_")) if name.startswith("noise_") else ("", name)
+    owner = _LOCAL if short.startswith(f"{_LOCAL}_") else term.name
+    short = short.removeprefix(f"{_LOCAL}_")
+    is_of_term = short.partition(".")[0] in ("outputscale", *term.factors[0].starts)
+    return f"{noise}{owner}.{short}" if is_of_term else name
+
+
+def _paths(names: Iterable[str], kernel: Kernel) -> list[str]:
+    """Return the paths of hyperparameters in the present order: the noise after all output scales."""
+    return [_path(name, kernel) for name in sorted(names, key=lambda name: name == "noise")]
+
+
+def _renamed(name: str, kernels: Sequence[Kernel]) -> str | None:
+    """Return the present name of a tensor, given the kernels of all models. None if the tensor is no longer there."""
+    room, _, rest = name.partition(".")
+    if name.startswith(_MEMBERS):
+        number, _, rest = name.removeprefix(_MEMBERS).partition(".")
+        return f"members.{number}.hyperparameters.{_path(rest, kernels[1:][int(number)])}"
+    if room in ("draw", "graph"):
+        return f"draw.0.{rest}" if rest in _DRAWN else None
+    return f"{room}.{_path(rest, kernels[0])}" if room == "hyperparameters" else name
+
+
+# --- tables ----------------------------------------------------------------------------------------
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_DECODE: dict[str, Callable[[Any], Any]] = {
+    "spectrum": lambda entry: spectra.by_name(**entry),
+    "coupling": lambda entry: couplings.by_name(**entry),
+    "dtype": plain.decode_dtype,
+    "likelihood": plain.decode_likelihood,
 }
-"""The options that belong to the mesh, the roads or the graph."""
+"""The options that JSON does not have as they are, but for priors."""
 
 
-# --- fields ----------------------------------------------------------------------------------------
+def _table(old: Json, tensors: Tensors) -> tuple[ModelOptions, list[Json]]:
+    """Return the options of a model of a table and its draws."""
+    given, features = {name: _DECODE.get(name, _same)(one) for name, one in old.items()}, old.get("features", "exact")
+    given |= {"features": None if features == "none" else features, "inference": old.get("approximation")}
+    conditioning = old.get("conditioning", "auto")
+    given |= {"condition_on": "responses" if conditioning == "observations" else conditioning, "priors": None}
+    options, dtype = model_options(options_of(**given)), tensors["scaling.inputs.scale"].dtype
+    jitter = old.get("jitter", JITTER.get(dtype, JITTER[torch.float32]))  # once that of the type of the rows
+    own = {"jitter": jitter} if features == "nystrom" else {}
+    return options, [{**_DRAWS[type(used)], **own} for used in options.approximations.values()]
 
 
-def _field(old: Mapping[str, Any], kind: str, width: int) -> _Leaf:
-    """Return the parts of a field on a mesh or on roads with so many columns."""
-    name, place, others = FIELDS[kind]
-    arguments = {place: {"object": 0}, **{key: _number(old[key]) for key in others if key in old}}
-    columns, draw = {"columns": list(range(width))}, {"form": "precision"}
-    return _Leaf(name, arguments, columns, "coordinate", ("lengthscale",), approximations.SparsePrecision(), draw)
+_DRAWS: dict[type[Approximation], Json] = {
+    Exact: {"form": "kernel"},
+    Vecchia: {"form": "neighbors"},
+    RandomFeatures: {"form": "weights", "series": [], "has_frequencies": True},
+    InducingPoints: {"form": "points"},
+}
+"""The JSON of the draws of a term of a table by its approximation."""
 
 
-def _number(value: Any) -> Any:
-    """Return an argument in the present form, in which infinity is not a text."""
-    return {"number": value} if value == "inf" else value
+def _table_tensors(tensors: Tensors) -> dict[str, Tensor]:
+    """Return the tensors (...). A lengthscale that all columns share had one unit, and now has one for each column."""
+    scale, low = tensors["scaling.inputs.scale"], tensors["hyperparameters.lengthscale.low"]
+    units = [name for name, one in tensors.items() if name.endswith("lengthscale.unit") and one.ndim == 0]
+    wide = {name: tensors[name].expand(len(scale)).clone() for name in units}
+    spread = (low / LENGTHSCALE_BOUNDS[0]).to(scale).expand(scale.shape).clone()
+    return {**tensors, **wide, "columns.spread": spread}
 
 
-# --- nodes -----------------------------------------------------------------------------------------
+# --- fields and nodes ------------------------------------------------------------------------------
 
 
-def _nodes(old: Mapping[str, Any]) -> _Leaf:
-    """Return the parts of a kernel on nodes."""
-    kernel, features = _graph_kernel(old["kernel"]), old["features"]
-    encoder, series = Encoder(), {"degree": None, "rank": None, **old.get("series", {})}
-    arguments = {"graph": {"object": 0}, "kernel": encoder.encode(kernel)}
-    degree, walks = series["degree"], dict(old["walks"])
-    size = {} if degree is None or features == "walks" else {"degree": degree}
-    known = {name: old[name] for name in ("generator", "permutation", "tuples", "hop_limits")}
-    draw = {"form": "nodes", "kind": features, "size": size, "halt": encoder.encode(walks["halt"]), **known}
-    makers: dict[str, Callable[[], Any]] = {
-        "exact": approximations.Exact,
-        "precision": approximations.SparsePrecision,
-        "rational": lambda: approximations.RationalPrecision(degree),
-        "chebyshev": lambda: approximations.Chebyshev(degree),
-        "taylor": lambda: approximations.Taylor(degree),
-        "spectrum": lambda: approximations.TruncatedSpectrum(series["rank"]),
-        "walks": lambda: _walks(walks, old["hop_limits"], old["seed"]),
+def _of_kernel(kernel: Kernel, used: Approximation, old: Json) -> ModelOptions:
+    """Return the options of a model of one kernel that is not stationary."""
+    starts = {name: old[name] for name in ("lengthscale", "outputscale", "noise") if old.get(name) is not None}
+    likelihood = plain.decode_likelihood(old.get("likelihood"))
+    return ModelOptions(kernel, likelihood, used, old.get("approximation"), start=starts, seed=old["seed"])
+
+
+def _arrays(tensors: Tensors, prefix: str) -> objects.Arrays:
+    return {name: tensor.numpy() for name, tensor in part(tensors, prefix).items()}
+
+
+def _mesh(old: Json, tensors: Tensors) -> tuple[ModelOptions, list[Json]]:
+    """Return the options of a field on a mesh and its draws."""
+    within = math.inf if old.get("within") == "inf" else old.get("within")
+    kernel = Mesh(objects.decode_mesh(old, _arrays(tensors, "field.")), within=within)
+    return _of_kernel(kernel, SparsePrecision(), old), [{"form": "precision"}]
+
+
+def _roads(old: Json, tensors: Tensors) -> tuple[ModelOptions, list[Json]]:
+    """Return the options of a field on roads and its draws."""
+    known = {name: old[name] for name in ("alpha", "boundary") if name in old}
+    kernel = Roads(objects.decode_roads(old, _arrays(tensors, "field.")), **known)
+    return _of_kernel(kernel, SparsePrecision(), old), [{"form": "precision"}]
+
+
+def _field_tensors(tensors: Tensors) -> dict[str, Tensor]:
+    """Return the tensors (...). The inputs of the posterior were standardised, those of the data were not."""
+    location, scale = (tensors[f"scaling.inputs.{name}"] for name in ("location", "scale"))
+    inputs = {name: one * scale + location for name, one in tensors.items() if _is_inputs(name, "predictor.")}
+    kept = {name: one for name, one in tensors.items() if not name.startswith("field.")}
+    return {**kept, **inputs, **_in_own_units(scale)}
+
+
+def _is_inputs(name: str, *rooms: str) -> bool:
+    return name.startswith(rooms) and name.rpartition(".")[2] == "inputs"
+
+
+def _in_own_units(spread: Tensor) -> dict[str, Tensor]:
+    """Return the scaling of columns that keep their units, given their standard deviations (d,)."""
+    maps = {"location": torch.zeros_like(spread), "scale": torch.ones_like(spread)}
+    return {"columns.spread": spread, **{f"scaling.inputs.{name}": one for name, one in maps.items()}}
+
+
+_OTHERS: dict[str, tuple[Callable[..., Approximation], str | None]] = {
+    "exact": (Exact, None),
+    "precision": (SparsePrecision, None),
+    "rational": (approximations.RationalPrecision, "degree"),
+    "chebyshev": (approximations.Chebyshev, "degree"),
+    "taylor": (approximations.Taylor, "degree"),
+    "spectrum": (approximations.TruncatedSpectrum, "rank"),
+}
+"""By the name of features other than walks their approximation, and the option that is its argument."""
+
+
+def _nodes(old: Json, tensors: Tensors) -> tuple[ModelOptions, list[Json]]:
+    """Return the options of a kernel on nodes and its draws."""
+    features, series = old["features"], {"degree": None, "rank": None, **old.get("series", {})}
+    kernel = Nodes(objects.decode_graph(old, _arrays(tensors, "graph.")), _graph_kernel(old["kernel"]))
+    make, size = (partial(_walks, old), None) if features == "walks" else _OTHERS[features]
+    used = make() if size is None else make(series[size])
+    degree, known = series["degree"], ("generator", "permutation", "tuples", "hop_limits")
+    draw = {
+        "form": "nodes",
+        "kind": features,
+        "size": {} if degree is None or features == "walks" else {"degree": degree},
+        "halt": Encoder().encode(old["walks"]["halt"]),
+        **{name: old[name] for name in known},
     }
-    draw = {"form": "precision"} if features == "precision" else draw
-    return _Leaf("Nodes", arguments, {"column": 0}, "node", tuple(kernel.parameters), makers[features](), draw)
+    return _of_kernel(kernel, used, old), [{"form": "precision"} if features == "precision" else draw]
 
 
-def _walks(walks: Json, limits: Any, seed: int) -> approximations.RandomWalks:
+def _walks(old: Json) -> approximations.RandomWalks:
     """Return the random walks of a model.
 
     Raises:
         ValueError: a rule for exact hops is missing, or does not belong.
     """
-    asked = walks.pop("exact_hops")
+    limits, asked = old["hop_limits"], old["walks"]["exact_hops"]
     if (limits is not None and asked not in ("auto", "rule")) or (limits is None and asked == "rule"):
         raise ValueError('a rule for exact hops comes with exact_hops="auto" or "rule"')
     hops = HopRule(limits) if asked == "rule" else asked
-    return approximations.RandomWalks(**walks, exact_hops=hops, seed=seed)
+    return approximations.RandomWalks(**{**old["walks"], "exact_hops": hops}, seed=old["seed"])
 
 
-def _graph_kernel(described: Mapping[str, Any]) -> GraphKernel:
+def _graph_kernel(described: Json) -> GraphKernel:
     """Return a graph kernel; its base, if it has one, has none of its own."""
     inner = {name: graphs.kernels.by_name(**value) for name, value in described.items() if isinstance(value, dict)}
     return graphs.kernels.by_name(**{**described, **inner})
+
+
+def _node_tensors(tensors: Tensors) -> dict[str, Tensor]:
+    """Return the tensors (...). Positions of nodes were a vector, and are a column."""
+    inputs = {name: one[:, None].double() for name, one in tensors.items() if _is_inputs(name, "predictor.", "data.")}
+    return {**tensors, **inputs, **_in_own_units(torch.ones(1, dtype=torch.float64))}
+
+
+TABLES = ("ExactGP", "SparseSpectrumGP", "TableGP")
+"""The classes of models of tables."""
+_KINDS = {
+    **dict.fromkeys(TABLES, _Kind(Kind.NUMBER, _table, _table_tensors)),
+    "MeshGP": _Kind(Kind.COORDINATE, _mesh, _field_tensors),
+    "RoadGP": _Kind(Kind.COORDINATE, _roads, _field_tensors),
+    "GraphGP": _Kind(Kind.NODE, _nodes, _node_tensors),
+}

@@ -51,18 +51,18 @@ class Codec(NamedTuple):
         decode: Returns the family, given its options, the tensors of a file and a scaling.
         needs_data: Returns whether a family predicts only from its training data.
         quantities: Returns the hyperparameters that a family has, given a scaling and the map of the mean, for their
-            names, shapes and signs. If None, they are those of tables, fields or nodes.
-        upgrade: Returns the header and the tensors of a file of any version in the present form.
+            names, shapes and signs.
         check: Refuses hyperparameters at which a family has no covariance.
+        upgrade: Returns the header and the tensors of a file of any version in the present form.
     """
 
     kinds: tuple[str, ...]
     encode: Callable[[Any], tuple[Json, dict[str, Tensor]]]
     decode: Callable[[Mapping[str, Any], Tensors, Scaling], Family]
-    needs_data: Callable[[Any], bool] = lambda family: False
-    quantities: Callable[[Any, Scaling, Affine], Mapping[str, Quantity]] | None = None
-    check: Callable[[Any, Values], None] = lambda family, values: None
-    upgrade: Callable[[Json, Tensors], tuple[Json, Tensors]] = lambda header, tensors: (header, tensors)
+    needs_data: Callable[[Any], bool]
+    quantities: Callable[[Any, Scaling, Affine], Mapping[str, Quantity]]
+    check: Callable[[Any, Values], None]
+    upgrade: Callable[[Json, Tensors], tuple[Json, Tensors]]
 
 
 class Saved(NamedTuple):
@@ -185,7 +185,7 @@ _PARTS = ("raw", "start", "unit", "low", "high")
 def _regression(header: Json, tensors: Tensors, codec: Codec) -> Regression:
     scaling = _scaling(header["columns"], tensors)
     _check_affine(scaling.targets)
-    _check_affine(scaling.inputs, least=1 if codec.quantities is None else 0)
+    _check_affine(scaling.inputs, least=0)
     family = codec.decode(header["options"], tensors, scaling)
     values = values_of(header["hyperparameters"], part(tensors, "hyperparameters."), scaling, family, codec.quantities)
     codec.check(family, values)
@@ -221,7 +221,7 @@ def values_of(
     tensors: Tensors,
     scaling: Scaling,
     family: Family,
-    known: Callable[[Any, Scaling, Affine], Mapping[str, Quantity]] | None = None,
+    known: Callable[[Any, Scaling, Affine], Mapping[str, Quantity]],
 ) -> Values:
     """Return the hyperparameters of these names with these tensors (...).
 
@@ -243,10 +243,7 @@ def values_of(
     }
     mean = Affine(tensors["center"], tensors["spread"])
     _check_affine(mean, scaling.targets if family.options.likelihood.num_latents == 1 else None)
-    if known is not None:
-        quantities = _as_known(quantities, known(family, scaling, mean))
-    for name, quantity in quantities.items() if known is None else ():
-        _check_quantity(name, quantity, scaling, {variance.name for variance in family.variances})
+    quantities = _as_known(quantities, known(family, scaling, mean))
     for name, quantity in quantities.items():
         _check_sign(name, quantity)
     values = Space.of(quantities, mean, scaling.targets, family.options.hyperpriors).start
@@ -296,20 +293,6 @@ def _check_sign(name: str, quantity: Quantity) -> None:
     """Refuse positive quantities whose starts or bounds are not positive."""
     if quantity.is_positive and not all(bool((one > 0).all()) for one in (quantity.start, *quantity.bounds)):
         raise ValueError(f"{name} holds a value that is not positive")
-
-
-def _check_quantity(name: str, quantity: Quantity, scaling: Scaling, variances: set[str]) -> None:
-    """Refuse a quantity whose parts do not fit each other or the columns."""
-    of_targets = name in variances
-    affine = scaling.targets if of_targets else scaling.inputs
-    columns = torch.Size() if affine is None else affine.scale.shape
-    shape, parts = quantity.start.shape, (quantity.start, *quantity.bounds)
-    fits = shape == torch.Size() or (shape == columns and not of_targets)
-    shared = shape == quantity.unit.shape == torch.Size() and not of_targets  # one for all columns, in the user's units
-    if not fits or not (shared or quantity.unit.shape == columns) or any(part.shape != shape for part in parts):
-        raise ValueError(f"{name} does not fit the columns of the data")
-    if not all(part.dtype == quantity.start.dtype and part.is_floating_point() for part in (*parts, quantity.unit)):
-        raise ValueError(f"{name} has parts of other kinds")
 
 
 def _rows(tensors: Tensors, scaling: Scaling, family: Family, kind: str) -> ArrayRows:

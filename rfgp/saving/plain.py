@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 import torch
 
-from rfgp import couplings, likelihoods, spectra
+from rfgp import likelihoods
 from rfgp.errors import InvalidArgumentError
 from rfgp.likelihoods import Likelihood
 from rfgp.parameters import Hyperprior
@@ -46,34 +46,6 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise InvalidArgumentError(f"{value!r} cannot be saved; numbers, arrays, texts and None can.")
-
-
-def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return named values as JSON has them.
-
-    Raises:
-        InvalidArgumentError: a value that it does not have.
-    """
-    return {name: plain(value) for name, value in values.items()}
-
-
-def encode(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a model on tables as JSON.
-
-    Raises:
-        InvalidArgumentError: a spectrum, coupling or prior that is not known by name.
-    """
-    out = {name: _ENCODE.get(name, plain)(value) for name, value in options.items()}
-    return {name: value for name, value in out.items() if value is not None}
-
-
-def decode(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that `encode` wrote.
-
-    Raises:
-        InvalidArgumentError: an unknown name.
-    """
-    return {name: _DECODE[name](value) if name in _DECODE else value for name, value in options.items()}
 
 
 def encode_priors(priors: Mapping[str, Hyperprior | None] | None) -> Any:
@@ -160,22 +132,6 @@ def decode_dtype(name: str) -> torch.dtype:
     return _DTYPES[name]
 
 
-_ENCODE: dict[str, Any] = {
-    "spectrum": lambda spectrum: {"name": spectra.name_of(spectrum), **plain_values(vars(spectrum))},
-    "coupling": lambda coupling: {"name": couplings.name_of(coupling), **plain_values(couplings.options_of(coupling))},
-    "priors": encode_priors,
-    "dtype": encode_dtype,
-    "likelihood": encode_likelihood,
-}
-_DECODE: dict[str, Any] = {
-    "spectrum": lambda entry: spectra.by_name(**entry),
-    "coupling": lambda entry: couplings.by_name(**entry),
-    "priors": decode_priors,
-    "dtype": decode_dtype,
-    "likelihood": decode_likelihood,
-}
-
-
 _ROUNDING = 1e-6
 
 
@@ -255,7 +211,7 @@ def renamed_selection(content: Any) -> Any:
 
 
 def _decode(kind: Any, content: Any) -> Any:
-    """Return a JSON value as a type hint says: a plain value, None, a tuple, a mapping, or a dataclass.
+    """Return a JSON value as a value of a type hint: a plain value, None, a tuple, a mapping, or a dataclass.
 
     Raises:
         ValueError: the value is of another kind.

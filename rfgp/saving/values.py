@@ -21,6 +21,7 @@ from graphs.kernels import GraphKernel
 from graphs.walks import HopRule
 from rfgp import approximations, couplings, kernels, spectra
 from rfgp.approximations import Approximation
+from rfgp.columns import Kind
 from rfgp.couplings import Coupling
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel
@@ -58,6 +59,11 @@ KERNELS: Registry[Kernel] = Registry(
         )
     },
 )
+BASES: Registry[Kernel] = Registry(
+    "kernel of one column of numbers",
+    {name: kind for name, kind in KERNELS.classes.items() if kind.kind is Kind.NUMBER},
+)
+"""The classes that a file may have as classes, for the base of `Additive`. Those of meshes would read a file."""
 APPROXIMATIONS: Registry[Approximation] = Registry(
     "approximation",
     {
@@ -184,9 +190,9 @@ class Encoder:
             return {"array": self.encode(array.tolist())}
         if isinstance(value, Mapping):
             return {"mapping": [[self.encode(key), self.encode(one)] for key, one in value.items()]}
-        if isinstance(value, type) and value in KERNELS.classes.values():
+        if isinstance(value, type) and value in BASES.classes.values():
             return {"class": value.__name__}
-        if isinstance(value, partial) and value.func in KERNELS.classes.values() and not value.args:
+        if isinstance(value, partial) and value.func in BASES.classes.values() and not value.args:
             return {"partial": [self.encode(value.func), self.encode(value.keywords)]}
         for name, role in _ROLES.items():
             if isinstance(value, role.kind):
@@ -260,7 +266,7 @@ class Decoder:
         if mark == "mapping":
             return {self.decode(key): self.decode(one) for key, one in inner}
         if mark == "class":
-            return KERNELS.find(inner)
+            return BASES.find(inner)
         if mark == "partial":
             kind, arguments = map(self.decode, inner)
             base = partial(kind, **_checked(arguments))

@@ -55,31 +55,33 @@ class KhatriRao:
 
     def times(self, u: Array) -> Array:
         """Return the product (n, p) with u (N F, p), in the precision of u."""
-        size, p = self.num_functions, u.shape[1]
+        (count, width), p = self.left.shape, u.shape[1]
         blocks = row_blocks(self.left.astype(u.dtype, copy=False))
-        wide = np.ascontiguousarray(u).reshape(-1, size, p)
+        wide = np.ascontiguousarray(u).reshape(width, self.num_functions, p)
         out = np.zeros((len(self.rows), p), dtype=u.dtype)
         for some in self._chunks(p):
-            read = multiply(blocks, wide[:, some].reshape(len(wide), -1)).reshape(self.left.shape[0], -1, p)
-            for place, f in enumerate(range(some.start, some.stop)):
-                out += self.right[:, f : f + 1].astype(u.dtype, copy=False) * read[self.rows, place]
+            size = some.stop - some.start
+            read = multiply(blocks, wide[:, some].reshape(width, size * p)).reshape(count, size, p)
+            self._add_read(read, some, out)
         return out
 
     def transposed_times(self, v: Array) -> Array:
         """Return the product (N F, p) of the transpose with v (n, p), in the precision of v."""
-        p = v.shape[1]
+        (count, width), p = self.left.shape, v.shape[1]
         turned = row_blocks(self.left.T.tocsr().astype(v.dtype, copy=False))
-        out = np.empty((self.left.shape[1], self.num_functions, p), dtype=v.dtype)
+        out = np.empty((width, self.num_functions, p), dtype=v.dtype)
         for some in self._chunks(p):
-            summed = self.summed(v, some)
-            out[:, some] = multiply(turned, summed.reshape(len(summed), -1)).reshape(len(out), -1, p)
-        return out.reshape(-1, p)
+            size = some.stop - some.start
+            summed = self.summed(v, some).reshape(count, size * p)
+            out[:, some] = multiply(turned, summed).reshape(width, size, p)
+        return out.reshape(width * self.num_functions, p)
 
     def summed(self, v: Array, some: slice) -> Array:
         """Return the sums (U, f, p) of right_if v_i over the rows i of each different row, for some columns f."""
         right = self.right[:, some].astype(v.dtype, copy=False)
-        each = (right[:, :, None] * v[:, None, :]).reshape(len(v), -1)
-        return np.asarray(self._members.astype(v.dtype) @ each).reshape(-1, right.shape[1], v.shape[1])
+        size, p = right.shape[1], v.shape[1]
+        each = (right[:, :, None] * v[:, None, :]).reshape(len(v), size * p)
+        return np.asarray(self._members.astype(v.dtype) @ each).reshape(self.left.shape[0], size, p)
 
     def gram_times(self, v: Array, small: Any) -> Array:
         """Return the product (n, p) of the matrix and of its transpose with v (n, p).
@@ -91,10 +93,21 @@ class KhatriRao:
         out = np.zeros_like(v)
         for some in self._chunks(v.shape[1]):
             summed = self.summed(v, some)
-            read = np.asarray(small @ summed.reshape(len(summed), -1)).reshape(summed.shape)
-            for place, f in enumerate(range(some.start, some.stop)):
-                out += self.right[:, f : f + 1] * read[self.rows, place]
+            flat = summed.reshape(len(summed), summed.shape[1] * summed.shape[2])
+            self._add_read(np.asarray(small @ flat).reshape(summed.shape), some, out)
         return out
+
+    def _add_read(self, read: Array, some: slice, out: Array) -> None:
+        """Add sum_f right_if read_uf, with u the different row of row i, to out (n, p), for some columns f.
+
+        Args:
+            read: (U, f, p).
+            some: The columns.
+            out: (n, p).
+        """
+        right = self.right[:, some].astype(out.dtype, copy=False)
+        for place in range(right.shape[1]):
+            out += right[:, place, None] * read[self.rows, place]
 
     def gram(self, other: "KhatriRao") -> Array:
         """Return the products (n, m) of its rows with those of another matrix: two Grams, entry by entry."""

@@ -1,4 +1,4 @@
-"""The compiled loop behind the gradient of Phi Phi^T. Serial and `nogil`; threads take blocks of rows."""
+"""Compiled loops over the entries of sparse matrices. Serial and `nogil`, so that threads take blocks of rows."""
 
 from rfgp.compiled import jit
 

@@ -27,29 +27,28 @@ Array = NDArray[Any]
 class Energy(Coupling):
     """Frequencies that repel each other, for any m.
 
-    The norms are stratified over the whole ensemble, one in each of m quantiles of their law; the directions
-    minimise the part of the estimate's second moment that they can change, summed over pairs
-    (`rfgp.couplings.energy.potential`), and are solved once for each m and d. A draw takes new norms in the strata,
-    one Haar rotation for all directions, and a random order of the rows, so that each frequency has the
-    spectral law. Up to m = d it is orthogonal directions with stratified norms; beyond, where orthogonal blocks
-    know nothing of each other, its error falls well below theirs. It gains least where m is far too small for
-    the lengthscale.
+    The norms are stratified over the whole ensemble, one in each of m quantiles of their distribution. The directions
+    minimise the part of the estimate's second moment that depends on them, summed over pairs
+    (`rfgp.couplings.energy.potential`). They are solved once for each m and d. A draw takes new norms in the strata,
+    one Haar rotation for all directions, and a random order of the rows, so that each frequency has the spectral
+    measure as its distribution. Up to m = d these are orthogonal directions with stratified norms. Beyond, its error is
+    well below that of independent orthogonal blocks. It gains least if m is far too small for the lengthscale.
 
     The frequencies of a product of kernels (`sample_product`) are one ensemble over the columns of all factors. Their
     directions are solved anew in each draw (`rfgp.couplings.energy.product`): 512 frequencies take about a second.
 
     Args:
         features: "fourier", or "laplace": pairs omega, -omega for positive features, m even.
-        weighted: Whether norms follow a broader law than the spectrum's, made up for by weights; how much broader is
-            solved with the directions. Then phi(x) . phi(x) is 1 in expectation only.
-        broadening: How much broader instead; 1 changes nothing. Not together with `weighted`.
-        distances: The law of distances that counts, (k, 2), from `distances_between(x / lengthscale, features)`.
-            None: ten distances from 0.3 to 3 lengthscales, each relative to the error of independent frequencies
-            (pairs, for positive features).
-        tilt: Heights of a histogram by which the law of F(|omega|) is changed, F the radial distribution function,
-            made up for by weights; from `leverage_tilt`.
-        effort: "quick": a draw that has to solve takes at most 5 s on two cores, which for more than about
-            1,000 frequencies means few steps from copies of one block. "full": as long as it takes.
+        weighted: Whether norms follow a broader distribution than the spectrum's, with importance weights. How much
+            broader is solved with the directions. Then phi(x) . phi(x) is 1 in expectation only.
+        broadening: How much broader instead. 1 changes nothing. It must be 1 if `weighted` is True.
+        distances: The distances that count and their weights, (k, 2), from
+            `distances_between(x / lengthscale, features)`. If None, ten distances from 0.3 to 3 lengthscales, each
+            relative to the error of independent frequencies (pairs, for positive features).
+        tilt: Heights of a histogram by which the distribution of F(|omega|) is changed, F the radial distribution
+            function, with importance weights; from `leverage_tilt`.
+        effort: "quick", so that a draw solves for at most about 5 s on two cores. More than about 1,000 frequencies
+            then take few steps from copies of one block. Or "full", without that limit.
 
     Source: the second moment under a common rotation, Reid et al. (2024), Eqs. 14 to 18.
 
@@ -100,7 +99,7 @@ class Energy(Coupling):
         Args:
             num_frequencies: m.
             num_dims: d.
-            spectrum: None: Gaussian.
+            spectrum: The spectrum. If None, the Gaussian one.
             progress: Called with the steps done and the steps in all.
 
         Returns:
@@ -121,7 +120,7 @@ class Energy(Coupling):
         Args:
             num_frequencies: m; n is m, or the number m / 2 of pairs.
             num_dims: d.
-            spectrum: None: Gaussian.
+            spectrum: The spectrum. If None, the Gaussian one.
 
         Raises:
             InvalidArgumentError: as `sample`.

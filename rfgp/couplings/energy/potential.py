@@ -96,9 +96,9 @@ def make_potential(kind: str, spectrum: Spectrum, num_dims: int, distances: Any 
         spectrum: Isotropic.
         num_dims: d.
         distances: (k, 2): distances in lengthscales and the weights of their squared errors, as
-            `distances_between` returns them. None: ten from 0.3 to 3, each second moment divided by the variance of
-            independent frequencies there, of independent pairs omega, -omega for positive features, so that
-            no lengthscale is served at the cost of another.
+            `distances_between` returns them. If None, ten from 0.3 to 3. Each second moment is then divided by the
+            variance of independent frequencies there (of independent pairs omega, -omega for positive features), so
+            that all lengthscales count alike.
     """
     if distances is not None:
         z, weights = check_distances(distances).T
@@ -151,7 +151,7 @@ def distances_between(
     num_distances: int = 10,
     num_pairs: int = 20_000,
 ) -> Array:  # (k, 2)
-    """Return the law of distances of scaled inputs, for `Energy(distances=...)`.
+    """Return distances of scaled inputs and their weights, for `Energy(distances=...)`.
 
     Args:
         x: Inputs divided by the lengthscale, (n, d), n >= 2.

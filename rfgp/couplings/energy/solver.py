@@ -35,7 +35,7 @@ class Solution:
 
     Attributes:
         directions: (n, d), float16; normalise them after reading.
-        broadening: b of the radial law.
+        broadening: b of the radial distribution.
         num_steps: Steps over all pairs at once.
         num_blocks: How many equal blocks the start was made of; 1: none.
     """
@@ -60,7 +60,7 @@ class Problem:
         potential: The energy of pairs.
         spectrum: Of the norms.
         num_dims: d.
-        weighted: Whether the radial law is broadened, and by how much, is to be solved as well.
+        weighted: Whether the broadening of the radial distribution is solved as well.
         histogram: A tilt of the radial law, or None.
         broadening: b, where it is not solved for.
     """
@@ -83,7 +83,7 @@ class Problem:
         return norms.numpy(), weights.numpy()
 
     def reach(self, n: int) -> float:
-        """Return how far apart frequencies can be; the last half percent of a radial law does not matter."""
+        """Return how far apart frequencies can be, without the last half percent of the norms."""
         top = self.spectrum.radial_quantile(torch.tensor([min(1 - 0.5 / n, 0.995)]), self.num_dims)
         return 2 * float(top) * (BROADENINGS[1] if self.weighted else max(self.broadening, 1.0))
 

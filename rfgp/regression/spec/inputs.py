@@ -58,6 +58,8 @@ class ModelInputs:
         found = self.schema.read(table)
         found = found if self.dtype is None else found.to(self.dtype)
         check_points(self._all_terms, found)
+        if self.columns is not None:
+            check_near(self.schema, self.columns, found.detach())
         return found, Origin(table.origin.is_numpy, found.new_empty(0))
 
     def named(self, table: Table) -> Table:
@@ -135,6 +137,26 @@ def check_columns(terms: Sequence[BoundTerm], columns: ColumnSummary, inputs: Te
                 if not bool(((cells >= 0) & (cells < size) & (cells == cells.floor())).all()):
                     raise DataError(f"The term {term.name!r} has {size} {factor.kind.value}s, and a row has another.")
     check_points(terms, inputs)
+
+
+def check_near(schema: Schema, columns: ColumnSummary, inputs: Tensor) -> None:
+    """Refuse rows (n, D) with numbers so far from the training data that their squares are not finite.
+
+    Raises:
+        DataError: with the name of the column.
+    """
+    if not len(inputs):
+        return
+    most, scale = torch.finfo(inputs.dtype).max ** (1 / 3), columns.scale.double()
+    ends = torch.stack(torch.aminmax(inputs, dim=0)).double()
+    distances = ((ends - columns.location) / scale).abs().amax(0) / columns.spread
+    for place, kind in enumerate(schema.kinds):
+        if kind is Kind.NUMBER and not bool(distances[place] <= most):
+            row = int(((inputs[:, place].double() - columns.location[place]) / scale[place]).abs().argmax())
+            raise DataError(
+                f"Column {schema.columns[place].key!r} must lie within {most:.0e} standard deviations of the training "
+                f"data, got {float(inputs[row, place]):g} in row {row}. Check its unit."
+            )
 
 
 def keys_without_index(table: Table, kernel: Kernel) -> tuple[str | int, ...]:

@@ -15,6 +15,7 @@ from rfgp.solvers.iterative.operator import generator
 from rfgp.solvers.iterative.parts import Part
 from rfgp.solvers.iterative.role import ALL_COLUMNS, Matrix, Reads, Term
 from rfgp.sparse import KhatriRao, multiply, row_blocks, sampled_outer
+from rfgp.sparse.khatri_rao import ENTRIES
 
 MOST_DENSE_GRAM = 2**13
 """The most rows whose H H^T is formed as a dense matrix, of 512 MB."""
@@ -76,17 +77,32 @@ class KhatriRaoPart(Part):
     @cached_property
     def _sparse_gram(self) -> list[sp.csr_array] | None:
         """H H^T in blocks of rows, if it takes no more operations than two products with M."""
-        rows, right = self._matrix.rows, self._matrix.right
-        own = sp.csr_array(self._matrix.left @ self._matrix.left.T)
-        counts = np.bincount(rows, minlength=own.shape[0]).astype(np.float64)
-        most = 2.0 * self._matrix.left.nnz * self._matrix.num_functions
-        if counts @ ((own != 0) @ counts) > most:
+        rows, own = self._matrix.rows, self._grams_of_nodes()
+        if own is None:
             return None
         whole = sp.csr_array(own[rows][:, rows])
         whole.sort_indices()
-        left = torch.from_numpy(right)
-        whole.data = whole.data * sampled_outer(left, left, whole).numpy()
+        right = torch.from_numpy(self._matrix.right)
+        whole.data = whole.data * sampled_outer(right, right, whole).numpy()
         return row_blocks(whole)
+
+    def _grams_of_nodes(self) -> sp.csr_array | None:
+        """Return the products (U, U) of the different rows of the sparse factor. None if H H^T has too many entries.
+
+        Blocks of rows are formed until the entries are too many, because all of them may not fit into memory.
+        """
+        left, total, found = self._matrix.left, 0.0, []
+        counts = np.bincount(self._matrix.rows, minlength=left.shape[0]).astype(np.float64)
+        most, turned = 2.0 * left.nnz * self._matrix.num_functions, left.T.tocsr()
+        size = max(1, ENTRIES // left.shape[0])
+        for first in range(0, left.shape[0], size):
+            some = slice(first, first + size)
+            block = sp.csr_array(left[some] @ turned)
+            total += counts[some] @ ((block != 0) @ counts)
+            if total > most:
+                return None
+            found.append(block)
+        return sp.csr_array(sp.vstack(found))
 
 
 class ProductTerm(Term):

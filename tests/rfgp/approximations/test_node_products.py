@@ -2,9 +2,11 @@
 
 import copy
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from checks import fails
 from field_cases import NEW, ROWS, Y, network, ring
@@ -17,7 +19,7 @@ from rfgp import kernels as k
 from rfgp.blocks import SparseProductBlock, sparse_products
 from rfgp.solvers import choice
 from rfgp.solvers.iterative import IterativeSolver, products
-from rfgp.sparse import khatri_rao
+from rfgp.sparse import KhatriRao, khatri_rao
 
 GRAPH = ring()
 OTHERS = {
@@ -178,6 +180,22 @@ def test_products_of_matrices_agree_in_all_forms(monkeypatch):
         np.testing.assert_allclose(part.gather(torch.from_numpy(v)), 1.5 * dense.T @ v, atol=1e-10)
         np.testing.assert_allclose(part.times(torch.from_numpy(v)), 2.25 * dense @ (dense.T @ v), atol=1e-9)
         np.testing.assert_allclose(matrix.squares(), np.square(dense).sum(1), atol=1e-10)
+
+
+def test_a_full_gram_of_sparse_rows_is_not_formed():
+    """The products of 9,000 rows with 60 entries each have 27 million entries, which are 330 MB."""
+    rng, n = np.random.default_rng(0), 9000
+    columns = rng.integers(0, n, (n, 60))
+    left = sp.csr_array((np.ones(columns.size), columns.ravel(), np.arange(n + 1) * 60), shape=(n, n))
+    left.sum_duplicates()
+    part = products.KhatriRaoPart(KhatriRao(left, np.arange(n), rng.normal(size=(n, 2))), 1.0)
+    v = torch.from_numpy(rng.normal(size=(n, 1)))
+    tracemalloc.start()
+    found = part.times(v)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1e8
+    np.testing.assert_allclose(found, part.spread(part.gather(v)))
 
 
 FAULTS = {

@@ -11,6 +11,7 @@ import threading
 import time
 
 import cloudpickle
+import dask
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -251,6 +252,19 @@ def test_predictions_there_are_those_here(client, observed):
         np.testing.assert_allclose(found.variance.compute(), expected.variance, rtol=1e-12)
 
 
+@pytest.mark.parametrize("observed", [False, True])
+def test_predictions_of_several_classes_have_a_column_each(observed):
+    gp = model(likelihood=rfgp.likelihoods.Categorical(3)).condition(X, np.arange(600.0) % 3)
+    expected = gp.predict(X).observed() if observed else gp.predict(X)
+    with dask.config.set(scheduler="synchronous"):
+        found = rfgp.dask.predict(gp, arrays()[0], observed=observed)
+        assert found.mean.shape == (600, 3)
+        np.testing.assert_allclose(found.mean.compute(), expected.mean, rtol=1e-12)
+        np.testing.assert_allclose(found.variance.compute(), expected.variance, rtol=1e-12)
+        empty = rfgp.dask.predict(gp, dd.from_pandas(pd.DataFrame(X[:0]), npartitions=1), observed=observed)
+        assert empty.mean.compute().shape == (0, 3)
+
+
 def test_predictions_go_by_the_names_of_columns(client):
     gp = model().condition(Partitions(frame()[["a", "b", "y", "c"]], "y"))
     turned = rfgp.dask.predict(gp, frame()[["c", "y", "b", "a"]]).mean.compute()
@@ -338,7 +352,7 @@ class TestErrors:
         [
             (lambda: Partitions(X, Y), "must be a Dask array or dataframe, got ndarray"),
             (lambda: Partitions(arrays()[0], Y), "y must be a Dask array"),
-            (lambda: Partitions(arrays()[0], "y"), "by name in dataframes only"),
+            (lambda: Partitions(arrays()[0], "y"), "X must be a Dask dataframe"),
             (lambda: Partitions(arrays()[0], arrays()[1][:90]), "X has 600 rows and y has 90"),
             (lambda: Partitions(frame(4)[["a"]], frame(3)["y"]), "X has 4 partitions, y has 3"),
         ],

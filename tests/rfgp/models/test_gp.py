@@ -323,6 +323,21 @@ def test_predictions_at_bad_points_are_named():
         gp.predict(NEW).of()
 
 
+@pytest.mark.parametrize("approximation", [rfgp.Exact(), rfgp.RandomFeatures(6), rfgp.Vecchia(5)], ids=repr)
+@pytest.mark.parametrize(("dtype", "far"), [(np.float64, 1e200), (np.float32, 1e30)])
+def test_rows_too_far_for_squares_are_refused(approximation, dtype, far):
+    """Such rows had predictions of NaN, or errors of other packages."""
+    rows = np.column_stack([ROWS["t"], ROWS["p"]]).astype(dtype)
+    kernel = k.Periodic(0, period=2.0) + k.RBF(1)
+    gp = rfgp.GP(kernel, approximation=approximation, seed=0).condition(rows, Y.astype(dtype))
+    new = rows[:3].copy()
+    new[1, 0] = far
+    with pytest.raises(rfgp.DataError, match=r"row 1\. Check its unit"):
+        gp.predict(new)
+    new[1, 0] = 1e4
+    assert np.isfinite(gp.predict(new).mean).all()
+
+
 @pytest.mark.parametrize("case", ["season and groups", "every kind"])
 def test_terms_report_their_effective_degrees_of_freedom(case):
     gp, exact = model(case, rfgp.Exact()).condition(ROWS, Y), twin(case)

@@ -543,6 +543,14 @@ def test_labels_that_json_has_not_are_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_infinite_parameters_of_priors_are_refused(tmp_path):
+    prior = torch.distributions.Uniform(0.0, np.inf, validate_args=False)
+    gp = rfgp.GP(TREND, priors={"noise": prior}, seed=0).condition(ROWS, Y)
+    with pytest.raises(rfgp.InvalidArgumentError, match="must be finite"):
+        gp.save(tmp_path / "m", data=True)
+    assert not (tmp_path / "m").exists()
+
+
 def test_models_without_rows_cannot_be_saved(tmp_path):
     with pytest.raises(rfgp.NotFittedError):
         rfgp.GP(TREND).save(tmp_path / "m")
@@ -776,6 +784,24 @@ def test_forged_partials_are_refused(inner, tmp_path):
     rewrite(tmp_path / "m", tmp_path / "forged", change)
     with pytest.raises(rfgp.ModelFileError, match="does not hold a model that fits together"):
         rfgp.load(tmp_path / "forged")
+
+
+@pytest.mark.parametrize("base", [{"class": "Mesh"}, {"partial": [{"class": "Mesh"}, {"mapping": []}]}], ids=repr)
+def test_forged_bases_open_no_file(base, tmp_path, monkeypatch):
+    """The kernel of a mesh takes the path of a file, and a base is called with the key of a column."""
+    mesh = str(tmp_path / "x.ply")
+    trimesh.creation.icosphere(1).export(mesh)
+    rfgp.GP(k.Additive(k.RBF, columns=("t", "p")), seed=0).condition(ROWS, Y).save(tmp_path / "m", data=True)
+
+    def change(options, *_):
+        options["kernel"]["leaves"][0]["arguments"] |= {"base": base, "columns": [mesh, "p"]}
+
+    rewrite(tmp_path / "m", tmp_path / "forged", change)
+    read = []
+    monkeypatch.setattr(graphs.precisions.mesh, "read_mesh", read.append)
+    with pytest.raises(rfgp.ModelFileError):
+        rfgp.load(tmp_path / "forged")
+    assert read == []
 
 
 def test_a_correlation_above_one_is_refused(tmp_path):

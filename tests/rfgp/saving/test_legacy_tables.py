@@ -13,7 +13,7 @@ from rfgp.models.process import Fitted
 from rfgp.saving import read
 from rfgp.saving.container import read_file, write_file
 from rfgp.saving.gp import MODELS
-from rfgp.saving.legacy_tables import TABLES
+from rfgp.saving.legacy import TABLES
 from tests.golden.results import LOOSER
 from tests.rfgp.saving.test_fixtures import (
     ESTIMATES,

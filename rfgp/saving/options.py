@@ -1,0 +1,69 @@
+"""The options of a model in files."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from rfgp.errors import InvalidArgumentError
+from rfgp.kernels import Kernel
+from rfgp.regression.spec import ModelOptions
+from rfgp.saving import plain
+from rfgp.saving.kernels import decode_approximations, decode_kernel, encode_approximations, encode_kernel
+from rfgp.saving.models import Json
+from rfgp.saving.values import Decoder, Encoder
+
+_CHOICES = ("inference", "mean", "standardize", "seed", "budget", "memory")
+"""The options that JSON has as they are."""
+
+
+def encode_options(options: ModelOptions, encoder: Encoder) -> Json:
+    """Return the options of a model as JSON.
+
+    Raises:
+        InvalidArgumentError: a part is of a class that no file can hold; the message names it.
+    """
+    return {
+        **{name: getattr(options, name) for name in _CHOICES},
+        "kernel": encode_kernel(options.kernel, encoder),
+        "likelihood": plain.encode_likelihood(options.likelihood, partial(_encode_parameter, encoder=encoder)),
+        "approximation": encode_approximations(options.approximations, encoder),
+        "start": {name: _encode_start(name, value, encoder) for name, value in options.start.items()},
+        "priors": plain.encode_priors(options.priors),
+        "dtype": plain.encode_dtype(options.dtype),
+    }
+
+
+def _encode_parameter(value: Any, encoder: Encoder) -> Any:
+    """Return a parameter of a likelihood as JSON: a number, a text, or the kernel of the noise."""
+    return encode_kernel(value, encoder) if isinstance(value, Kernel) else plain.plain(value)
+
+
+def _encode_start(name: str, value: Any, encoder: Encoder) -> Any:
+    try:
+        return encoder.encode(value)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"The start of {name!r} cannot be saved: {error}") from error
+
+
+def decode_options(described: Mapping[str, Any], decoder: Decoder) -> ModelOptions:
+    """Return the options that `encode_options` wrote.
+
+    Raises:
+        InvalidArgumentError: there is an unknown class, or an option is invalid.
+        ValueError: an option has a type that none has.
+    """
+    chosen: dict[str, Any] = {name: described.get(name) for name in _CHOICES}
+    if type(chosen["standardize"]) is not bool or type(chosen["seed"]) is not int:
+        raise ValueError("an option has a type that none has")
+    dtype, likelihood = described["dtype"], described["likelihood"]
+    if likelihood is not None and "kernel" in likelihood:
+        likelihood = {**likelihood, "kernel": decode_kernel(likelihood["kernel"], decoder)}
+    return ModelOptions(
+        decode_kernel(described["kernel"], decoder),
+        plain.decode_likelihood(likelihood),
+        decode_approximations(described["approximation"], decoder),
+        start={name: decoder.decode(value) for name, value in described["start"].items()},
+        priors=plain.decode_priors(described["priors"]),
+        dtype=None if dtype is None else plain.decode_dtype(dtype),
+        **chosen,
+    )
