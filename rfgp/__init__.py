@@ -77,7 +77,6 @@ if TYPE_CHECKING:
     from rfgp.loading import load as load
     from rfgp.models import ExactGP as ExactGP
     from rfgp.models import SparseSpectrumGP as SparseSpectrumGP
-    from rfgp.models import TableGP as TableGP
     from rfgp.models.fields import MeshGP as MeshGP
     from rfgp.models.fields import RoadGP as RoadGP
     from rfgp.models.gp import GP as GP
@@ -125,7 +124,6 @@ __all__ = [
     "SolverError",
     "SparsePrecision",
     "SparseSpectrumGP",
-    "TableGP",
     "Taylor",
     "TermWarning",
     "TruncatedSpectrum",
@@ -163,7 +161,6 @@ _HOMES = {
     "RandomFeatures": "rfgp.approximations",
     "SparsePrecision": "rfgp.approximations",
     "SparseSpectrumGP": "rfgp.models",
-    "TableGP": "rfgp.models",
     "Vecchia": "rfgp.approximations",
     "load": "rfgp.loading",
 }

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import torch
 
 from rfgp.ambient import plain
-from rfgp.approximations import Exact
+from rfgp.approximations import Approximation, Exact
 from rfgp.approximations.planning import AUTO, read_approximation
 from rfgp.counts import counted, read_bytes
 from rfgp.errors import DataSavedWarning, InvalidArgumentError
@@ -81,10 +81,8 @@ class GP(Process[ModelSpec]):
     codec = MODELS
     leaf: ClassVar[Any] = Kernel
     """The class of the kernel, which is fixed for the presets."""
-    fixes_approximation: ClassVar[bool] = False
-    """Whether the class stands for one approximation, so that a model with another one is a `GP`."""
-    kinds_of_options: ClassVar[tuple[type, ...]] = ()
-    """The kinds of options of `rfgp.regression.table` that a model of such a class may have."""
+    approximation_class: ClassVar[type] = Approximation
+    """The class of the approximation of the first term, which is fixed for the presets."""
     strategy = staticmethod(fit_model)
 
     @plain()
@@ -299,7 +297,7 @@ class GP(Process[ModelSpec]):
     def _beside(self, regression: Regression) -> Self:
         """Return a model of another regression of the same rows."""
         regression = regression if regression.given is not None else solved_if_read(regression)
-        kind: Any = GP if self.fixes_approximation else type(self)
+        kind: Any = type(self) if self.approximation_class is Approximation else GP
         found: Self = kind.of(regression.family, Fitted.of(regression))
         return found
 

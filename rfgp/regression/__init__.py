@@ -15,9 +15,3 @@ from rfgp.regression.selection_report import Limits as Limits
 from rfgp.regression.selection_report import Score as Score
 from rfgp.regression.selection_report import SelectionReport as SelectionReport
 from rfgp.regression.selection_report import Trial as Trial
-from rfgp.regression.table import FeatureOptions as FeatureOptions
-from rfgp.regression.table import InducingOptions as InducingOptions
-from rfgp.regression.table import KernelOptions as KernelOptions
-from rfgp.regression.table import LocalOptions as LocalOptions
-from rfgp.regression.table import Offer as Offer
-from rfgp.regression.table import OpenOptions as OpenOptions
