@@ -240,3 +240,19 @@ def test_forged_old_averages_are_no_models(change, tmp_path):
     path = forged("golden-average", tmp_path, lambda header, tensors: change(header["options"]["average"], tensors))
     with pytest.raises(rfgp.ModelFileError):
         model_of(path)
+
+
+@pytest.mark.parametrize(("limit", "expected"), [("inf", np.inf), (0.5, 0.5)])
+def test_old_meshes_keep_the_largest_distance(limit, expected, tmp_path):
+    path = forged("mesh-data", tmp_path, lambda header, _: header["options"].update(within=limit))
+    assert rfgp.load(path).within == expected
+
+
+@pytest.mark.parametrize(("hops", "limits"), [("rule", None), (1, [1, 3])])
+def test_old_rules_for_exact_hops_need_their_limits(hops, limits, tmp_path):
+    def change(header, _):
+        header["options"]["walks"]["exact_hops"] = hops
+        header["options"]["hop_limits"] = limits
+
+    with pytest.raises(rfgp.ModelFileError, match="exact hops"):
+        rfgp.load(forged("graph-walks", tmp_path, change))
