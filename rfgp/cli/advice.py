@@ -132,7 +132,9 @@ def _of_graph(
     graph, command = _read_graph(file, target, report)
     report("Measuring", 0, 0)
     chosen = graphs.kernels.by_name(kernel)
-    given = [] if most["time_limit"] is most["memory"] is None else [Limits.of(most["time_limit"], most["memory"], None)]
+    given = (
+        [] if most["time_limit"] is most["memory"] is None else [Limits.of(most["time_limit"], most["memory"], None)]
+    )
     choice = advised_selection(graph, chosen, max_nonzeros, seed, *given)
     features = choice.chosen.options["features"]
     if command is None:

@@ -217,7 +217,9 @@ def relevance(names: Sequence[str], values: NDArray[np.float64], count: int = 20
 
 def candidates(choice: Choice) -> go.Figure:
     """Draw what candidates came to in their last rounds, two standard errors, the best on top; and simple rules."""
-    known = [(trial.name, trial.last) for trial in choice.trials if trial.last is not None] + list(choice.baselines.items())
+    known = [(trial.name, trial.last) for trial in choice.trials if trial.last is not None] + list(
+        choice.baselines.items()
+    )
     sign = 1 if choice.measure == DENSITY else -1
     known.sort(key=lambda pair: sign * pair[1].value)
     points = go.Scatter(

@@ -261,7 +261,8 @@ def start_of(begun: Regression, candidate: Candidate, rows: Rows, start: FittedC
     """Return the regression of rows under a candidate, at the hyperparameters of a start if it is used."""
     spec = begun.family
     assert isinstance(spec, ModelSpec)
-    chosen = candidate.model.changed(likelihood=spec.options.likelihood, seed=spec.options.seed)
+    kept = {name: getattr(spec.options, name) for name in ("likelihood", "seed", "indicators")}
+    chosen = candidate.model.changed(**kept)
     first = started(spec.with_options(chosen), data_summary(begun), rows)
     if start is None or not is_warm(candidate, start):
         return first

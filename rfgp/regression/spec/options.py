@@ -9,6 +9,7 @@ import torch
 from rfgp import random
 from rfgp.approximations import Exact, Vecchia
 from rfgp.approximations.planning import read_approximation
+from rfgp.columns.indicators import Indicators
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel
@@ -44,6 +45,8 @@ class ModelOptions:
         memory: The most memory, in bytes. If None, most of the machine's.
         alternatives: Kernels on the same columns by name, among which a fit chooses. If empty, it keeps `kernel`.
         search_space: The candidates among which a fit selects, for `rfgp.selection`. If None, it keeps `kernel`.
+        indicators: The levels of columns that are read as indicators, by their keys; known once there are data, if the
+            kernel is selected.
         starts: Starting values by path; known once there are data.
         hyperpriors: Log densities by path; known once there are data.
 
@@ -65,6 +68,7 @@ class ModelOptions:
     memory: float | None = None
     alternatives: Mapping[str, Kernel] = field(default_factory=dict)
     search_space: Any = None
+    indicators: Indicators = field(default_factory=dict)
     starts: Mapping[str, Any] = field(default_factory=dict)
     hyperpriors: Mapping[str, Hyperprior | None] = field(default_factory=dict)
 

@@ -13,6 +13,7 @@ from rfgp.approximations.planning import assign, divided, sharing
 from rfgp.approximations.role import Approximation, TermData, TermPrior
 from rfgp.blocks import Prior
 from rfgp.columns import Kind, Schema, Table
+from rfgp.columns.indicators import learn_indicators, with_indicators
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel, Sum
 from rfgp.kernels.kernel import transformed
@@ -88,7 +89,7 @@ class ModelSpec(Family):
         own = self.schema, self.terms, self.columns, options.dtype, options.standardize
         first = self.options.kernel.terms()[0].factors[0]
         reads_all = first.columns is None and first.kind is Kind.NUMBER
-        return ModelInputs(*own, of_noise, others, reads_all)
+        return ModelInputs(*own, of_noise, others, reads_all, options.indicators)
 
     @property
     def variances(self) -> tuple[Variance, ...]:
@@ -134,10 +135,13 @@ class ModelSpec(Family):
             return found, Chunk(found.inputs.coded(source))
         data = without_missing(data, self.options.kernel)
         target = data.y if isinstance(data.y, str) else None
-        whole = self.inputs.named(table_of(data.X, graph_of(self.options.kernel)))
+        whole = table_of(data.X, graph_of(self.options.kernel))
         y = data.y if target is None else whole.column(target)
-        table = whole if target is None else whole.without(target)
-        return _with_columns(self, table), data._replace(X=table, y=y)
+        table, spec = whole if target is None else whole.without(target), self
+        if self.schema is None and self.options.search_space is not None:
+            spec = replace(self, options=self.options.changed(indicators=learn_indicators(table)))
+        table = spec.inputs.named(with_indicators(table, spec.options.indicators))
+        return _with_columns(spec, table), data._replace(X=table, y=y)
 
     def with_data_summary(self, summary: DataSummary) -> tuple[Self, DataSummary]:
         """Return the specification, and a summary whose map leaves levels, nodes and coordinates as they are."""
