@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import torch
 
@@ -105,7 +105,7 @@ class GP(Process[ModelSpec]):
     ) -> None:
         is_auto = isinstance(kernel, str) and kernel == AUTO
         options = ModelOptions(
-            RBF(name="rbf") if isinstance(kernel, str) and is_auto else kernel,
+            cast(Kernel, RBF(name="rbf") if is_auto else kernel),
             likelihood,
             approximation,
             inference,

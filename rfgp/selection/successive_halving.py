@@ -104,7 +104,7 @@ class SuccessiveHalving:
         best = self.taken([state for state in heads if state.fitted is not None])
         for state in self.states:
             if state.fitted is None and not state.status and state is not best:
-                state.status = "not scored: its head went no further"
+                state.status = "not scored: a similar candidate went no further"
         return best
 
     @property
