@@ -143,32 +143,21 @@ def _table(old: Json, tensors: Tensors) -> tuple[ModelOptions, list[Json]]:
     given = {name: _DECODE[name](one) if name in _DECODE else one for name, one in old.items()}
     features, local, seed = given.get("features", "exact"), given.get("local"), given.get("seed", 0)
     known = {name: given[name] for name in (*_SHARED, "dtype", "likelihood") if name in given}
-    spectrum, near = given.get("spectrum", "gaussian"), _near(given, seed)
+    asked, neighbors = given.get("conditioning", "auto"), given.get("num_neighbors", 30)
+    near = Vecchia(neighbors, condition_on={"observations": "responses"}.get(asked, asked), seed=seed)
     first, beside = _first(given, features, near, seed), Exact() if features == "exact" else near
-    if features in ("none", None):
-        spectrum, local = local, None
-    elif features == "nystrom":
-        local = None
-    options = stationary_model(spectrum, first, local, beside, inference=old.get("approximation"), seed=seed, **known)
-    dtype = tensors["scaling.inputs.scale"].dtype
-    jitter = old.get("jitter", JITTER.get(dtype, JITTER[torch.float32]))  # once that of the type of the rows
+    spectrum = local if features == "none" else given.get("spectrum", "gaussian")
+    second = None if features in ("none", "nystrom") else local
+    options = stationary_model(spectrum, first, second, beside, inference=old.get("approximation"), seed=seed, **known)
+    jitter = old.get("jitter", JITTER.get(tensors["scaling.inputs.scale"].dtype, JITTER[torch.float32]))
     own = {"jitter": jitter} if features == "nystrom" else {}
     return options, [{**_DRAWS[type(used)], **own} for used in options.approximations.values()]
 
 
-def _near(given: Json, seed: int) -> Vecchia:
-    """Return the nearest neighbours of a model of a table."""
-    conditioning = given.get("conditioning", "auto")
-    name = "responses" if conditioning == "observations" else conditioning
-    return Vecchia(given.get("num_neighbors", 30), condition_on=name, seed=seed)
-
-
-def _first(given: Json, features: str | None, near: Vecchia, seed: int) -> Approximation:
+def _first(given: Json, features: str, near: Vecchia, seed: int) -> Approximation:
     """Return the approximation of the first term of a model of a table."""
-    if features == "exact":
-        return Exact()
-    if features in ("none", None):
-        return near
+    if features in ("exact", "none"):
+        return Exact() if features == "exact" else near
     if features == "nystrom":
         return InducingPoints(
             given["num_inducing"],
