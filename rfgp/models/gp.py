@@ -76,6 +76,12 @@ class GP(Process[ModelSpec]):
         >>> gp = rfgp.GP(k.RBF("t", name="trend") + k.Group("store"), seed=0).fit(X, np.sin(X["t"]))
         >>> list(gp.predict(X).terms)
         ['trend', 'group(store)']
+
+        Select the kernel:
+
+        >>> gp = rfgp.GP(seed=0).fit(X, np.sin(X["t"]))
+        >>> len(gp.selection.trials)
+        5
     """
 
     codec = MODELS
