@@ -290,6 +290,15 @@ class GP(Process[ModelSpec]):
             )
             warnings.warn(DataSavedWarning(message), stacklevel=2)
 
+    def argument(self, name: str, default: Any) -> Any:
+        """Return an argument with which the model was made, or the default if it is not known."""
+        options = self._family.options
+        if name == "approximation":
+            return options.approximations
+        if options.search_space is not None and name in ("kernel", "time_limit"):
+            return AUTO if name == "kernel" else options.search_space.limits.time_limit
+        return super().argument(name, default)
+
     def __repr__(self) -> str:
         text, others = super().__repr__(), len(self.family.others)
         return f"{text[:-1]}, averaged with {counted(others, 'other')})" if others else text
