@@ -122,8 +122,8 @@ class GP(Process[ModelSpec]):
             options = options.changed(search_space=auto_space(options, time_limit))
         elif time_limit is not None:
             raise InvalidArgumentError(
-                'time_limit requires kernel="auto", whose selection it limits. Use fit(max_iterations=...) for a kernel '
-                "of your own."
+                'time_limit requires kernel="auto", whose selection it limits. Use fit(max_iterations=...) for a given '
+                "kernel."
             )
         super().__init__(ModelSpec(options))
 

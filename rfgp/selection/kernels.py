@@ -37,8 +37,7 @@ def fit_kernels(regression: Regression, plan: Plan) -> tuple[Regression, FitRepo
     scores = scores_of(densities, weight, [len(weight)] * len(found))
     best = max(range(len(found)), key=lambda number: scores[number].value)
     trials = [
-        Trial(name, _options(name), *_cost(each), (one,))
-        for (name, each, _), one in zip(found, scores, strict=True)
+        Trial(name, _options(name), *_cost(each), (one,)) for (name, each, _), one in zip(found, scores, strict=True)
     ]
     (name, chosen, report), last = found[best], scores[best]
     score = f"log density {last.value:.3f} of {len(weight):,} rows (standard error {last.error:.2g})"

@@ -35,9 +35,7 @@ def fit_model(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
         members = [(weight, one.regression) for weight, one in others if one is not None]
         found = averaged(found, rounds.weight_of(state), members)
     seconds, fit_seconds = scored - begun, time.monotonic() - scored
-    return found, replace(
-        report, selection=replace(report_of(rounds, state), seconds=seconds, fit_seconds=fit_seconds)
-    )
+    return found, replace(report, selection=replace(report_of(rounds, state), seconds=seconds, fit_seconds=fit_seconds))
 
 
 def selected(regression: Regression, plan: Plan) -> SelectionReport:

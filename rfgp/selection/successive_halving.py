@@ -96,9 +96,7 @@ class SuccessiveHalving:
         for number, size in enumerate(sizes):
             if number:
                 heads = self._further(heads, states)
-                if self.holds_out and (
-                    len(heads) < 2 or not self._affords(heads[0], self._rows_of(heads[0], size))
-                ):
+                if self.holds_out and (len(heads) < 2 or not self._affords(heads[0], self._rows_of(heads[0], size))):
                     break
             self.score(heads, size, begun)
             if self.is_stopped or self._is_near_baselines(heads):
