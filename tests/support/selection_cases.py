@@ -36,7 +36,7 @@ class Space:
     """A search space of given candidates, whatever the rows."""
 
     given: tuple[Candidate, ...]
-    limits: Limits = Limits()
+    limits: Limits
 
     def candidates(self, num_rows, *, in_blocks=False):
         return self.given
@@ -51,7 +51,7 @@ def candidate(kernel, *approximations, head=None):
 def among(*candidates, seed=0):
     """Return a model that selects among candidates."""
     chosen = rfgp.GP(seed=seed).family.options
-    return rfgp.GP.of(ModelSpec(chosen.changed(search_space=Space(candidates))))
+    return rfgp.GP.of(ModelSpec(chosen.changed(search_space=Space(candidates, Limits()))))
 
 
 def spread(validation, mean, deviation=0.0):

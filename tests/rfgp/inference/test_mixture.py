@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from average_cases import NEW, SHARES, average, models_of
 from average_cases import CASES as AVERAGES
+from average_cases import NEW, SHARES, average, models_of
 
 import rfgp
 

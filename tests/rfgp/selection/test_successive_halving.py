@@ -103,7 +103,7 @@ def test_neighbors_begin_with_the_rows_that_others_needed(monkeypatch):
     made = many()
     asked = planted(monkeypatch, made, {NEAR: 1.0, BOTH: 1.2}, {NEAR: 1500})
     made.run()
-    assert [size for name, size in asked if name == BOTH][0] == 1500
+    assert next(size for name, size in asked if name == BOTH) == 1500
     assert {state.scores[0].rows for state in made.states if state.candidate.name in (NEAR, BOTH)} == {1500}
 
 
