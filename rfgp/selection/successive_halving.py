@@ -99,7 +99,7 @@ class SuccessiveHalving:
                 if self.holds_out and (len(heads) < 2 or not self._affords(heads[0], self._rows_of(heads[0], size))):
                     break
             self.score(heads, size, begun)
-            if self.is_stopped or self._is_near_baselines(heads):
+            if self.is_stopped or _is_near_baselines(self.validation, heads):
                 break
         best = self.taken([state for state in heads if state.fitted is not None])
         for state in self.states:
@@ -111,17 +111,6 @@ class SuccessiveHalving:
     def holds_out(self) -> bool:
         """Whether rows are held out."""
         return self.validation.held_out is not None
-
-    def _is_near_baselines(self, states: Sequence[CandidateState]) -> bool:
-        """Return whether the best is not clearly ahead of the baselines, if rows are held out."""
-        found = [state for state in states if state.fitted is not None]
-        if not self.holds_out or not found:
-            return False
-        best = max(found, key=lambda state: state.score).densities
-        assert best is not None
-        weight = self.validation.validated.counts()
-        ahead = [mean_and_error(best - density, weight) for density in self.validation.baselines.values()]
-        return any(mean <= BEHIND * error for mean, error in ahead)
 
     @property
     def num_rows(self) -> int:
@@ -314,6 +303,18 @@ class SuccessiveHalving:
         saved = [state for state in there if seconds[best] - seconds[state] > self.predicted]
         good = [best, *(state for state in saved if state.scores[-1].difference <= _tolerated(state))]
         return min(good, key=lambda state: (seconds[state], state.scores[-1].difference))
+
+
+def _is_near_baselines(validation: Validation, states: Sequence[CandidateState]) -> bool:
+    """Return whether the best candidate is not clearly ahead of the baselines, if rows are held out."""
+    found = [state for state in states if state.fitted is not None]
+    if validation.held_out is None or not found:
+        return False
+    best = max(found, key=lambda state: state.score).densities
+    assert best is not None
+    weight = validation.validated.counts()
+    ahead = [mean_and_error(best - density, weight) for density in validation.baselines.values()]
+    return any(mean <= BEHIND * error for mean, error in ahead)
 
 
 def _allowed(state: CandidateState, least: float) -> float:
