@@ -4,11 +4,11 @@
 2. Each of the others, except variants, is fitted to a few rows and scored.
 3. At most the best two of those that are not clearly behind go on to more rows with their variants, from their
    hyperparameters. None goes on if rows are held out and the best is not clearly ahead of the baselines.
-4. The best of the last round is taken, or the cheapest one that saves more seconds than the selection took and is behind
-   by at most the standard error of the difference and 0.01 nats a row.
+4. The best of the last round is taken, or the cheapest one that saves more seconds than the selection took and is
+   behind by at most the standard error of the difference and 0.01 nats a row.
 
-If rows are left out in turn under Gaussian noise, candidates go on in step 3 if the average would give them weight, and in
-step 4 they are averaged (`rfgp.selection.stacking`).
+If rows are left out in turn under Gaussian noise, candidates go on in step 3 if the average would give them weight, and
+in step 4 they are averaged (`rfgp.selection.stacking`).
 
 Decisions depend on predicted costs and never on a clock, unless there is a time limit.
 """
@@ -29,8 +29,8 @@ from rfgp.selection.states import CandidateState
 from rfgp.selection.validation import Validation
 
 FIRST, FEW, GROWTH = 1000, 250, 2
-"""The rows of the first round if rows are held out, and if each is left out in turn; and the factor of the next round if
-rows are held out."""
+"""The rows of the first round if rows are held out, and if each is left out in turn; and the factor of the next round
+if rows are held out."""
 MORE = 4
 """The factor of the rows of frequencies alone, which cost least and gain most with rows (keggdirected, 128 frequencies,
 1,000 and 4,000 rows: 0.93 and 1.13 nats a row)."""
