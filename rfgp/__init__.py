@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rfgp import errors as errors
+from rfgp.errors import BaselineNotBeatenWarning as BaselineNotBeatenWarning
 from rfgp.errors import BlocksWarning as BlocksWarning
 from rfgp.errors import BooleanTargetWarning as BooleanTargetWarning
 from rfgp.errors import CacheWarning as CacheWarning
@@ -27,7 +28,6 @@ from rfgp.errors import MissingFolderError as MissingFolderError
 from rfgp.errors import ModelFileError as ModelFileError
 from rfgp.errors import NotDifferentiableError as NotDifferentiableError
 from rfgp.errors import NotFittedError as NotFittedError
-from rfgp.errors import BaselineNotBeatenWarning as BaselineNotBeatenWarning
 from rfgp.errors import NotPositiveDefiniteError as NotPositiveDefiniteError
 from rfgp.errors import OverfittingWarning as OverfittingWarning
 from rfgp.errors import PackageClashError as PackageClashError
@@ -86,6 +86,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GP",
+    "BaselineNotBeatenWarning",
     "BlocksWarning",
     "BooleanTargetWarning",
     "CacheWarning",
@@ -111,7 +112,6 @@ __all__ = [
     "NotDifferentiableError",
     "NotFittedError",
     "NotPositiveDefiniteError",
-    "BaselineNotBeatenWarning",
     "OverfittingWarning",
     "PackageClashError",
     "PoorFeaturesWarning",

@@ -128,8 +128,8 @@ class GP(Process[ModelSpec]):
             options = options.changed(search_space=auto_space(options, time_limit))
         elif time_limit is not None:
             raise InvalidArgumentError(
-                'time_limit requires kernel="auto", whose selection it limits. Use fit(max_iterations=...) for a kernel '
-                "of your own."
+                'time_limit requires kernel="auto", whose selection it limits. Use fit(max_iterations=...) for a given '
+                "kernel."
             )
         super().__init__(ModelSpec(options))
 
@@ -295,6 +295,15 @@ class GP(Process[ModelSpec]):
                 "without this warning, or RandomFeatures() or InducingPoints() to predict without rows."
             )
             warnings.warn(DataSavedWarning(message), stacklevel=2)
+
+    def argument(self, name: str, default: Any) -> Any:
+        """Return an argument with which the model was made, or the default if it is not known."""
+        options = self._family.options
+        if name == "approximation":
+            return options.approximations
+        if options.search_space is not None and name in ("kernel", "time_limit"):
+            return AUTO if name == "kernel" else options.search_space.limits.time_limit
+        return super().argument(name, default)
 
     def __repr__(self) -> str:
         text, others = super().__repr__(), len(self.family.others)

@@ -333,8 +333,7 @@ class Process(ABC, Generic[F]):
 
     def __repr__(self) -> str:
         if self._fitted is None:
-            shown = _chosen(type(self), getattr(self, "options", self._family.options))
-            return f"{type(self).__name__}({', '.join([*shown, 'not fitted'])})"
+            return f"{type(self).__name__}({', '.join([*_shown_arguments(self), 'not fitted'])})"
         return f"{type(self).__name__}({counted(self.num_observations, 'observation')}, {self.hyperparameters})"
 
     def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
@@ -344,16 +343,20 @@ class Process(ABC, Generic[F]):
 
     # --- for models ------------------------------------------------------------------------------
 
+    def argument(self, name: str, default: Any) -> Any:
+        """Return an argument with which the model was made, or the default if it is not known."""
+        return getattr(self._family.options, name, default)
+
     def _needed(self) -> Fitted:
         if self._fitted is None:
             raise NotFittedError("The model has no data yet. Call fit(X, y), or condition(X, y), first.")
         return self._fitted
 
 
-def _chosen(model: type[Process[Any]], options: object) -> Iterator[str]:
-    """Yield the options that are not as by default, as one writes them."""
-    for name, parameter in signature(model).parameters.items():
-        shown = " ".join(repr(getattr(options, name, parameter.default)).split())
+def _shown_arguments(model: Process[Any]) -> Iterator[str]:
+    """Yield the arguments that are not the defaults, as one writes them."""
+    for name, parameter in signature(type(model)).parameters.items():
+        shown = " ".join(repr(model.argument(name, parameter.default)).split())
         if shown not in (repr(parameter.default), f"{str(parameter.default).capitalize()}()", "{}"):
             yield f"{name}={shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + '...'}"
 

@@ -46,8 +46,8 @@ class Limits:
 
 
 CLEAR = 0.02
-"""The nats a row by which a candidate must be ahead of a constant to be called better. The constant has the mean and the
-variance of all rows, which is worth 0.01 nats a row for a hundred rows."""
+"""The nats a row by which a candidate must be ahead of a constant to be called better. The constant has the mean and
+the variance of all rows, which is worth 0.01 nats a row for a hundred rows."""
 CONSTANT, LINE = "a constant", "a linear model"
 """The names of the baselines."""
 DENSITY, ERROR = "log density of a row", "error of the kernel"

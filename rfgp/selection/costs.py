@@ -1,8 +1,8 @@
 """Predicted costs of fits, in operations and bytes.
 
-The constants are those of fits of ten tables of 189 to 41,000 rows and 4 to 120 columns on one core. A prediction may be
-off by a factor of two, mostly because searches take more or fewer evaluations. Candidates differ by factors of ten to a
-thousand.
+The constants are those of fits of ten tables of 189 to 41,000 rows and 4 to 120 columns on one core. A prediction may
+be off by a factor of two, mostly because searches take more or fewer evaluations. Candidates differ by factors of ten
+to a thousand.
 """
 
 from dataclasses import dataclass

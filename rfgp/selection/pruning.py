@@ -12,11 +12,11 @@ BEHIND, NOISE = 2.0, 0.01
 """The standard errors by which a candidate is clearly behind, and the most nats a row by which a cheaper one may be
 behind, within one standard error, to be taken."""
 ANOTHER_KERNEL = 0.05
-"""The nats a row by which neighbours may be clearly behind if other kernels of neighbours are scored. (On three of seven
-large tables Matern 5/2 was ahead of 3/2, by 0.006, 0.03 and 0.11 nats; by 0.11 where all were far behind.)"""
+"""The nats a row by which neighbours may be clearly behind if other kernels of neighbours are scored. (On three of
+seven large tables Matern 5/2 was ahead of 3/2, by 0.006, 0.03 and 0.11 nats; by 0.11 where all were far behind.)"""
 BESIDE = 0.3
-"""The nats a row by which neighbours alone may be behind if features with neighbours are scored. (128 frequencies gained
-at most 0.21 nats on nine tables.)"""
+"""The nats a row by which neighbours alone may be behind if features with neighbours are scored. (128 frequencies
+gained at most 0.21 nats on nine tables.)"""
 
 
 def reason_to_skip(

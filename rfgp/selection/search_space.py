@@ -12,8 +12,8 @@ from rfgp.regression.spec import ModelOptions
 from rfgp.selection.candidates import Candidate
 
 FEW_ROWS = 2000
-"""The most rows for which the candidates are exact. Beyond, one exact kernel is behind neighbours: by 0.15 nats a row on
-2,700 rows of power-plant."""
+"""The most rows for which the candidates are exact. Beyond, one exact kernel is behind neighbours: by 0.15 nats a row
+on 2,700 rows of power-plant."""
 LOCAL = "local"
 """The name of the second term of a sum."""
 

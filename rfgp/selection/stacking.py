@@ -4,9 +4,9 @@ On few rows leave-one-out scores do not say which kernel is best, because the hy
 rows. An average needs no such choice, and its variance is larger at points where the kernels disagree.
 
 On random 100, 200 and 400 rows of eleven tables (three splits each, up to 2,000 test rows) the average is ahead of
-scikit-learn's Gaussian process by 0.05, 0.09 and 0.10 nats a row in the median, and behind by at most 0.27, 0.06 and 0.06
-(`python -m benchmarks.races.defaults --rows 100 --seeds 3 --racers default,sklearn`). The best kernel alone was ahead by
-0.00, 0.00 and 0.06 on other splits, and behind by at most 10, 318 and 1.
+scikit-learn's Gaussian process by 0.05, 0.09 and 0.10 nats a row in the median, and behind by at most 0.27, 0.06 and
+0.06 (`python -m benchmarks.races.defaults --rows 100 --seeds 3 --racers default,sklearn`). The best kernel alone was
+ahead by 0.00, 0.00 and 0.06 on other splits, and behind by at most 10, 318 and 1.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from torch import Tensor
 from rfgp.selection.states import CandidateState
 
 PRIOR = 5.0
-"""The prior weight of each candidate, in rows: the best of 0, 2, 5, 10 and 20 on the tables above. Without a prior, sums
-of kernels with too many hyperparameters get all of the weight."""
+"""The prior weight of each candidate, in rows: the best of 0, 2, 5, 10 and 20 on the tables above. Without a prior,
+sums of kernels with too many hyperparameters get all of the weight."""
 LEAST = 0.02
 """The weight below which a candidate is left out."""
 TAILS, QUIET = 0.01, 1e-3

@@ -4,11 +4,11 @@
 2. Each of the others, except variants, is fitted to a few rows and scored.
 3. At most the best two of those that are not clearly behind go on to more rows with their variants, from their
    hyperparameters. None goes on if rows are held out and the best is not clearly ahead of the baselines.
-4. The best of the last round is taken, or the cheapest one that saves more seconds than the selection took and is behind
-   by at most the standard error of the difference and 0.01 nats a row.
+4. The best of the last round is taken, or the cheapest one that saves more seconds than the selection took and is
+   behind by at most the standard error of the difference and 0.01 nats a row.
 
-If rows are left out in turn under Gaussian noise, candidates go on in step 3 if the average would give them weight, and in
-step 4 they are averaged (`rfgp.selection.stacking`).
+If rows are left out in turn under Gaussian noise, candidates go on in step 3 if the average would give them weight, and
+in step 4 they are averaged (`rfgp.selection.stacking`).
 
 Decisions depend on predicted costs and never on a clock, unless there is a time limit.
 """
@@ -29,8 +29,8 @@ from rfgp.selection.states import CandidateState
 from rfgp.selection.validation import Validation
 
 FIRST, FEW, GROWTH = 1000, 250, 2
-"""The rows of the first round if rows are held out, and if each is left out in turn; and the factor of the next round if
-rows are held out."""
+"""The rows of the first round if rows are held out, and if each is left out in turn; and the factor of the next round
+if rows are held out."""
 MORE = 4
 """The factor of the rows of frequencies alone, which cost least and gain most with rows (keggdirected, 128 frequencies,
 1,000 and 4,000 rows: 0.93 and 1.13 nats a row)."""
@@ -99,7 +99,7 @@ class SuccessiveHalving:
                 if self.holds_out and (len(heads) < 2 or not self._affords(heads[0], self._rows_of(heads[0], size))):
                     break
             self.score(heads, size, begun)
-            if self.is_stopped or self._is_near_baselines(heads):
+            if self.is_stopped or _is_near_baselines(self.validation, heads):
                 break
         best = self.taken([state for state in heads if state.fitted is not None])
         for state in self.states:
@@ -111,17 +111,6 @@ class SuccessiveHalving:
     def holds_out(self) -> bool:
         """Whether rows are held out."""
         return self.validation.held_out is not None
-
-    def _is_near_baselines(self, states: Sequence[CandidateState]) -> bool:
-        """Return whether the best is not clearly ahead of the baselines, if rows are held out."""
-        found = [state for state in states if state.fitted is not None]
-        if not self.holds_out or not found:
-            return False
-        best = max(found, key=lambda state: state.score).densities
-        assert best is not None
-        weight = self.validation.validated.counts()
-        ahead = [mean_and_error(best - density, weight) for density in self.validation.baselines.values()]
-        return any(mean <= BEHIND * error for mean, error in ahead)
 
     @property
     def num_rows(self) -> int:
@@ -314,6 +303,18 @@ class SuccessiveHalving:
         saved = [state for state in there if seconds[best] - seconds[state] > self.predicted]
         good = [best, *(state for state in saved if state.scores[-1].difference <= _tolerated(state))]
         return min(good, key=lambda state: (seconds[state], state.scores[-1].difference))
+
+
+def _is_near_baselines(validation: Validation, states: Sequence[CandidateState]) -> bool:
+    """Return whether the best candidate is not clearly ahead of the baselines, if rows are held out."""
+    found = [state for state in states if state.fitted is not None]
+    if validation.held_out is None or not found:
+        return False
+    best = max(found, key=lambda state: state.score).densities
+    assert best is not None
+    weight = validation.validated.counts()
+    ahead = [mean_and_error(best - density, weight) for density in validation.baselines.values()]
+    return any(mean <= BEHIND * error for mean, error in ahead)
 
 
 def _allowed(state: CandidateState, least: float) -> float:

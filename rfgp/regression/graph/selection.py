@@ -84,7 +84,7 @@ def plain(options: dict[str, Any]) -> dict[str, Any]:
 def advised_selection(
     graph: graphs.Graph, kernel: GraphKernel, max_nonzeros: int, seed: int, limits: Limits = _NONE
 ) -> SelectionReport:
-    """Return what `graphs.advise` recommends, as the record of a selection; within limits the best that keeps to them."""
+    """Return the recommendation of `graphs.advise`, or the best within the limits, as the record of a selection."""
     advice = graphs.advise(graph, kernel, max_nonzeros, seed=seed)
     selection = selection_of(advice, graph, min(128, graph.num_nodes))
     return selection if limits is _NONE else _within(selection, limits)
