@@ -132,7 +132,7 @@ def _fit(
         raise typer.BadParameter("--log is for a normal likelihood.")
     if gp.options.likelihood.num_latents > 1:
         raise typer.BadParameter(
-            "Reports are of one number a row. Fit several classes in Python: rfgp.sklearn.RandomFeatureGPClassifier."
+            "Reports are of one number a row. Fit several classes in Python: rfgp.sklearn.GPClassifier."
         )
     with progress(visible=visible) as report:
         report("Reading", 0, 0)

@@ -201,7 +201,15 @@ class Regression:
 
     def predict(self, X: Any) -> Prediction:
         """Return the posterior of the latent function at inputs (n, d), n labels, or a source of blocks of rows."""
-        inputs, origin = _points_or_blocks(self, X)
+        return self.predicted(*_points_or_blocks(self, X))
+
+    def predicted(self, inputs: Any, origin: Origin) -> Prediction:
+        """Return the posterior of the latent function at standardised inputs, (n, d) or blocks of them.
+
+        Args:
+            inputs: The standardised inputs.
+            origin: The type of the results.
+        """
         mean, scale, noise = _units(self)
         process = self.process
         latent = process.at(inputs)

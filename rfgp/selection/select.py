@@ -23,6 +23,7 @@ from rfgp.selection.validation import Validation, has_optima, is_conditioned_onl
 
 def fit_model(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     """Fit a regression of terms; return it and the report, which has the selection if there was one."""
+    plan = _with_fixed_mean(regression, plan)
     if search_space_of(regression) is None:
         return fit_kernels(regression, plan)
     rounds = rounds_of(regression, plan)
@@ -40,9 +41,16 @@ def fit_model(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
 
 def selected(regression: Regression, plan: Plan) -> SelectionReport:
     """Return the selection that a fit would make, without the fit to all rows."""
-    rounds, begun = rounds_of(regression, plan), time.monotonic()
+    rounds, begun = rounds_of(regression, _with_fixed_mean(regression, plan)), time.monotonic()
     state = _run(rounds)
     return replace(report_of(rounds, state), seconds=time.monotonic() - begun)
+
+
+def _with_fixed_mean(regression: Regression, plan: Plan) -> Plan:
+    """Return the options of a fit that keeps the mean if it is zero."""
+    assert isinstance(regression.family, ModelSpec)
+    is_zero = regression.family.options.mean == "zero" and "mean" not in plan.fixed
+    return replace(plan, fixed=(*plan.fixed, "mean")) if is_zero else plan
 
 
 def search_space_of(regression: Regression) -> SearchSpace | None:

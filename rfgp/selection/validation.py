@@ -25,6 +25,7 @@ from rfgp.regression import FitReport, Regression, mean_and_noise, started
 from rfgp.regression.observing import left_out_observations
 from rfgp.regression.spec import ModelSpec, data_summary
 from rfgp.rows import ArrayRows, Block, Rows, pool_of, repeat_groups
+from rfgp.rows.arrays import Origin
 from rfgp.selection.baselines import baseline_densities
 from rfgp.selection.candidates import Candidate
 
@@ -203,8 +204,7 @@ class Validation:
 def _held_out(found: Regression, rows: Block) -> Tensor:
     """Return the mean standardised densities (b,) of the values of rows given those of a regression."""
     if not found.family.is_normal:
-        assert found.scaling.inputs is not None
-        latent = found.predict(found.scaling.inputs.inverse(rows.inputs))
+        latent = found.predicted(rows.inputs, Origin(False, rows.targets.new_empty(0)))
         observed = latent.observed() if rows.fixed_noise is None else latent.observed(rows.fixed_noise)  # exposures
         return _as_tensor(observed.log_density(found.scaling.targets.inverse(rows.targets[:, 0]))) - _jacobian(found)
     function, (mean, noise) = found.process.at(rows.inputs), mean_and_noise(found.hyperparameters)

@@ -69,7 +69,7 @@ class Table:
         """
         if self.classes is None or len(self.classes) <= most_classes:
             return
-        advice = "Choose another target, or fit classes with rfgp.sklearn.RandomFeatureGPClassifier."
+        advice = "Choose another target, or fit classes with rfgp.sklearn.GPClassifier."
         if len(self.classes) == 2:
             advice = f'likelihood="bernoulli" (--likelihood bernoulli) has the probability of {show(self.classes[1])}.'
         raise DataError(

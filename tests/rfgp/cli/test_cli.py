@@ -268,7 +268,7 @@ def test_several_classes_and_wrong_targets_are_named(monkeypatch, capsys, tmp_pa
     rng = np.random.default_rng(0)
     np.savetxt(tmp_path / "t.csv", rng.uniform(size=(30, 3)), delimiter=",", header="a,b,y", comments="")
     for name, words in (
-        ("categorical", "RandomFeatureGPClassifier"),
+        ("categorical", "GPClassifier"),
         ("poisson", "counts"),
         ("gaussian", "likelihood"),
     ):
