@@ -12,6 +12,9 @@ from typing import Any
 
 from graphs.builders.files import printable
 
+_LONG = 28
+"""The most characters of a cell of a table that does not wrap."""
+
 
 @dataclass(frozen=True, eq=False)
 class Plot:
@@ -19,9 +22,9 @@ class Plot:
 
     Attributes:
         figure: A plotly figure.
-        caption: What it shows and how to read it.
-        height: On the screen, in CSS pixels.
-        picture: A PNG that stands for a three-dimensional view in print and where there is no WebGL.
+        caption: The content of the plot, and how to read it.
+        height: The height on the screen, in CSS pixels.
+        picture: A PNG of a three-dimensional view, for print and browsers without WebGL. If None, there is none.
         wide: Whether it takes the page's full width.
     """
 
@@ -34,7 +37,7 @@ class Plot:
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A PNG, for what is too large to draw in a browser."""
+    """A PNG of something that is too large to draw in a browser."""
 
     content: bytes
     caption: str
@@ -42,7 +45,7 @@ class Picture:
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """A table: the first column is text, the others are figures."""
+    """A table: the first column is text, the others are figures or text."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -62,7 +65,7 @@ Block = Plot | Picture | Grid | Text
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """A heading and what is under it."""
+    """A heading and its blocks."""
 
     title: str
     blocks: list[Block] = field(default_factory=list)
@@ -72,9 +75,9 @@ def render(title: str, lead: str, cards: Sequence[tuple[str, str, str]], section
     """Return the page.
 
     Args:
-        title: Its title.
-        lead: One paragraph: what was done.
-        cards: The figures to see first: (name, figure, remark).
+        title: The title.
+        lead: The first paragraph.
+        cards: The figures to see first, as (name, figure, remark).
         sections: The sections.
     """
     from plotly.offline import get_plotlyjs
@@ -106,7 +109,7 @@ def render(title: str, lead: str, cards: Sequence[tuple[str, str, str]], section
 <div class="cards">{boxes}</div>
 {body}
 </main>
-<footer>Made by rfgp {version("rfgp")}. This file contains everything it shows; it loads nothing.</footer>
+<footer>Made by rfgp {version("rfgp")}. This file is complete and loads nothing.</footer>
 {"".join(_data(plot, numbers[id(plot)]) for plot in plots)}
 <script type="text/plain" id="library">{library}</script>
 <script>{_asset("draw.js")}</script>
@@ -138,10 +141,7 @@ def _block(block: Block, numbers: dict[int, int]) -> str:
     if isinstance(block, Grid):
         head = "".join(f'<th scope="col">{_escape(cell)}</th>' for cell in block.header)
         rows = "".join(
-            f'<tr><th scope="row">{_escape(row[0])}</th>'
-            + "".join(f"<td>{_escape(cell)}</td>" for cell in row[1:])
-            + "</tr>"
-            for row in block.rows
+            f'<tr><th scope="row">{_escape(row[0])}</th>' + "".join(map(_cell, row[1:])) + "</tr>" for row in block.rows
         )
         caption = _escape(block.caption)
         return (
@@ -163,6 +163,12 @@ def _block(block: Block, numbers: dict[int, int]) -> str:
     )
 
 
+def _cell(text: str) -> str:
+    """Return a cell of a table: a short one in one line, a long one as text that wraps."""
+    kind = ' class="text"' if len(text) > _LONG else ""
+    return f"<td{kind}>{_escape(text)}</td>"
+
+
 def _source(png: bytes) -> str:
     return f"data:image/png;base64,{base64.b64encode(png).decode()}"
 
@@ -170,7 +176,7 @@ def _source(png: bytes) -> str:
 def _data(plot: Plot, number: int) -> str:
     content = json.loads(plot.figure.to_json())
     text = json.dumps({"data": content["data"], "layout": content["layout"]}, allow_nan=False)
-    safe = text.replace("<", "\\u003c")  # as JSON writes it; nothing in a text can end the script
+    safe = text.replace("<", "\\u003c")  # no text can end the script
     return f'<script type="application/json" id="data-{number}">{safe}</script>\n'
 
 
