@@ -45,7 +45,7 @@ def field_report(
     kind = "a mesh" if field.mesh is not None else "roads"
     how, exactly = describe_process(model), not isinstance(model, GraphGP) or model.is_exact
     lead = (
-        f"A Gaussian process for {field.quantity} on {kind} with {counted(graph.num_nodes, 'node')}, computed by "
+        f"A Gaussian process for {field.quantity} on {kind} with {counted(graph.num_nodes, 'node')}: "
         f"{how}. It was fitted to {len(study.train):,} of {counted(len(field.values), 'observation')} and evaluated on "
         f"the other {len(study.test):,}. The views show the posterior given all observations."
     )
@@ -126,6 +126,6 @@ def _glance(field: Field, posterior: NodeLaw) -> list[Block]:
     blocks.append(
         Plot(figures.histogram(posterior.deviation, "standard deviation"), "The posterior sd over all nodes.")
     )
-    blocks.append(words.statistics([field.quantity], field.values[:, None]))
-    blocks.append(words.statistics(["posterior mean at all nodes", "posterior sd at all nodes"], columns))
+    blocks.append(words.statistics([field.quantity], field.values[:, None], "observation"))
+    blocks.append(words.statistics(["posterior mean", "posterior sd"], columns, "node"))
     return blocks

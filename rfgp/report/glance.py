@@ -9,13 +9,13 @@ import plotly.graph_objects as go
 from rfgp.counts import counted
 from rfgp.palette import COLORS
 from rfgp.report import figures, words
-from rfgp.report.page import Block, Plot, Text
-from rfgp.report.variables import CATEGORY, DATE, Variable, as_dates
+from rfgp.report.page import Block, Grid, Plot, Text
+from rfgp.report.variables import CATEGORY, DATE, NUMBER, Variable, as_dates
 from rfgp.tables import Table
 
 MOST_COLUMNS = 60
 """The most columns whose statistics are listed."""
-_MOST_PLOTS, _ACROSS = 9, 3
+_MOST_PLOTS, _ACROSS, _MOST_TICKS, _MANY_DAYS = 9, 3, 6, 90
 
 
 def glance(table: Table, variables: Sequence[Variable], frame: Any, sizes: Mapping[str, float]) -> list[Block]:
@@ -31,7 +31,7 @@ def glance(table: Table, variables: Sequence[Variable], frame: Any, sizes: Mappi
     count = min(_MOST_PLOTS, len(order))
     blocks: list[Block] = [
         Plot(figures.histogram(table.y, table.target), f"The target, {table.target}."),
-        _statistics(table, order[:MOST_COLUMNS]),
+        _statistics(table, order[:MOST_COLUMNS], frame),
         Plot(
             small_multiples(table, order[:count], frame),
             f"The target against {'its column' if count == 1 else f'the {count} columns with the largest effects'}"
@@ -56,19 +56,13 @@ def _remarks(table: Table, num_variables: int) -> list[str]:
     return found
 
 
-def _statistics(table: Table, variables: Sequence[Variable]) -> Block:
-    """Return the statistics of numbers, dates and the columns of zeros and ones of categories."""
-    names = [*(name for one in variables for name in _encoded(one, table)), table.target]
-    places = {name: place for place, name in enumerate(table.columns)}
-    columns = [table.X[:, places[name]] for name in names[:-1]]
-    dates = {name for one in variables if one.role == DATE for name in _encoded(one, table)}
-    return words.statistics(names, np.column_stack([*columns, table.y]), dates)
-
-
-def _encoded(variable: Variable, table: Table) -> list[str]:
-    """Return the columns of the table that hold a variable."""
-    own = variable.columns
-    return [name for name in table.columns if name in own or name.startswith(f"{variable.name}=")]
+def _statistics(table: Table, variables: Sequence[Variable], frame: Any) -> Block:
+    """Return the statistics of the variables and the target."""
+    rows = [words.statistics_row(one.name, one.values(frame), one.role) for one in variables]
+    rows.append(words.statistics_row(table.target, table.y, NUMBER))
+    has_levels = any(one.role == CATEGORY for one in variables)
+    text = " The median of a category is its most frequent level." * has_levels
+    return Grid(words.STATISTICS, rows, f"{counted(len(table.y), 'row')}.{text}", wide=len(rows) > 12 or has_levels)
 
 
 def small_multiples(table: Table, variables: Sequence[Variable], frame: Any) -> go.Figure:
@@ -83,21 +77,34 @@ def small_multiples(table: Table, variables: Sequence[Variable], frame: Any) -> 
     for i, variable in enumerate(variables):
         place = {"row": 1 + i // across, "col": 1 + i % across}
         grid.add_trace(_trace(variable, variable.values(frame)[rows], y), **place)
-        grid.update_xaxes(title_text=figures.label(variable.name, 28), **place)
+        grid.update_xaxes(title_text=figures.label(variable.name, 28), **_ticks(variable, frame), **place)
     look = figures.figure_of([], "", "").layout
     grid.update_layout(template="none", font=look.font, margin=look.margin, showlegend=False, hovermode="closest")
-    grid.update_xaxes(gridcolor="#e6eaee", zeroline=False, title_standoff=4, title_font_size=12, nticks=5)
+    grid.update_xaxes(gridcolor="#e6eaee", zeroline=False, title_standoff=4, title_font_size=12)
     grid.update_yaxes(gridcolor="#e6eaee", zeroline=False, automargin=True)
     for i in range(down):
         grid.update_yaxes(title_text=figures.label(table.target, 28), row=1 + i, col=1)
     return grid
 
 
+def _ticks(variable: Variable, frame: Any) -> dict[str, Any]:
+    """Return the ticks of an axis of levels, without texts if there are many."""
+    if variable.role == DATE:
+        days = float(np.ptp(variable.values(frame)))
+        return {"nticks": 3, "tickangle": 0, "tickformat": "%b<br>%Y" if days > _MANY_DAYS else "%b %d<br>%Y"}
+    if variable.role != CATEGORY:
+        return {"nticks": 5}
+    names = np.unique([str(value) for value in variable.values(frame)])
+    if len(names) > _MOST_TICKS:
+        return {"tickvals": []}
+    return {"tickvals": list(range(len(names))), "ticktext": [figures.label(name, 12) for name in names]}
+
+
 def _trace(variable: Variable, values: Any, y: list[float]) -> Any:
     """Return the target y (n,) against the values (n,) of a variable."""
     if variable.role == CATEGORY:
-        names = [figures.label(value, 14) for value in values]
-        return go.Box(x=names, y=y, marker={"color": COLORS[0], "size": 3}, line={"width": 1})
+        places = np.unique([str(value) for value in values], return_inverse=True)[1].tolist()
+        return go.Box(x=places, y=y, marker={"color": COLORS[0], "size": 3}, line={"width": 1})
     x = as_dates(values) if variable.role == DATE else figures.short(values)
     marker = {"color": COLORS[0], "size": 3, "opacity": 0.35}
     return go.Scatter(x=x, y=y, mode="markers", marker=marker, hoverinfo="x+y")

@@ -50,7 +50,8 @@ def _entries(model: Process[Any], name: str) -> Iterator[list[str]]:
         yield [figures.plain(name, 60), counted(value.numel(), "value")]
     else:
         for column, entry in list(zip(columns, value.reshape(-1).tolist(), strict=True))[:_MOST_ENTRIES]:
-            yield [f"{figures.plain(name, 60)}, {figures.plain(column)}", number(entry)]
+            of_column = f", {figures.plain(column)}" if len(columns) > 1 else ""
+            yield [f"{figures.plain(name, 60)}{of_column}", number(entry)]
         if len(columns) > _MOST_ENTRIES:
             yield [figures.plain(name, 60), f"{counted(len(columns) - _MOST_ENTRIES, 'further value')}"]
 
@@ -92,7 +93,7 @@ def making(study: Study, settings: Mapping[str, object], command: str | None) ->
         rows.append(["copies", repeats(study)])
     if command is not None:
         rows.append(["command", figures.plain(command, _COMMAND)])
-    grid = Grid(["setting", "value"], rows, "The settings with which the report can be made again.")
+    grid = Grid(["setting", "value"], rows, "The settings with which the report can be made again.", texts=(1,))
     return Section("How it was made", [hyperparameters(study.model), grid])
 
 

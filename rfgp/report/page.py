@@ -4,7 +4,7 @@ import base64
 import gzip
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from importlib.metadata import version
@@ -13,7 +13,7 @@ from typing import Any
 from graphs.builders.files import printable
 
 _LONG = 28
-"""The most characters of a cell of a table that does not wrap."""
+"""The most characters of the cells of a column of figures. A column with longer ones is text, which wraps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +26,7 @@ class Plot:
         height: The height on the screen, in CSS pixels.
         picture: A PNG of a three-dimensional view, for print and browsers without WebGL. If None, there is none.
         wide: Whether it takes the page's full width.
+        starts_row: Whether it is at the left of the page.
     """
 
     figure: Any
@@ -33,6 +34,7 @@ class Plot:
     height: int = 360
     picture: bytes | None = None
     wide: bool = False
+    starts_row: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,12 +47,26 @@ class Picture:
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """A table: the first column is text, the others are figures or text."""
+    """A table, whose first column is text.
+
+    Attributes:
+        header: The names of the columns.
+        rows: The cells of each row.
+        caption: The content of the table.
+        wide: Whether it takes the page's full width.
+        texts: The places of further columns of text, which wraps. Others are figures.
+    """
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str
     wide: bool = True
+    texts: Collection[int] = ()
+
+    @property
+    def text_columns(self) -> set[int]:
+        """The places of the columns of text: those that are named as such, and those with a long cell."""
+        return {i for i in range(1, len(self.header)) if any(len(row[i]) > _LONG for row in self.rows)} | {*self.texts}
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,15 +155,7 @@ def _block(block: Block, numbers: dict[int, int]) -> str:
     if isinstance(block, Text):
         return f"<p>{_escape(block.words)}</p>"
     if isinstance(block, Grid):
-        head = "".join(f'<th scope="col">{_escape(cell)}</th>' for cell in block.header)
-        rows = "".join(
-            f'<tr><th scope="row">{_escape(row[0])}</th>' + "".join(map(_cell, row[1:])) + "</tr>" for row in block.rows
-        )
-        caption = _escape(block.caption)
-        return (
-            f'<div class="scroll{" wide" if block.wide else ""}" tabindex="0"><table><caption>{caption}</caption>'
-            f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-        )
+        return _grid(block)
     caption = _escape(block.caption)
     if isinstance(block, Picture):
         image = f'<img class="drawn" alt="{caption}" src="{_source(block.content)}">'
@@ -156,17 +164,30 @@ def _block(block: Block, numbers: dict[int, int]) -> str:
     picture = ""
     if block.picture is not None:
         picture = f'<img class="still" alt="{caption}" src="{_source(block.picture)}">'
-    kind = ' class="wide"' if block.wide else ""
+    kind = ' class="wide"' if block.wide else ' class="left"' if block.starts_row else ""
     return (
         f'<figure{kind}><div class="plot" id="plot-{number}" role="img" aria-label="{caption}" '
         f'style="height:{block.height}px"></div>{picture}<figcaption>{caption}</figcaption></figure>'
     )
 
 
-def _cell(text: str) -> str:
-    """Return a cell of a table: a short one in one line, a long one as text that wraps."""
-    kind = ' class="text"' if len(text) > _LONG else ""
-    return f"<td{kind}>{_escape(text)}</td>"
+def _grid(grid: Grid) -> str:
+    """Return a table that scrolls in a box of its own, below its caption."""
+    texts = grid.text_columns
+    kinds = [' class="text"' if place in texts else "" for place in range(len(grid.header))]
+    head = "".join(f'<th scope="col"{kind}>{_escape(cell)}</th>' for kind, cell in zip(kinds, grid.header, strict=True))
+    rows = "".join(
+        f'<tr><th scope="row">{_escape(row[0])}</th>'
+        + "".join(f"<td{kind}>{_escape(cell)}</td>" for kind, cell in zip(kinds[1:], row[1:], strict=True))
+        + "</tr>"
+        for row in grid.rows
+    )
+    caption = _escape(grid.caption)
+    return (
+        f'<div class="grid{" wide" if grid.wide else ""}"><p class="caption">{caption}</p>'
+        f'<div class="scroll" tabindex="0"><table aria-label="{caption}"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div></div>"
+    )
 
 
 def _source(png: bytes) -> str:

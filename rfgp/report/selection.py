@@ -39,7 +39,7 @@ def _blocks(selection: SelectionReport) -> Iterator[Block]:
         )
     header = ["candidate", "score", "standard error", "rows", "difference", "predicted seconds", "MiB", "status"]
     rows = [_row(trial, selection.weight(number)) for number, trial in enumerate(selection.trials)]
-    yield Grid(header, rows, _costs(selection))
+    yield Grid(header, rows, _costs(selection), texts=(7,))
 
 
 def _row(trial: Trial, weight: float) -> list[str]:

@@ -78,8 +78,8 @@ def _terms(model: GP) -> str:
 
 def _costs(model: GP) -> list[tuple[str, str]]:
     """Return the names and values of the costs of terms."""
-    found = []
-    for name, term in model.terms.items():
-        found.append((f"term {figures.plain(name)}", figures.plain(term.cost.note, 160)))
-        found.append((f"memory of the term {figures.plain(name)}", words.mebibytes(term.cost.memory)))
-    return found
+    terms_of = model.terms.items()
+    return [
+        (f"term {figures.plain(name)}", f"{term.cost.note}; {words.mebibytes(term.cost.memory)}")
+        for name, term in terms_of
+    ]

@@ -29,13 +29,14 @@ def section(model: GP, table: Table) -> Section:
 
 def _grid(model: GP) -> Grid:
     """Return the table of the terms."""
-    header = ["term", "share of variance", "degrees of freedom", "kernel", "approximation", "computed by"]
+    header = ["term", "share of variance", "degrees of freedom", "kernel", "approximation", "computed with"]
     rows = [_row(name, term) for name, term in model.terms.items()]
     return Grid(
         header,
         rows,
         "Kernels with the fitted hyperparameters, in the units of the data. The share is that of the variance of the "
         "terms' posterior means over the rows. Degrees of freedom are effective ones.",
+        texts=(3, 4, 5),
     )
 
 
@@ -67,8 +68,11 @@ def _plots(effect: Effect, scale: Scale) -> list[Block]:
     """Return the plots of an effect with their captions."""
     captions = _captions(effect, scale)
     height = 120 + 24 * len(effect.mean) if effect.shape == LEVELS else 360
-    drawn = zip(effect_figures(effect, scale), captions, strict=True)
-    return [Plot(figure, caption, max(height, 300)) for figure, caption in drawn]
+    drawn, is_pair = zip(effect_figures(effect, scale), captions, strict=True), len(captions) > 1
+    return [
+        Plot(figure, caption, max(height, 300), starts_row=is_pair and place == 0)
+        for place, (figure, caption) in enumerate(drawn)
+    ]
 
 
 def _captions(effect: Effect, scale: Scale) -> list[str]:

@@ -1,7 +1,8 @@
 """Parts that all reports have: cards, diagnostics, and the comparison with the exact process."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from rfgp.regression import FitReport
 from rfgp.report import figures
 from rfgp.report.page import Block, Grid, Plot, Section, Text
 from rfgp.report.study import Study
-from rfgp.report.variables import as_dates
+from rfgp.report.variables import CATEGORY, DATE, NUMBER, as_dates
 
 FEW = 20
 """The fewest held-out points whose coverage of 95 % intervals is assessed."""
@@ -268,24 +269,23 @@ def mebibytes(count: float) -> str:
     return f"{count / 2**20:,.1f} MiB"
 
 
-def statistics(
-    names: Sequence[str],
-    columns: NDArray[np.float64],  # (n, k)
-    dates: Collection[str] = (),
-) -> Grid:
-    """Return a table of columns: mean, standard deviation, minimum, median, maximum, distinct values.
+STATISTICS = ("column", "mean", "sd", "min", "median", "max", "distinct")
+"""The header of statistics of columns."""
 
-    Args:
-        names: The names of the columns.
-        columns: The columns (n, k).
-        dates: The names of those that are days since 1970-01-01.
-    """
-    rows = []
-    for i, name in enumerate(names):
-        values = columns[:, i]
-        found = [values.mean(), values.min(), np.median(values), values.max()]
-        mean, low, middle, high = as_dates(np.floor(found)) if name in dates else [number(float(v)) for v in found]
-        deviation = number(float(values.std(ddof=1))) + " days" * (name in dates)
-        rows.append([figures.plain(name), mean, deviation, low, middle, high, f"{len(np.unique(values)):,}"])
-    header = ["column", "mean", "sd", "min", "median", "max", "distinct"]
-    return Grid(header, rows, f"{counted(len(columns), 'row')}.", wide=len(rows) > 12)
+
+def statistics(names: Sequence[str], columns: NDArray[np.float64], noun: str) -> Grid:  # columns (n, k)
+    """Return a table of statistics of columns (n, k) of numbers. The noun names their n rows."""
+    rows = [statistics_row(name, column) for name, column in zip(names, columns.T, strict=True)]
+    return Grid(STATISTICS, rows, f"{counted(len(columns), noun)}.")
+
+
+def statistics_row(name: str, values: NDArray[Any], role: str = NUMBER) -> list[str]:
+    """Return the statistics of values (n,) of a variable of a role."""
+    found, counts = np.unique(values, return_counts=True)
+    shown, distinct = figures.plain(name), f"{len(found):,}"
+    if role == CATEGORY:
+        return [shown, "-", "-", "-", figures.plain(found[counts.argmax()], 24), "-", distinct]
+    own = [values.mean(), values.min(), np.median(values), values.max()]
+    mean, low, middle, high = as_dates(np.floor(own)) if role == DATE else [number(float(value)) for value in own]
+    deviation = number(float(values.std(ddof=1))) + " days" * (role == DATE)
+    return [shown, mean, deviation, low, middle, high, distinct]
