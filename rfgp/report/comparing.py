@@ -102,6 +102,7 @@ def compare_rows(
     tell: Report,
 ) -> Compared:
     """Compare a fitted model of a table on some of its training rows (n,) and held-out rows (k,)."""
+    model = _with_fixed_frequencies(model)
     if (remark := _without_comparison(model)) is not None:
         return Compared(None, remark)
     frame, near, far = input_frame(table, model), train[:EXACT_ROWS], test[:_TEST_POINTS]
@@ -150,6 +151,15 @@ def _of_all(model: GP, points: Any) -> str:
         return f" Given all rows: {error}"
     text = str(found).replace("given", "Given", 1)
     return f" {text}." if found.residual <= SOLVED else f" {text}, a residual too large to rely on."
+
+
+def _with_fixed_frequencies(model: GP) -> GP:
+    """Return the model with fixed frequencies if a fit took them in place of learned ones, else the model."""
+    if model.fit_report is None or model.fit_report.frequencies != "fell back":
+        return model
+    used = model.family.approximations.items()
+    features = {name: one for name, one in used if isinstance(one, RandomFeatures)}
+    return model.with_approximation({name: replace(one, learn_frequencies=False) for name, one in features.items()})
 
 
 def _without_comparison(model: GP) -> str | None:

@@ -180,7 +180,6 @@ def test_bad_options_are_named(options, error, message):
     [
         (k.RBF(name="rbf"), rfgp.Exact(), ["the term rbf (Exact)", comparing.EXACT]),
         (k.Matern(name="local"), rfgp.Vecchia(4), ["(Vecchia)", "KL from the exact process is"]),
-        (k.RBF(), rfgp.RandomFeatures(4, learn_frequencies=True), ["The frequencies are learned"]),
     ],
 )
 def test_models_without_features_to_compare_have_a_remark(kernel, approximation, texts):
@@ -190,6 +189,19 @@ def test_models_without_features_to_compare_have_a_remark(kernel, approximation,
     assert study.comparison is None
     content = report.table_report(study, table)
     assert all(each in content for each in texts)
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
+@pytest.mark.parametrize("rows", [40, 500])
+def test_learned_frequencies_are_not_compared_and_rejected_ones_are(rows):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((600, 4))
+    table = Table(X, np.sin(2 * X.sum(1)) + 0.1 * rng.standard_normal(600), tuple("abcd"), "y")
+    gp = rfgp.GP(k.RBF(), approximation=rfgp.RandomFeatures(4, learn_frequencies=True), seed=0)
+    study = report.study_table(table, gp, fit_rows=rows)
+    is_learned = study.model.fit_report.frequencies == "learned"
+    assert is_learned == (rows == 500)
+    assert ("The frequencies are learned" in study.remark) == is_learned == (study.comparison is None)
 
 
 def test_selection_is_reported():
@@ -325,7 +337,7 @@ def test_the_distance_from_the_exact_process_is_that_of_the_model_in_use():
         assert study.comparison.estimate("kernel_error", *study.own).mean == pytest.approx(error, rel=1e-6)
         content = report.field_report(study, field, fields.law_at_nodes(gp, field))
         name, value = next((name, value) for name, value in options.items() if name != "features")
-        assert f'<th scope="row">{name}</th><td>{value}</td>' in content
+        assert re.search(rf'<th scope="row">{name}</th><td[^>]*>{value}</td>', content)
         assert "num_walkers" not in content[content.index("How it was made</h2>") :]  # the fit has none
 
 
@@ -442,7 +454,7 @@ def test_what_it_takes_to_make_it_again_is_listed():
     content, _ = table_page(small_table(), fit_rows=60, compare=False, test_share=0.2, seed=3)
     made = content[content.index("How it was made</h2>") :]
     for name, value in (("share of the test", "0.2"), ("seed of the split", "3"), ("hyperparameters", "60")):
-        assert re.search(rf"{name}</th><td>{value}<", made)
+        assert re.search(rf"{name}</th><td[^>]*>{value}<", made)
 
 
 def test_copies_of_rows_are_found():
@@ -545,12 +557,12 @@ def test_sizes_of_plots_are_bounded():
 
 
 def test_a_page_escapes_all_its_texts():
-    grid = page.Grid(["<x1>"], [["<x2>", "<x3>"]], "<x4>")
+    grid = page.Grid(["<x1>", "<x12>"], [["<x2>", "<x3>"]], "<x4>")
     sections = [page.Section("<x5>", [page.Text("<x6>"), grid])]
     content = page.render("<x7>", "<x8>", [("<x9>", "<x10>", "<x11>")], sections)
     body = content[content.index("<body>") :]  # what is before it holds plotly's own script
     assert not re.search(r"<x\d", body)
-    assert {int(number) for number in re.findall(r"&lt;x(\d+)&gt;", body)} == set(range(1, 12))
+    assert {int(number) for number in re.findall(r"&lt;x(\d+)&gt;", body)} == set(range(1, 13))
 
 
 # --- in a browser --------------------------------------------------------------------------------
