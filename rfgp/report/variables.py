@@ -15,6 +15,8 @@ from rfgp.tables.schema import ColumnRule
 
 NUMBER, DATE, CATEGORY = "number", "date", "category"
 """The roles of variables, as in `rfgp.tables.schema.ColumnRule`."""
+_LEVEL = "level"
+"""The role of a column of the file whose texts are in the dataframe."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,8 @@ def _variable(rule: ColumnRule, frame: Any, kinds: set[Kind]) -> Variable:
     own = rule.levels if rule.role == CATEGORY else ()
     indicators = {name: level for name, level in zip(rule.encoded, own, strict=False) if name in frame.columns}
     is_discrete = bool(kinds & {Kind.LEVEL, Kind.NODE})
-    return Variable(rule.name, rule.role, column, indicators, own, Kind.COORDINATE in kinds, is_discrete)
+    role = CATEGORY if rule.role == _LEVEL else rule.role
+    return Variable(rule.name, role, column, indicators, own, Kind.COORDINATE in kinds, is_discrete)
 
 
 def _kinds(model: GP) -> dict[str, set[Kind]]:

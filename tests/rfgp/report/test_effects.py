@@ -1,6 +1,7 @@
 """Effects of variables: planted functions are within their bands, and figures show levels, dates and factors."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import rfgp
@@ -111,6 +112,15 @@ def test_categories_that_are_named_are_read_as_texts(fitted):
     assert {*frame["store"]} == {*STORES}
     assert [variable.name for variable in variables_of(table, gp, frame)] == ["day", "price", "store"]
     assert "store" not in input_frame(table, rfgp.GP()).columns
+
+
+def test_columns_of_levels_are_categories_of_texts():
+    schema = Schema((ColumnRule("store", 0, "level", STORES),), ColumnRule("units", 1), 2)
+    table = Table(np.array([[1.0], [0.0], [1.0]]), np.zeros(3), ("store",), "units", schema)
+    frame = pd.DataFrame({"store": ["south", "north", "south"]})
+    (variable,) = variables_of(table, rfgp.GP(k.Group("store")), frame)
+    assert (variable.role, variable.typical(frame)) == ("category", "south")
+    assert variable.cells(["west"])["store"].tolist() == ["west"]
 
 
 def test_two_numbers_have_maps_of_mean_and_deviation():
