@@ -20,6 +20,8 @@ MOST_DEPTH = 32
 """The largest number of brackets, calls or operators within each other."""
 MOST_COUNT = 10**6
 """The largest value of an argument whose default is an integer, such as a degree or a number of features."""
+ARGUMENTS = "_"
+"""The name of the function of a call whose brackets are left out."""
 _LARGEST = 2**63
 """Integers must be smaller, so that each is a float too."""
 _OPEN, _CLOSED = "([{", ")]}"
@@ -127,8 +129,8 @@ class Reader:
             ['trend', 'local']
         """
         self._check(text)
-        tree = self._tree(f"_({_one_line(text)}\n)", text).body
-        if not (isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "_"):
+        tree = self._tree(f"{ARGUMENTS}({_one_line(text)}\n)", text).body
+        if not (isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == ARGUMENTS):
             raise self._error(text, "The brackets do not match.")
         found = self._node(tree, -1)
         assert isinstance(found, Call)
@@ -257,7 +259,7 @@ def _source(tree: ast.AST) -> str:
         text = ast.unparse(tree)
     except RecursionError:
         return f"a deep {type(tree).__name__}"
-    return text[2:-1] if text.startswith("_(") else text
+    return text[2:-1] if text.startswith(f"{ARGUMENTS}(") else text
 
 
 def _one_line(text: str) -> str:
