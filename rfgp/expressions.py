@@ -19,7 +19,7 @@ MOST_CHARACTERS = 10_000
 MOST_DEPTH = 32
 """The largest number of brackets, calls or operators within each other."""
 MOST_COUNT = 10**6
-"""The largest value of an argument whose default is an integer, such as a degree or a number of features."""
+"""The largest value of an argument whose default is an integer, such as a number of features."""
 ARGUMENTS = "_"
 """The name of the function of a call whose brackets are left out."""
 _LARGEST = 2**63
@@ -308,8 +308,14 @@ def check_known(role: str, name: str, known: Collection[str]) -> None:
         )
 
 
-def bound(role: str, call: Call, kind: type) -> dict[str, Any]:
+def bound(role: str, call: Call, kind: type, most: int = MOST_COUNT) -> dict[str, Any]:
     """Return the arguments of a call by the names of a class's parameters.
+
+    Args:
+        role: The word for the class in messages.
+        call: The call.
+        kind: The class.
+        most: The largest value of an argument whose default is an integer.
 
     Raises:
         InvalidArgumentError: there is no such parameter, or one is missing or given twice.
@@ -334,17 +340,17 @@ def bound(role: str, call: Call, kind: type) -> dict[str, Any]:
             f"{brief(error)}."
         ) from None
     for name, value in found.items():
-        _check_type(name, value, parameters[name].default)
+        _check_type(name, value, parameters[name].default, most)
     return found
 
 
-def _check_type(name: str, value: Any, default: Any) -> None:
+def _check_type(name: str, value: Any, default: Any, most: int) -> None:
     """Refuse a value that is not True or False, or a large integer, if the default is a boolean or an integer."""
     if isinstance(default, bool) and not isinstance(value, bool):
         word = value.text if isinstance(value, Name) else value
         raise InvalidArgumentError(f"{name} must be True or False, got {shown(word)}.")
-    if isinstance(default, int) and isinstance(value, int) and value > MOST_COUNT:
-        raise InvalidArgumentError(f"{name} must be at most {MOST_COUNT:,}, got {value:,}.")
+    if isinstance(default, int) and isinstance(value, int) and value > most:
+        raise InvalidArgumentError(f"{name} must be at most {most:,}, got {value:,}.")
 
 
 def constant(name: str, value: Any) -> Any:

@@ -58,19 +58,26 @@ class ModelRequest:
             _check_functions("kernel", _KERNEL.read(self.kernel), (*choices.KERNELS, *choices.OBJECT_KERNELS))
         _check_functions("approximation", _APPROXIMATION.read_arguments(self.approximation), choices.APPROXIMATIONS)
 
-    def check_columns(self, names: Sequence[str] | None) -> None:
+    def check_columns(self, names: Sequence[str] | None, held_out: str | None) -> None:
         """Refuse columns of the kernel that a table does not have, before torch is loaded.
 
         Args:
             names: The names of all columns. If None, they are not known yet.
+            held_out: The column whose values are held out whole. If None, there is none.
 
         Raises:
             InvalidArgumentError: with the column, and those that there are.
         """
         from rfgp.tables.columns import find_column
 
-        for wanted in _columns(_KERNEL.read(self.kernel)) if names is not None and not self.is_auto else ():
-            find_column(names or (), wanted)
+        for wanted in () if self.is_auto else _columns(_KERNEL.read(self.kernel)):
+            if names is not None:
+                find_column(names, wanted)
+            if wanted == held_out:
+                raise InvalidArgumentError(
+                    f"--holdout-by must be a column that --kernel does not read, got {wanted!r}. Its held-out values "
+                    "are new to the model, so leave it out of the kernel."
+                )
 
     def build(self, names: Sequence[str] | None = None) -> "TableModel":
         """Return the kernel and the approximations.
@@ -88,6 +95,8 @@ class ModelRequest:
             return TableModel(self, None, approximation)
         kernel = kernels.parse(self.kernel, names)
         known = [str(term.name) for term in kernel.terms()]
+        if all(factor.columns == () for term in kernel.terms() for factor in term.factors):
+            raise InvalidArgumentError(f"--kernel must read at least one column, got {self.kernel!r}. Add a term.")
         is_open = any(type(factor) is kernels.Additive for term in kernel.terms() for factor in term.factors)
         for name in approximation if isinstance(approximation, Mapping) and not is_open else ():
             if not name.startswith("noise."):

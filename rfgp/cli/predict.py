@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -67,23 +67,16 @@ def predict(
     if clashing := [name for name in carried if name in _RESULTS]:
         raise typer.BadParameter(f"--id {clashing[0]} is the name of a result; rename the column.")
     check_outputs(() if out is None else (out,), (check_input(model), check_input(file)), makes_folder=False)
-    checks.check_model_file(model)
     given = options.spelling(decimal, thousands, comment, encoding, None)
-    checks.check_inputs(file, missing, given)
-    from rfgp.tables import read_inputs
-
-    gp, schema = _open_model(model)
+    gp, inputs, target = _opened(model, file, missing, given, missing_mark or (), carried)
     if terms:
         _check_terms(gp)
-    marks = (*schema.missing_marks, *(missing_mark or ()))
-    schema = replace(schema, **given, missing_marks=marks)
-    inputs = read_inputs(file, schema if missing is None else schema.with_missing(missing), carried)
     with progress(visible=out is not None and not as_json) as report:
         table = _predicted(gp, inputs, terms, report)
     if out is None:
         print(table.text(), end="")
     else:
-        _write(table, out, inputs, schema.target, "" if missing else ", as in the fit", as_json)
+        _write(table, out, inputs, target, "" if missing else ", as in the fit", as_json)
 
 
 @dataclass
@@ -125,6 +118,20 @@ def _write(table: _Predictions, out: Path, inputs: Any, target: str, as_usual: s
     if table.figures:
         shown = ", ".join(f"{name} {value:.4g}" for name, value in table.figures.items())
         say(f"The file holds the target as well: {shown}.")
+
+
+def _opened(
+    model: Path, file: Path, missing: str | None, given: Mapping[str, Any], marks: Sequence[str], carried: Sequence[str]
+) -> tuple[Any, Any, str]:
+    """Return the model, the inputs of a table, and the name of the target."""
+    checks.check_model_file(model)
+    checks.check_inputs(file, missing, given)
+    from rfgp.tables import read_inputs
+
+    gp, schema = _open_model(model)
+    schema = replace(schema, **given, missing_marks=(*schema.missing_marks, *marks))
+    inputs = read_inputs(file, schema if missing is None else schema.with_missing(missing), carried)
+    return gp, inputs, schema.target
 
 
 def _open_model(path: Path) -> tuple[Any, Any]:

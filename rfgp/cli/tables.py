@@ -149,7 +149,7 @@ class _Job:
         checks.check_validation(self.validation)
         check_outputs(self.outputs, (check_input(self.file),))
         names = checks.check_table(self.file, self.target, self.reading, group=self.validation["holdout_by"])
-        self.request.check_columns(names)
+        self.request.check_columns(names, self.validation["holdout_by"])
         return names
 
     def _model(self, names: tuple[str, ...] | None, report: Any) -> TableModel:

@@ -35,6 +35,8 @@ KERNELS: dict[str, type[Kernel]] = {
 """The kernels that a text may name. Those of graphs, roads and meshes need objects that a text cannot hold."""
 MOST_TERMS = 256
 """The largest number of terms of a kernel from a text, after products are expanded."""
+MOST_COUNT = 1000
+"""The largest degree, rank or number of harmonics of a kernel from a text."""
 _EXAMPLE = '"RBF(t) + Group(store)"'
 _TEXTS = ("name", "spectrum")
 """The arguments that may be texts, besides columns."""
@@ -122,7 +124,7 @@ def _leaf(call: Call, known: tuple[str, ...] | None) -> Kernel:
         )
     check_known("kernel", call.function, KERNELS)
     kind, arguments = KERNELS[call.function], dict[str, Any]()
-    for name, value in bound("kernel", call, KERNELS[call.function]).items():
+    for name, value in bound("kernel", call, kind, MOST_COUNT).items():
         if name == "columns":
             arguments[name] = _columns(call, value, known)
         else:

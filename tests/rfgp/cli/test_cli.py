@@ -361,6 +361,8 @@ def test_an_average_has_no_terms_to_write(monkeypatch, capsys, tmp_path):
         (["--kernel", "RBF(store)"], "column 'store' holds text ('north' in row 0"),
         (["--kernel", "RBF(units)"], "since it is the target"),
         (["--kernel", "RBF(price) + Group(store)", "--drop", "store"], "among the columns to drop"),
+        (["--kernel", "RBF(price) + Group(store)", "--holdout-by", "store"], "--holdout-by must be a column that"),
+        (["--kernel", "Constant()"], "at least one column"),
         (["--kernel", "Group(price)"], "group(price) reads levels"),
         (["--kernel", "__import__('os').system('touch owned')"], "It may hold names, calls"),
         (["--kernel", "[RBF(x) for x in y]"], "It may hold names, calls"),

@@ -105,6 +105,7 @@ def test_anything_else_is_refused(text):
         ("RBF(t, lengthscale=1e999)", "lengthscale"),
         ("Linear(t, origin='a')", "origin must be a number"),
         ("Polynomial(t, degree=1000000000)", "degree must be at most"),
+        ("Coregionalization(s, rank=1001)", "rank must be at most 1,000"),
         ("RBF(t, ard=True, ard=False)", "may hold"),
         ("RBF(t).named(x)", "name of a term"),
         ("RBF(t).named('a', 'b')", "named"),
