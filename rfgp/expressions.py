@@ -196,12 +196,13 @@ class Reader:
 
     def _chain(self, tree: ast.BinOp, depth: int) -> Chain:
         """Return a sum or a product, whose syntax tree leans to the left."""
-        kind, left, parts = type(tree.op), tree, list[ast.AST]()
+        kind, parts = type(tree.op), list[ast.expr]()
+        left: ast.expr = tree
         if kind not in _OPERATORS:
             raise self._refused(tree)
         while isinstance(left, ast.BinOp) and type(left.op) is kind:
             parts.append(left.right)
-            left = left.left  # type: ignore[assignment]
+            left = left.left
         return Chain(_OPERATORS[kind], tuple(self._node(one, depth) for one in (left, *reversed(parts))))
 
     def _call(self, tree: ast.Call, depth: int) -> Call | Named:

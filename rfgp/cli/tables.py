@@ -126,7 +126,7 @@ class _Job:
         return self.folder / "model.safetensors", self.folder / "report.html"
 
     def run(self, with_data: bool, *, visible: bool) -> tuple[Any, tuple[int, int]]:
-        """Read, fit, judge and write. Return the study, and the numbers of rows used and in the file."""
+        """Read, fit, score and write. Return the study, and the numbers of rows used and in the file."""
         names = self._checked()
         from rfgp.files import made_folder, write_atomically
         from rfgp.report import table_report
