@@ -183,7 +183,7 @@ def test_the_logarithm_of_a_target_is_fitted_and_predictions_are_in_its_own_unit
     y = np.exp(4 * X[:, 0] - 2 * X[:, 1] + 0.2 * rng.standard_normal(200))
     rows = "".join(f"{a!r},{b!r},{c!r}\n" for (a, b), c in zip(X.tolist(), y.tolist(), strict=True))
     (here / "y.csv").write_text("a,b,y\n" + rows)
-    options = ("--num-frequencies", "16", "--no-compare", "--out", "o", "--json")
+    options = ("--kernel", "RBF()", "--approximation", "RandomFeatures(16)", "--no-compare", "--out", "o", "--json")
     code, out, err = run(monkeypatch, capsys, "fit", "y.csv", "--log", *options)
     assert code == 0, err
     assert json.loads(out)["title"] == "y.csv, target log of y"
