@@ -227,7 +227,7 @@ def check_likelihood(gp: Any, log: bool) -> None:
         raise typer.BadParameter("--log is for a normal likelihood.")
     if gp.family.options.likelihood.num_latents > 1:
         raise typer.BadParameter(
-            "Reports are of one number a row. Fit several classes in Python: rfgp.sklearn.RandomFeatureGPClassifier."
+            "Reports are of one number a row. Fit several classes in Python: rfgp.sklearn.GPClassifier."
         )
 
 

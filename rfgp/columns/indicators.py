@@ -60,8 +60,8 @@ def _levels(key: Key, cells: Cells) -> tuple[Level, ...]:
     levels = ordered(cells)
     if len(levels) > MOST_LEVELS:
         raise DataError(
-            f'Column {shown(key)} must have at most {MOST_LEVELS} levels for kernel="auto", got {len(levels):,}. Give a '
-            f"kernel with k.Group({key!r}), or drop the column."
+            f'Column {shown(key)} must have at most {MOST_LEVELS} levels for kernel="auto", got {len(levels):,}. Give '
+            f"a kernel with k.Group({key!r}), or drop the column."
         )
     return levels
 
@@ -69,8 +69,8 @@ def _levels(key: Key, cells: Cells) -> tuple[Level, ...]:
 def with_indicators(table: Table, indicators: Indicators) -> Table:
     """Return a table whose columns of levels are columns "key=level" of zeros and ones.
 
-    A level that the training data do not have is 0 in all of them. Truth values are 0 and 1 under their own key. A table
-    that has the indicators in place of a column keeps them.
+    A level that the training data do not have is 0 in all of them. Truth values are 0 and 1 under their own key. A
+    table that has the indicators in place of a column keeps them.
 
     Raises:
         DataError: a column is missing, or has a name that an indicator needs.

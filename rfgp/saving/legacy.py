@@ -146,7 +146,7 @@ def _table(old: Json, tensors: Tensors) -> tuple[ModelOptions, list[Json]]:
     asked, neighbors = given.get("conditioning", "auto"), given.get("num_neighbors", 30)
     near = Vecchia(neighbors, condition_on={"observations": "responses"}.get(asked, asked), seed=seed)
     first, beside = _first(given, features, near, seed), Exact() if features == "exact" else near
-    spectrum = local if features == "none" else given.get("spectrum", "gaussian")
+    spectrum: Any = local if features == "none" else given.get("spectrum", "gaussian")
     second = None if features in ("none", "nystrom") else local
     options = stationary_model(spectrum, first, second, beside, inference=old.get("approximation"), seed=seed, **known)
     jitter = old.get("jitter", JITTER.get(tensors["scaling.inputs.scale"].dtype, JITTER[torch.float32]))
