@@ -157,7 +157,7 @@ def test_pictures_are_drawn(table, nodes, tmp_path):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: compare_table(TABLE.X[:9], TABLE.y[:9]), rfgp.DataError, "256 training and 256 test"),
+        (lambda: compare_table(TABLE.X[:9], TABLE.y[:9]), rfgp.DataError, "256 training and 256 test items"),
         (lambda: compare_table(TABLE.X, TABLE.y, methods=["x"]), rfgp.InvalidArgumentError, "no coupling 'x'"),
         (lambda: compare_table(TABLE.X, TABLE.y * np.nan), rfgp.DataError, "y has 600 values that are not finite"),
         (
@@ -190,7 +190,7 @@ def test_bad_requests_are_named(call, error, message):
         (60, {}, "45 training and 15 test"),
         (60, {"num_train": 20}, "20 training and 40 test"),
         (60, {"num_test": 20}, "40 training and 20 test"),
-        (600, {}, "256 training and 256 test"),
+        (600, {}, "256 training and 256 test items"),
     ],
 )
 def test_small_tables_are_compared_on_what_there_is(count, given, parts, tmp_path, monkeypatch):
