@@ -358,7 +358,7 @@ def _fit_parts(count: int, train: int, test: int) -> tuple[int, int]:
         raise InvalidArgumentError(f"num_train must be at least 2 and num_test at least 1, got {train} and {test}.")
     if train + test > count:
         raise DataError(
-            f"num_train and num_test must add up to at most {count} (all items), got {train} training and {test} test "
-            "items. Use a smaller num_train or num_test."
+            f"num_train and num_test must add up to at most {count}, the number of items, got {train} training and "
+            f"{test} test items. Use a smaller num_train or num_test."
         )
     return train, test

@@ -157,7 +157,7 @@ def test_pictures_are_drawn(table, nodes, tmp_path):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: compare_table(TABLE.X[:9], TABLE.y[:9]), rfgp.DataError, "256 training and 256 test"),
+        (lambda: compare_table(TABLE.X[:9], TABLE.y[:9]), rfgp.DataError, "256 training and 256 test items"),
         (lambda: compare_table(TABLE.X, TABLE.y, methods=["x"]), rfgp.InvalidArgumentError, "no coupling 'x'"),
         (lambda: compare_table(TABLE.X, TABLE.y * np.nan), rfgp.DataError, "y has 600 values that are not finite"),
         (
@@ -190,7 +190,7 @@ def test_bad_requests_are_named(call, error, message):
         (60, {}, "45 training and 15 test"),
         (60, {"num_train": 20}, "20 training and 40 test"),
         (60, {"num_test": 20}, "40 training and 20 test"),
-        (600, {}, "256 training and 256 test"),
+        (600, {}, "256 training and 256 test items"),
     ],
 )
 def test_small_tables_are_compared_on_what_there_is(count, given, parts, tmp_path, monkeypatch):
@@ -203,7 +203,7 @@ def test_small_tables_are_compared_on_what_there_is(count, given, parts, tmp_pat
 
 def test_too_many_rows_asked_for_name_what_to_change(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n" + "".join(f"{i},{i % 3}\n" for i in range(20)))
-    with pytest.raises(rfgp.DataError, match=r"at most 20 .*got 18 training and 5 test"):
+    with pytest.raises(rfgp.DataError, match=r"num_train and num_test .* 20, .* 18 training and 5 test"):
         compare_file(tmp_path / "t.csv", num_train=18, num_test=5)
 
 

@@ -35,10 +35,13 @@ pytestmark = [
 ]
 
 
+COMMAND = "rfgp fit " + "a-folder-with-a-long-name/" * 20
+
+
 def table_page(table, **options):
     gp = rfgp.SparseSpectrumGP(num_frequencies=24, seed=0)
     study = report.study_table(table, gp, title="a table", **options)
-    return report.table_report(study, table, settings={"seed": 0}, command="rfgp fit"), study
+    return report.table_report(study, table, settings={"seed": 0}, command=COMMAND), study
 
 
 def field_page(field, **options):
@@ -115,6 +118,10 @@ def test_every_section_is_there(pages):
     assert "<h2>Terms and effects</h2>" in pages["table"]
     for name in ("faces", "vertices", "roads"):
         assert "Posterior standard deviation" in pages[name]
+
+
+def test_long_commands_are_whole_and_wrap(pages):
+    assert f'<td class="text">{COMMAND}</td>' in pages["table"]
 
 
 def test_hostile_names_are_shown_and_do_nothing():
