@@ -1,9 +1,10 @@
 """The rows on which candidates are fitted and scored.
 
 There are two ways. If rows are few and no candidate learns frequencies, each row is left out in turn. Otherwise some
-rows are held out and predicted given *all* the others, whatever the number of rows that the hyperparameters were fitted
-to, because neighbours gain from the density of rows. (Leave-one-out scores of learned frequencies are biased, because the
-frequencies were fitted to the row.) Of rows that repeat each other exactly one is used (`rfgp.rows.repeat_groups`).
+rows are held out and predicted given *all* the others, whatever the number of rows that the hyperparameters were
+fitted to, because neighbours gain from the density of rows. (Leave-one-out scores of learned frequencies are biased,
+because the frequencies were fitted to the row.) Of rows that repeat each other exactly one is used
+(`rfgp.rows.repeat_groups`).
 """
 
 import math
