@@ -29,7 +29,7 @@ MODELS = {
     "features": (lambda: rfgp.SparseSpectrumGP(num_frequencies=16, coupling="orthogonal", seed=0), drawn()),
     "exact": (lambda: rfgp.ExactGP(), drawn()),
     "inducing": (
-        lambda: rfgp.TableGP("nystrom", "gaussian", num_inducing=16, local=None, diagonal=None, seed=0),
+        lambda: rfgp.GP(rfgp.kernels.RBF(), approximation=rfgp.InducingPoints(16, method="sor"), seed=0),
         drawn(),
     ),
     "walks": (
