@@ -45,7 +45,7 @@ def test_a_frame_is_read_as_its_parquet_file(way, tmp_path):
 
 def test_the_remedy_of_raw_frames_works():
     with pytest.raises(rfgp.DataError, match=r"rfgp\.tables\.read_table"):
-        rfgp.TableGP().fit(frame().drop(columns="y"), frame()["y"])
+        rfgp.GP().fit(frame().drop(columns="y"), frame()["y"])
     table = read_table(frame(), "y", categories="one-hot", dates="days", missing="drop")
     assert rfgp.ExactGP().condition(table.X, table.y).predict(table.X).mean.shape == (11,)
 

@@ -53,7 +53,7 @@ class TestFiles:
         frame(sort=True).to_csv(tmp_path / "t.csv")
         table = warned(lambda: read_table(tmp_path / "t.csv"), "left out")
         test = np.arange(N) % 4 == 0
-        gp = rfgp.TableGP("exact", "gaussian", local=None, seed=0)
+        gp = rfgp.ExactGP()
         found = gp.fit(table.X[~test], table.y[~test]).predict(table.X[test]).mean
         assert np.mean((found - table.y[test]) ** 2) > 0.5 * np.var(table.y[test])  # by the index it is 0.01
 
