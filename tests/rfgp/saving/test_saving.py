@@ -368,7 +368,7 @@ def test_the_class_in_a_file_has_the_approximation(approximation, tmp_path):
         if isinstance(approximation, kind):
             assert type(rfgp.load(tmp_path / name)).__name__ == name
         else:
-            with pytest.raises(rfgp.ModelFileError, match=f"not those of a {name}"):
+            with pytest.raises(rfgp.ModelFileError, match=f"not that of a {name}"):
                 rfgp.load(tmp_path / name)
 
 
