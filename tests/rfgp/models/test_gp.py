@@ -394,7 +394,7 @@ def test_models_beyond_memory_are_refused_before_anything_is_allocated():
     huge = rfgp.GP(k.RBF("t"), approximation=rfgp.RandomFeatures(10**7), seed=0)
     with pytest.raises(rfgp.InvalidArgumentError, match=r"more than the .* GiB that there are"):
         huge.condition(rows, rows["t"])
-    with pytest.raises(rfgp.InvalidArgumentError, match="memory must be a positive number"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="memory must be"):
         rfgp.GP(k.RBF("t"), memory=-1)
 
 
