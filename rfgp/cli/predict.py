@@ -191,7 +191,7 @@ def _predicted(gp: Any, inputs: Any, with_terms: bool, report: Any) -> _Predicti
 
 
 def _columns(prediction: Any, is_log: bool) -> tuple[Any, ...]:
-    """Return mean, sd, sd of an observation, and the ends of its 95 % interval, each (n,), in the target's units."""
+    """Return the mean, sd of the function, sd of an observation, and its 95 % interval, each (n,), in its units."""
     import numpy as np
 
     observed = prediction.observed()
@@ -201,7 +201,7 @@ def _columns(prediction: Any, is_log: bool) -> tuple[Any, ...]:
     low, high = observed.interval(0.95)
     if is_log:
         prediction, observed, low, high = prediction.exp(), observed.exp(), np.exp(low), np.exp(high)
-    return prediction.mean, np.sqrt(prediction.variance), np.sqrt(observed.variance), low, high
+    return observed.mean, np.sqrt(prediction.variance), np.sqrt(observed.variance), low, high
 
 
 def _of_terms(prediction: Any, names: Sequence[str]) -> Iterator[Any]:

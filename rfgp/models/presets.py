@@ -5,12 +5,13 @@ from typing import Any
 
 import torch
 
-from rfgp import couplings, spectra
+from rfgp import couplings, random, spectra
 from rfgp.ambient import plain
 from rfgp.approximations import Exact, RandomFeatures, Vecchia
 from rfgp.approximations.parts import FeatureMap, SpectralPart
 from rfgp.approximations.weights import WeightTerm
 from rfgp.likelihoods import Likelihood
+from rfgp.local.kinds import kind_of
 from rfgp.models.gp import GP
 from rfgp.models.process import Process
 from rfgp.parameters import Hyperprior
@@ -31,6 +32,22 @@ _SHARED = (
     "dtype",
 )
 """The arguments that both classes have."""
+
+
+def _argument(model: GP, name: str, default: Any) -> Any:
+    """Return an argument with which a model was made, from its kernel and approximations."""
+    options = model.family.options
+    first, *others = options.kernel.terms()
+    factor, used = first.factors[0], options.approximations
+    known = {
+        **{own: getattr(factor, own) for own in ("ard", "lengthscale")},
+        "spectrum": factor.measure,
+        "outputscale": options.start.get(f"{first.name}.outputscale"),
+        "noise": options.start.get("noise"),
+        "local": next((kind_of(term.factors[0].measure) for term in others), None),
+    }
+    own = getattr(used.get(str(first.name)), name, default) if isinstance(used, Mapping) else default
+    return known.get(name, getattr(options, name, own))
 
 
 class SparseSpectrumGP(GP):
@@ -104,11 +121,18 @@ class SparseSpectrumGP(GP):
         likelihood: str | Likelihood = "normal",
         inference: str | None = None,
     ) -> None:
+        seed = random.resolve_seed(seed)
         named = locals()
-        first = RandomFeatures(num_frequencies, kind=kind, coupling=coupling, learn_frequencies=learn_frequencies)
-        second = Vecchia(num_neighbors, condition_on=condition_on)
+        first = RandomFeatures(
+            num_frequencies, kind=kind, coupling=coupling, learn_frequencies=learn_frequencies, seed=seed
+        )
+        second = Vecchia(num_neighbors, condition_on=condition_on, seed=seed)
         shared = {name: named[name] for name in (*_SHARED, "seed")}
         Process.__init__(self, ModelSpec(stationary_model(spectrum, first, local, second, **shared)))
+
+    def argument(self, name: str, default: Any) -> Any:
+        """Return an argument with which the model was made."""
+        return _argument(self, name, default)
 
     @property
     def feature_map(self) -> FeatureMap:
@@ -180,3 +204,7 @@ class ExactGP(GP):
         named = locals()
         shared = {name: named[name] for name in _SHARED}
         Process.__init__(self, ModelSpec(stationary_model(spectrum, Exact(), local, seed=0, **shared)))
+
+    def argument(self, name: str, default: Any) -> Any:
+        """Return an argument with which the model was made."""
+        return _argument(self, name, default)

@@ -37,7 +37,7 @@ class Scale:
     is_factor: bool = False
 
     def shown(self, values: Any) -> NDArray[np.float64]:
-        """Return effects of the latent function on this scale."""
+        """Return effects (n,) of the latent function on this scale."""
         found = np.asarray(values, dtype=np.float64)
         return np.exp(found) if self.is_factor else found
 

@@ -60,7 +60,7 @@ def thin(count: int, most: int = MOST_POINTS) -> NDArray[np.int64]:
 
 
 def short(values: ArrayLike) -> list[float]:
-    """Return numbers with the six digits that a plot can show."""
+    """Return numbers (n,) with the six digits that a plot can show."""
     return [float(f"{value:.6g}") for value in np.asarray(values, dtype=np.float64).reshape(-1)]
 
 

@@ -113,7 +113,7 @@ def variables_of(table: Table, model: GP, frame: Any) -> list[Variable]:
 
 
 def typical_row(variables: Sequence[Variable], frame: Any, count: int) -> dict[str, NDArray[Any]]:
-    """Return the columns of a dataframe of so many rows, at typical values of all variables."""
+    """Return the columns (count,) of a dataframe, at typical values of all variables."""
     cells: dict[str, NDArray[Any]] = {}
     for variable in variables:
         cells |= variable.cells(np.array([variable.typical(frame)] * count))

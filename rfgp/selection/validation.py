@@ -23,6 +23,7 @@ from rfgp.inference.distributions import normal_log_density
 from rfgp.local import nearest
 from rfgp.regression import FitReport, Regression, mean_and_noise, started
 from rfgp.regression.observing import left_out_observations
+from rfgp.regression.regression import predicted
 from rfgp.regression.spec import ModelSpec, data_summary
 from rfgp.rows import ArrayRows, Block, Rows, pool_of, repeat_groups
 from rfgp.rows.arrays import Origin
@@ -204,7 +205,7 @@ class Validation:
 def _held_out(found: Regression, rows: Block) -> Tensor:
     """Return the mean standardised densities (b,) of the values of rows given those of a regression."""
     if not found.family.is_normal:
-        latent = found.predicted(rows.inputs, Origin(False, rows.targets.new_empty(0)))
+        latent = predicted(found, rows.inputs, Origin(False, rows.targets.new_empty(0)))
         observed = latent.observed() if rows.fixed_noise is None else latent.observed(rows.fixed_noise)  # exposures
         return _as_tensor(observed.log_density(found.scaling.targets.inverse(rows.targets[:, 0]))) - _jacobian(found)
     function, (mean, noise) = found.process.at(rows.inputs), mean_and_noise(found.hyperparameters)

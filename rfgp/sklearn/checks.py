@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.utils import _safe_indexing, check_consistent_length
+from numpy.typing import NDArray
+from sklearn.utils import check_consistent_length
 
 from rfgp import random
 from rfgp.columns import Table
@@ -115,21 +116,28 @@ def read_rows(
         ValueError: scikit-learn's; other data cannot be used.
     """
     options = {"multi_output": True, "y_numeric": True} if read_targets is None else {}
-    estimator._keeps_columns = _has_mixed_columns(estimator.kernel, X)
-    if estimator._keeps_columns:
+    estimator.keeps_columns_ = _has_mixed_columns(estimator.kernel, X)
+    if estimator.keeps_columns_:
         X, y = _read_frame(estimator, X, y, options)
     else:
         X, y = validate_data(estimator, X, y, dtype=FLOATS, ensure_min_samples=2, **options)
     if read_targets is None:
         y = y.astype(common_float(X, y), copy=False)
-        X = X if estimator._keeps_columns else X.astype(y.dtype, copy=False)
+        X = X if estimator.keeps_columns_ else X.astype(y.dtype, copy=False)
     else:
         y = read_targets(y)
     X = named_rows(estimator, X)
     each = [] if np.ndim(exposure) == 0 else [np.asarray(exposure)]
     rows, weight = merge_rows(sample_weight, *_columns(X), y, *each)
-    X = X if len(rows) == len(y) and weight is None else _safe_indexing(X, rows)
+    X = X if len(rows) == len(y) and weight is None else _taken(X, rows)
     return X, y[rows], weight, each[0][rows] if each else exposure
+
+
+def _taken(X: Any, rows: NDArray[np.int64]) -> Any:
+    """Return some rows (m,) of an array or a dataframe of pandas, polars or Arrow."""
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    return X.take(rows) if hasattr(X, "column_names") else X[rows]
 
 
 def _has_mixed_columns(kernel: Any, X: Any) -> bool:
@@ -167,7 +175,7 @@ def named_rows(estimator: Any, X: Any) -> Any:
     names = getattr(estimator, "feature_names_in_", None)
     if names is None:
         return X
-    if estimator._keeps_columns:
+    if estimator.keeps_columns_:
         kept = without_index(X, tuple(names), stacklevel=5) if _reads_all(estimator.kernel) else names
         return X if len(kept) == len(names) else X[list(kept)]
     frame = pd.DataFrame(X, columns=names)
@@ -187,7 +195,7 @@ def read_new(estimator: Any, X: Any) -> Any:
     Raises:
         ValueError: scikit-learn's.
     """
-    if estimator._keeps_columns and names_of(X) is not None:
+    if estimator.keeps_columns_ and names_of(X) is not None:
         return validate_data(estimator, X, reset=False, skip_check_array=True)
     X = validate_data(estimator, X, dtype=FLOATS, reset=False)
     return X if estimator.used_columns_ is None else X[:, estimator.used_columns_]

@@ -62,10 +62,24 @@ def encode_table(frame: Frame, request: Request) -> Table:
         header=frame.header,
         dropped=tuple(name for place, name in enumerate(frame.names) if place not in used),
         missing=request.missing,
-        fills=tuple(np.nanmean(X, axis=0).tolist()) if request.missing == "mean" else (),
+        fills=_means(X, inputs) if request.missing == "mean" else (),
         **asdict(frame.form),
     )
     return Table(_filled(X, schema), y, schema.columns, schema.target, schema, schema.classes, rows, frame.num_rows)
+
+
+def _means(X: NDArray[np.float64], inputs: Sequence[Column]) -> tuple[float, ...]:
+    """Return the means (d,) of the encoded values of columns.
+
+    Raises:
+        DataError: a column has no value.
+    """
+    empty = [column for column in inputs if column.missing.all()]
+    if empty:
+        raise DataError(
+            f"Column {show(empty[0].name)} has no value in the rows with a target, and thus no mean. Leave it out."
+        )
+    return tuple(np.nanmean(X, axis=0).tolist())
 
 
 def encode_inputs(frame: Frame, schema: Schema, carried: Sequence[str | int] = ()) -> Inputs:

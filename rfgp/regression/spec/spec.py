@@ -283,12 +283,10 @@ class ModelSpec(Family):
     def fitted_kernel(self, values: Values) -> Kernel:
         """Return the kernel whose starting values are these hyperparameters."""
         assert self.columns is not None
-        kernel = self._resolved(
-            self.columns, {path: plain_value(values.value(path)) for path in values.space.names}
-        ).kernel
+        starts = {path: plain_value(values.value(path)) for path in values.space.names}
+        kernel = self._resolved(self.columns, starts).kernel
         assert kernel is not None
-        scales = [term.outputscale for term in self.terms]
-        own = [None if scale is None else variance_of(values, scale) for scale in scales]
+        own = [None if one.outputscale is None else variance_of(values, one.outputscale) for one in self.terms]
         pairs = zip(kernel.terms(), own, strict=True)
         return Sum(tuple(replace(term, variance=variance) for term, variance in pairs))
 
@@ -303,8 +301,7 @@ class ModelSpec(Family):
         if rows is not None and not is_read_in_blocks(rows):
             yield from warnings_of_places(terms, self.columns, gathered(rows).inputs)
         if report is not None and self.is_normal and self.schema is not None:
-            keys = [column.key for column in self.schema.columns]
-            yield from fit_warnings(report, values, self.terms, self.approximations, keys)
+            yield from fit_warnings(report, values, self.terms, self.approximations, self.schema.keys)
 
     def identity(self) -> Iterator[str | Tensor]:
         """Yield the options as texts, and the tensors (...) of graphs, meshes and roads; those of others likewise."""

@@ -77,7 +77,7 @@ def test_a_column_keeps_rows_together_and_is_no_input(stations, monkeypatch, cap
     found = json.loads(out)
     assert (found["test"], found["test_groups"]) == (20, 2)
     assert rfgp.load(tmp_path / "o" / "model.safetensors").kernel.terms()[0].factors[0].columns == ("a", "b")
-    assert "cannot be judged: 2 held-out groups" in (tmp_path / "o" / "report.html").read_text()
+    assert "cannot be assessed: 2 held-out groups" in (tmp_path / "o" / "report.html").read_text()
     for wrong, word in (
         (["--holdout-by", "place"], "place"),
         (["--holdout-by", "level", "--target", "level"], "level"),
@@ -118,7 +118,7 @@ def test_the_last_rows_of_a_file_are_held_out(stations, monkeypatch, capsys, tmp
     arguments = ["fit", stations, *SMALL, "--drop", "station", "--out", tmp_path / "o", "--holdout"]
     code, _, err = run(monkeypatch, capsys, *arguments, "last")
     assert code == 0, err
-    assert "held out, the last in their order" in (tmp_path / "o" / "report.html").read_text()
+    assert "held-out part, the last in their order" in (tmp_path / "o" / "report.html").read_text()
     code, _, err = run(monkeypatch, capsys, *arguments, "first")
     assert code == 1
     assert "random, last" in err
@@ -137,7 +137,7 @@ def bad_files(folder):
         "nan.csv": (b"a,b\n1,nan\n2,3\n", "column 'b' (the target) has 1 missing"),
         "text.csv": (b"a,b\n1,red\n2,3\n", "column 'b' holds text"),
         "constant.csv": (b"a,b\n" + b"".join(b"%d,5\n" % i for i in range(60)), "target is constant"),
-        "one.csv": (b"a,b\n1,2\n", "40 training and 10 test items are asked for, but there are 1"),
+        "one.csv": (b"a,b\n1,2\n", "must add up to at most 1, the number of items, got 40 training and 10 test items"),
         "empty.stl": (b"", "is empty"),
         "bad.stl": (b"solid nothing\nendsolid\n", "bad.stl"),
         "bad.rda": (b"not R", "bad.rda"),
@@ -613,7 +613,7 @@ def test_traffic_reads_and_writes_geojson(monkeypatch, capsys, tmp_path):
     assert figures["train"] + figures["test"] == 115
     ((name, rmse),) = figures["others"].items()
     assert name == "64 walkers a node, diffusion on the graph"
-    assert figures["notes"][-1].endswith(f"is approximated. Beside it, {name}: RMSE {rmse:.4g}.")
+    assert figures["notes"][-1].endswith(f"is approximated. For comparison, {name}: RMSE {rmse:.4g}.")
     report = (tmp_path / "o" / "report.html").read_text()
     assert "by the Whittle-Matern field of alpha 2 along the roads, stationary at free ends, exactly" in report
     assert name in report

@@ -190,7 +190,7 @@ def test_bad_requests_are_named(call, error, message):
         (60, {}, "45 training and 15 test"),
         (60, {"num_train": 20}, "20 training and 40 test"),
         (60, {"num_test": 20}, "40 training and 20 test"),
-        (600, {}, "256 training and 256 test items"),
+        (600, {}, "256 training and 256 test rows"),
     ],
 )
 def test_small_tables_are_compared_on_what_there_is(count, given, parts, tmp_path, monkeypatch):
