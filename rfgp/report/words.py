@@ -206,8 +206,9 @@ def repeats(study: Study) -> str:
         return ""
     one, is_apart = study.repeated == 1, study.holdout == "random"
     if isinstance(study.model, GraphGP | MeshGP | RoadGP):
-        together = "; those of one node are on one side of the split" * is_apart
-        return f"{counted(study.repeated, 'observation')} {'is' if one else 'are'} at the node of another{together}."
+        together = " Observations of one node are all held out or none." * is_apart
+        shared = "shares its node with another one" if one else "share their node with another one"
+        return f"{counted(study.repeated, 'observation')} {shared}.{together}"
     those = f"{counted(study.repeated, 'row')} {'repeats' if one else 'repeat'}"
     return f"{those} another exactly{'; copies are on one side of the split' * is_apart}."
 

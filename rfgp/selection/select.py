@@ -160,9 +160,9 @@ def _reason(rounds: SuccessiveHalving, state: CandidateState) -> str:
         return f"{name}: nothing could be scored, and it is the cheapest."
     rows = counted(len(rounds.validation.validated), "held-out row" if rounds.holds_out else "left-out row")
     if rounds.parts:
-        parts = [f"{weight:.2f} of {part.candidate.name}" for weight, part in rounds.parts]
+        parts = [f"{part.candidate.name} ({weight:.2f})" for weight, part in rounds.parts]
         value, error = mean_and_error(_density(rounds, state), rounds.validation.validated.counts())
-        return f"The average of {'; '.join(parts)}: log density {value:.3f} of {rows} (standard error {error:.2g})."
+        return f"The average of {', '.join(parts)}: log density {value:.3f} of {rows} (standard error {error:.2g})."
     score = f"log density {last.value:.3f} of {rows} (standard error {last.error:.2g}), fitted to {last.rows:,} rows"
     if last.difference <= 0:
         return f"{name}: the best, {score}."

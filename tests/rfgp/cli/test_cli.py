@@ -615,7 +615,7 @@ def test_traffic_reads_and_writes_geojson(monkeypatch, capsys, tmp_path):
     assert name == "64 walkers a node, diffusion on the graph"
     assert figures["notes"][-1].endswith(f"is approximated. For comparison, {name}: RMSE {rmse:.4g}.")
     report = (tmp_path / "o" / "report.html").read_text()
-    assert "by the Whittle-Matern field of alpha 2 along the roads, stationary at free ends, exactly" in report
+    assert "the Whittle-Matern field of alpha 2 along the roads, stationary at free ends, exactly" in report
     assert name in report
     written = json.loads((tmp_path / "o" / "roads.geojson").read_text())["features"]
     sensors = [f["properties"] for f in written if f["geometry"]["type"] == "Point"]

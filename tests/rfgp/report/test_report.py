@@ -486,7 +486,7 @@ def test_sensors_at_one_node_are_held_out_together_and_it_is_said():
     assert not set(at[study.train]) & set(at[study.test])
     assert study.repeated == 7
     assert words.repeats(study).startswith(
-        "7 observations are at the node of another; those of one node are on one side"
+        "7 observations share their node with another one. Observations of one node are all held out or none"
     )
     assert words.repeats(study) in report.field_report(study, field, fields.law_at_nodes(study.model, field))
 
