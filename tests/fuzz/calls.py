@@ -491,7 +491,7 @@ def _scikit(case):
             lambda: make(case["m"], coupling="iid", lengthscale=case["lengthscale"], random_state=0)
         )
         calls = [lambda: model.fit(X), lambda: model.transform(new)]
-    for call in calls:
+    for call in [] if is_error(model) else calls:
         found = outcome_of_scikit(call)
         if is_error(found):
             return
