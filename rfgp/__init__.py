@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rfgp import errors as errors
+from rfgp.errors import BaselineNotBeatenWarning as BaselineNotBeatenWarning
 from rfgp.errors import BlocksWarning as BlocksWarning
 from rfgp.errors import BooleanTargetWarning as BooleanTargetWarning
 from rfgp.errors import CacheWarning as CacheWarning
@@ -27,7 +28,6 @@ from rfgp.errors import MissingFolderError as MissingFolderError
 from rfgp.errors import ModelFileError as ModelFileError
 from rfgp.errors import NotDifferentiableError as NotDifferentiableError
 from rfgp.errors import NotFittedError as NotFittedError
-from rfgp.errors import NothingBetterWarning as NothingBetterWarning
 from rfgp.errors import NotPositiveDefiniteError as NotPositiveDefiniteError
 from rfgp.errors import OverfittingWarning as OverfittingWarning
 from rfgp.errors import PackageClashError as PackageClashError
@@ -77,7 +77,6 @@ if TYPE_CHECKING:
     from rfgp.loading import load as load
     from rfgp.models import ExactGP as ExactGP
     from rfgp.models import SparseSpectrumGP as SparseSpectrumGP
-    from rfgp.models import TableGP as TableGP
     from rfgp.models.fields import MeshGP as MeshGP
     from rfgp.models.fields import RoadGP as RoadGP
     from rfgp.models.gp import GP as GP
@@ -87,6 +86,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GP",
+    "BaselineNotBeatenWarning",
     "BlocksWarning",
     "BooleanTargetWarning",
     "CacheWarning",
@@ -112,7 +112,6 @@ __all__ = [
     "NotDifferentiableError",
     "NotFittedError",
     "NotPositiveDefiniteError",
-    "NothingBetterWarning",
     "OverfittingWarning",
     "PackageClashError",
     "PoorFeaturesWarning",
@@ -125,7 +124,6 @@ __all__ = [
     "SolverError",
     "SparsePrecision",
     "SparseSpectrumGP",
-    "TableGP",
     "Taylor",
     "TermWarning",
     "TruncatedSpectrum",
@@ -163,7 +161,6 @@ _HOMES = {
     "RandomFeatures": "rfgp.approximations",
     "SparsePrecision": "rfgp.approximations",
     "SparseSpectrumGP": "rfgp.models",
-    "TableGP": "rfgp.models",
     "Vecchia": "rfgp.approximations",
     "load": "rfgp.loading",
 }

@@ -8,6 +8,20 @@ from typing import Any
 from rfgp.errors import InvalidArgumentError
 
 
+def check_flag(name: str, value: object) -> None:
+    """Refuse an argument that is no truth value.
+
+    Args:
+        name: The name of the argument.
+        value: The argument.
+
+    Raises:
+        InvalidArgumentError: it is neither True nor False.
+    """
+    if not isinstance(value, bool):
+        raise InvalidArgumentError(f"{name} must be True or False, got {value!r}.")
+
+
 def check_count(name: str, value: Any, least: int = 1) -> int:
     """Return an integer of at least 1, or 0.
 

@@ -128,7 +128,7 @@ class OverfittingWarning(RfgpWarning):
     """A fit predicts rows that it has not seen worse than it expects; or learned frequencies did not pay."""
 
 
-class NothingBetterWarning(RfgpWarning):
+class BaselineNotBeatenWarning(RfgpWarning):
     """No model that was tried predicts rows that it has not seen clearly better than a constant or a straight line."""
 
 

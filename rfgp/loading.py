@@ -10,15 +10,13 @@ from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP
 from rfgp.models.presets import ExactGP, SparseSpectrumGP
 from rfgp.models.process import Fitted
-from rfgp.models.table import TableGP
 from rfgp.regression.spec import ModelSpec
-from rfgp.regression.table import table_options
 from rfgp.saving import read
 from rfgp.saving.gp import MODELS
 
 CLASSES: dict[str, type[GP]] = {
-    kind.__name__: kind for kind in (GP, ExactGP, SparseSpectrumGP, TableGP, GraphGP, MeshGP, RoadGP)
-}
+    kind.__name__: kind for kind in (GP, ExactGP, SparseSpectrumGP, GraphGP, MeshGP, RoadGP)
+} | {"TableGP": GP}
 """The classes of models by their names in files."""
 
 
@@ -27,7 +25,7 @@ def load(path: str | Path) -> Any:
     """Load a model that `save` wrote: the same draw and numbers, bit for bit, on the CPU.
 
     Returns:
-        A `GP`, `TableGP`, `SparseSpectrumGP`, `ExactGP`, `GraphGP`, `RoadGP` or `MeshGP`. Without data it predicts;
+        A `GP`, `SparseSpectrumGP`, `ExactGP`, `GraphGP`, `RoadGP` or `MeshGP`. Without data it predicts;
         `exact`, `with_approximation` and `update` ask to `condition` first.
 
     Raises:
@@ -39,8 +37,9 @@ def load(path: str | Path) -> Any:
         kind, spec = CLASSES[saved.kind], saved.regression.family
         if not isinstance(spec, ModelSpec) or not isinstance(spec.options.kernel, kind.leaf):
             raise ValueError(f"a {saved.kind} has another kernel")
-        if kind.fixes_approximation and type(table_options(spec)) not in kind.kinds_of_options:
-            raise ValueError(f"the approximations are not those of a {saved.kind}")
+        first = next(iter(spec.approximations.values()))
+        if not isinstance(first, kind.approximation_class):
+            raise ValueError(f"the approximation is not that of a {saved.kind}")
         model = kind.of(spec, Fitted.of(saved.regression, saved.report))
     except ModelFileError:
         raise

@@ -6,8 +6,8 @@ target: RMSE, NLPD and CRPS of the law of an observation, normal or a mixture of
 interval of 95 % holds it. Each racer runs in a process of its own with `--threads` threads; seconds of the wall and of
 the processor are of the fit, from arrays in memory. With `--rows` so many rows, at random, are learned from at most.
 
-- default: `TableGP()`, with the default budget; what it chose is kept beside the figures.
-- the candidates of its menu, each fitted in full, by the names in CANDIDATES. Exact kernels up to `--exact` rows.
+- default: `GP()`, with the default limits. Its selection is kept with the figures.
+- its candidates, each fitted in full, by their names. Exact kernels up to `--exact` rows.
 - sklearn: GaussianProcessRegressor, a constant times an RBF with a lengthscale for each column, plus white noise, its
   own optimiser from one start; up to `--exact` rows.
 - boosting: HistGradientBoostingRegressor, a normal law with the deviation of 5-fold out-of-fold errors.
@@ -45,39 +45,14 @@ DESIGN += ("keggdirected", "tamielectric")
 UNSEEN = ("autos", "autompg", "breastcancer", "forest", "stock", "solar", "pendulum", "gas", "skillcraft")
 
 
-def _exact(spectrum: str, local: str | None = None) -> dict[str, Any]:
-    return {"features": "exact", "spectrum": spectrum, "local": local}
+def candidates() -> dict[str, Any]:
+    """Return the candidates of `rfgp.GP()` by their names, as one selection for few and one for many rows has them."""
+    from rfgp import GP
+
+    space = GP().family.options.search_space
+    return {one.name: one.model for rows in (1, 10**5) for one in space.candidates(rows)}
 
 
-def _fourier(frequencies: str, m: int, local: str | None = None) -> dict[str, Any]:
-    return {
-        "features": "fourier",
-        "spectrum": "gaussian",
-        "frequencies": frequencies,
-        "num_frequencies": m,
-        "local": local,
-    }
-
-
-CANDIDATES: dict[str, dict[str, Any]] = {
-    "exact gaussian": _exact("gaussian"),
-    "exact matern32": _exact("matern32"),
-    "exact matern12": _exact("matern12"),
-    "exact gaussian + matern32": _exact("gaussian", "matern32"),
-    "exact gaussian + matern12": _exact("gaussian", "matern12"),
-    "matern32 neighbours": {"features": None, "local": "matern32"},
-    "matern12 neighbours": {"features": None, "local": "matern12"},
-    "matern52 neighbours": {"features": None, "local": "matern52"},
-    "fixed 128": _fourier("fixed", 128),
-    "fixed 512": _fourier("fixed", 512),
-    "learned 64": _fourier("learned", 64),
-    "learned 128": _fourier("learned", 128),
-    "learned 256": _fourier("learned", 256),
-    "learned 512": _fourier("learned", 512),
-    "fixed 128 + matern32": _fourier("fixed", 128, "matern32"),
-    "fixed 128 + matern12": _fourier("fixed", 128, "matern12"),
-    "learned 128 + matern32": _fourier("learned", 128, "matern32"),
-}
 OTHERS = ("sklearn", "boosting", "quantiles", "svgp")
 
 
@@ -93,16 +68,18 @@ def split(name: str, seed: int, folder: Path | None, most: int) -> tuple[Array, 
 def ours(racer: str, X: Array, y: Array, seed: int) -> tuple[Callable[[Array], Law], dict[str, Any]]:
     import rfgp
 
-    gp = rfgp.TableGP(seed=seed, **CANDIDATES.get(racer, {})).fit(X, y)
+    model = None if racer == "default" else candidates()[racer]
+    chosen = {} if model is None else {"kernel": model.kernel, "approximation": model.approximations}
+    gp = rfgp.GP(seed=seed, **chosen).fit(X, y)
     told: dict[str, Any] = {}
-    if gp.choice is not None:
+    if gp.selection is not None:
         told = {
             "shares": [share for share, _ in gp.members] or [1.0],
-            "chosen": gp.choice.chosen.name,
-            "measuring": gp.choice.seconds,
-            "predicted": gp.choice.predicted,
+            "chosen": gp.selection.chosen.name,
+            "measuring": gp.selection.seconds,
+            "predicted": gp.selection.predicted,
             "measured": {
-                trial.name: [(m.rows, m.value) for m in trial.measured] for trial in gp.choice.trials if trial.measured
+                trial.name: [(m.rows, m.value) for m in trial.scores] for trial in gp.selection.trials if trial.scores
             },
         }
 
@@ -215,11 +192,11 @@ def regret(rows: list[dict[str, Any]]) -> None:
             tables[row["table"]][row["seed"], row["racer"]] = row
     regrets = []
     for name, results in tables.items():
-        known = {seed for seed, racer in results if racer in CANDIDATES}
+        known = {seed for seed, racer in results if racer not in ("default", *OTHERS)}
         seeds = {seed for seed, racer in results if racer == "default" and seed in known}
         means = {
             racer: float(np.mean([results[seed, racer]["nlpd"] for seed in seeds]))
-            for racer in CANDIDATES
+            for racer in candidates()
             if seeds and all((seed, racer) in results for seed in seeds)
         }
         if not means:
@@ -243,7 +220,7 @@ def regret(rows: list[dict[str, Any]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--tables", default=",".join(DESIGN))
-    parser.add_argument("--racers", default=",".join(("default", *CANDIDATES, *OTHERS)))
+    parser.add_argument("--racers", default=",".join(("default", *candidates(), *OTHERS)))
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--rows", type=int, default=10**9)
     parser.add_argument("--exact", type=int, default=2000)

@@ -173,9 +173,8 @@ def local_model() -> Any:
     """Return a model of a local process alone."""
     import rfgp
 
-    return rfgp.TableGP(
-        features=None, local="matern32", condition_on="responses", lengthscale=[3.0] * 8, noise=0.1, seed=0
-    )
+    kernel, near = rfgp.kernels.Matern(nu=1.5, lengthscale=[3.0] * 8), rfgp.Vecchia(condition_on="responses")
+    return rfgp.GP(kernel, approximation=near, start={"noise": 0.1}, seed=0)
 
 
 def local(scale: Scale) -> Run:

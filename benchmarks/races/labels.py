@@ -30,8 +30,7 @@ def main() -> None:
     X = rng.standard_normal((rows, COLUMNS), dtype=np.float32)
     y = (rng.uniform(size=rows) < shares(X)).astype(np.float32)
     begin = time.perf_counter()
-    options = {"num_frequencies": FREQUENCIES, "frequencies": "fixed", "spectrum": "gaussian", "local": None}
-    gp = rfgp.TableGP("fourier", likelihood="bernoulli", seed=0, **options).fit(X, y)
+    gp = rfgp.GP(rfgp.kernels.RBF(), "bernoulli", rfgp.RandomFeatures(FREQUENCIES), seed=0).fit(X, y)
     seconds, new = time.perf_counter() - begin, rng.standard_normal((NEW, COLUMNS), dtype=np.float32)
     p, q = (np.asarray(share, dtype=np.float64) for share in (gp.predict(new).observed().mean, shares(new)))
     found, best = ((q * np.log(share) + (1 - q) * np.log(1 - share)).mean() for share in (p, q))

@@ -7,9 +7,9 @@ alone, with as many threads as it takes; seconds of the wall and of the processo
 GiB the most that the process had. Nothing is tuned. The made tables are terrains: heights over a plane, an isotropic
 field whose spectrum falls like a power, sampled at random places with noise.
 
-- features, local, both: `TableGP` with 128 learned frequencies; with a Matern 3/2 process of 30 neighbours alone; with
+- features, local, both: `rfgp.GP` with 128 learned frequencies; with a Matern 3/2 process of 30 neighbours alone; with
   both. both-fixed: the frequencies as they were drawn.
-- nystrom, fitc, vfe, residual: `TableGP` with 512 inducing points by k-means, Matern 3/2; alone, with each diagonal, or
+- nystrom, fitc, vfe, residual: `rfgp.GP` with 512 inducing points by k-means, Matern 3/2; alone, with each diagonal, or
   with 30 neighbours that take up the residual.
 - sgpr: GPyTorch's InducingPointKernel with as many points, which it learns, Matern 3/2, 100 steps of Adam at .1 on all
   rows, at most `--limit` seconds.
@@ -51,12 +51,8 @@ Law = tuple[Array, Array]
 
 TABLES = ("kin40k", "protein", "elevators", "bike", "keggdirected", "tamielectric", "terrain-5", "terrain-6")
 SIZES = {"terrain-5": 10**5, "terrain-6": 10**6}
-INDUCING: dict[str, dict[str, Any]] = {
-    "nystrom": {},
-    "fitc": {"diagonal": "fitc"},
-    "vfe": {"diagonal": "vfe"},
-    "residual": {"local": "residual"},
-}
+METHODS = {"nystrom": "sor", "fitc": "fitc", "vfe": "vfe", "residual": "sor"}
+"""The methods of inducing points by racers."""
 NEIGHBORS, FREQUENCIES, POINTS, BATCH, EPOCHS, STEPS = 30, 128, 512, 1024, 60, 100
 
 GPBOOST = """
@@ -100,14 +96,16 @@ def split(name: str, seed: int, folder: Path | None) -> tuple[Array, Array, Arra
 def ours(racer: str, X: Array, y: Array, seed: int) -> Callable[[Array], Law]:
     import rfgp
 
-    if racer in INDUCING:
-        options: dict[str, Any] = {"features": "nystrom", "spectrum": rfgp.spectra.Matern(1.5), "num_inducing": POINTS}
-        options |= INDUCING[racer]
+    smooth, rough, near = rfgp.kernels.RBF(name="smooth"), rfgp.kernels.Matern(nu=1.5), rfgp.Vecchia(NEIGHBORS)
+    features = rfgp.RandomFeatures(FREQUENCIES, learn_frequencies=racer != "both-fixed")
+    if racer in METHODS:
+        points = rfgp.InducingPoints(POINTS, method=METHODS[racer], residual=near if racer == "residual" else None)
+        kernel, chosen = rough, points
+    elif racer in ("local", "features"):
+        kernel, chosen = (rough, near) if racer == "local" else (smooth, features)
     else:
-        options = {"features": None if racer == "local" else "fourier", "num_frequencies": FREQUENCIES}
-        options |= {"frequencies": "fixed" if racer == "both-fixed" else "learned"}
-        options |= {"local": None if racer == "features" else "matern32"}
-    gp = rfgp.TableGP(num_neighbors=NEIGHBORS, seed=seed, **options).fit(X, y)
+        kernel, chosen = smooth + rough.named("local"), {"smooth": features, "local": near}
+    gp = rfgp.GP(kernel, approximation=chosen, seed=seed).fit(X, y)
     print(gp.fit_report.message, file=sys.stderr)
 
     def predict(Z: Array) -> Law:
@@ -261,7 +259,7 @@ def errors(y: Array, law: Law, shares: Sequence[float] = (1.0,)) -> dict[str, fl
     return {name: float(value) for name, value in figures.items()}
 
 
-RACERS = ("features", "local", "both", "both-fixed", *INDUCING, "sgpr", "svgp", "vnngp", "gpboost", "vif", "boosting")
+RACERS = ("features", "local", "both", "both-fixed", *METHODS, "sgpr", "svgp", "vnngp", "gpboost", "vif", "boosting")
 
 
 def main() -> None:

@@ -1,11 +1,11 @@
 """What the default chooses for a million and for ten million rows, how long it takes, and how good it is.
 
 Protocol, fixed before the results were seen. Rows as in `benchmarks.races.rows`: ten standard normal columns, three
-waves and a product with noise of variance .25, float32. `TableGP()` with its default budget, from arrays, or with
+waves and a product with noise of variance .25, float32. `GP()` with its default limits, from arrays, or with
 `--parquet` from a file that is read in blocks; in this process, one thread. The log density of 2,000 new rows beside
 that of the truth.
 
-    python -m benchmarks.races.many_rows [--rows N] [--parquet] [--budget "10min"]
+    python -m benchmarks.races.many_rows [--rows N] [--parquet] [--time-limit "10min"]
 """
 
 import argparse
@@ -28,7 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=10**6)
     parser.add_argument("--parquet", action="store_true")
-    parser.add_argument("--budget")
+    parser.add_argument("--time-limit")
     options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
@@ -38,14 +38,14 @@ def main() -> None:
             write(file, options.rows)
             data = (rfgp.tables.Parquet(file, target="y"),)
         begin = time.perf_counter()
-        gp = rfgp.TableGP(seed=0, budget=options.budget).fit(*data)
+        gp = rfgp.GP(seed=0, time_limit=options.time_limit).fit(*data)
         seconds = time.perf_counter() - begin
     X, y = block(np.random.default_rng(1), NEW)
     density = np.asarray(gp.predict(X).observed().log_density(y))
     best = -0.5 * (np.log(2 * np.pi * NOISE) + (y - waves(X)) ** 2 / NOISE)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(gp.choice)
-    print(f"{options.rows:,} rows: {seconds:.0f} s, of these {gp.choice.seconds:.0f} of measuring; {memory:.2f} GiB")
+    print(gp.selection)
+    print(f"{options.rows:,} rows: {seconds:.0f} s, of these {gp.selection.seconds:.0f} of measuring; {memory:.2f} GiB")
     print(f"log density of new rows {density.mean():.4f}, by the truth {best.mean():.4f}")
 
 

@@ -43,7 +43,7 @@ def load(file: Path) -> tuple[graphs.Graph, list[Any], NDArray[np.str_]]:
 def racers(graph: graphs.Graph, seed: int) -> dict[str, Any]:
     return {
         "rfgp": GraphGPClassifier(graph, random_state=seed),
-        "rfgp-laplace": GraphGPClassifier(graph, random_state=seed, approximation="laplace"),
+        "rfgp-laplace": GraphGPClassifier(graph, random_state=seed, inference="laplace"),
         "gpytorch": GraphClassifier(graph, graphs.kernels.Diffusion(1.0), seed=seed),
     }
 

@@ -10,7 +10,7 @@ Figures: mean log density of the test targets, and their RMSE; seconds of the fi
 Each run is alone, on as many threads as the environment says, in a process of its own that is ended after `--limit`
 seconds. Nothing is tuned on test rows.
 
-- normal, student-t, heteroscedastic: `rfgp.TableGP` with 128 fixed frequencies and that likelihood, at seed 0.
+- normal, student-t, heteroscedastic: `rfgp.GP` with 128 fixed frequencies and that likelihood, at seed 0.
 - gpboost, gpboost-t: GPBoost's Vecchia approximation (30 neighbours, Matern 3/2, ARD, an intercept), normal errors, and
   its "t" likelihood (Laplace), whose observations have Student's law around the normal one of the latent function.
 - boosting: HistGradientBoostingRegressor with a normal law of the deviation of 5-fold out-of-fold errors. quantiles:
@@ -99,11 +99,11 @@ def split(name: str, seed: int) -> Split:
 
 
 def rfgp(case: Split, likelihood: str) -> Answer:
-    from rfgp import TableGP
+    from rfgp import GP, RandomFeatures
+    from rfgp.kernels import RBF
 
     begin = time.perf_counter()
-    options = {"num_frequencies": 128, "frequencies": "fixed", "local": None, "spectrum": "gaussian", "seed": 0}
-    gp = TableGP("fourier", likelihood=likelihood, **options).fit(case.x, case.y)
+    gp = GP(RBF(), likelihood, RandomFeatures(128), seed=0).fit(case.x, case.y)
     seconds = time.perf_counter() - begin
     law = gp.predict(case.x_test).observed()
     return Answer(law.log_density(case.y_test), law.mean, seconds)

@@ -9,6 +9,7 @@ from rfgp.approximations.nodes import RandomWalks as RandomWalks
 from rfgp.approximations.nodes import RationalPrecision as RationalPrecision
 from rfgp.approximations.nodes import Taylor as Taylor
 from rfgp.approximations.nodes import TruncatedSpectrum as TruncatedSpectrum
+from rfgp.approximations.parsing import parse as parse
 from rfgp.approximations.random_features import RandomFeatures as RandomFeatures
 from rfgp.approximations.role import Approximation as Approximation
 from rfgp.approximations.role import Cost as Cost

@@ -15,6 +15,7 @@ from rfgp.approximations.weights import WeightTerm
 from rfgp.blocks import KernelBlock, Prior
 from rfgp.blocks.kernel import MOST_CELLS, Side
 from rfgp.columns import Kind
+from rfgp.counts import counted
 from rfgp.kernels.role import Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import OUTPUTSCALE, BoundTerm, Term, constants_of
@@ -65,7 +66,7 @@ class Exact(Approximation):
         """Return the cost of a covariance matrix, or of weights."""
         size = _num_functions(data)
         if size is not None:
-            return Cost(size, weights_memory(size, data.num_rows), f"{size} functions, exactly")
+            return Cost(size, weights_memory(size, data.num_rows), f"{counted(size, 'function')}, exactly")
         grid = _grid_of(data)
         if grid is not None:
             first, second = grid[1]

@@ -20,7 +20,7 @@ from rfgp.approximations.role import (
 )
 from rfgp.blocks import Prior, Residual, VecchiaBlock, WeightBlock
 from rfgp.columns import Kind
-from rfgp.counts import check_count
+from rfgp.counts import check_count, check_flag
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.inducing import JITTER, LEAST_SAMPLE, SAMPLED, by_k_means, by_pivots, mean_square_error
 from rfgp.kernels.role import Values
@@ -84,6 +84,7 @@ class InducingPoints(Approximation):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "num_points", check_count("num_points", self.num_points))
+        check_flag("learn_locations", self.learn_locations)
         if self.init not in INITS:
             raise InvalidArgumentError(f"init must be one of {', '.join(INITS)}, got {self.init!r}.")
         if self.method is not None and self.method not in METHODS:

@@ -9,7 +9,7 @@ from rfgp import features as feature_maps
 from rfgp.approximations.parts import FinitePart, Part, SpectralPart
 from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, weights_memory
 from rfgp.approximations.weights import WeightTerm
-from rfgp.counts import check_count
+from rfgp.counts import check_count, check_flag
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import Factor
 from rfgp.kernels.terms import label_of, of_prefix
@@ -58,6 +58,7 @@ class RandomFeatures(Approximation):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "num_frequencies", check_count("num_frequencies", self.num_frequencies))
+        check_flag("learn_frequencies", self.learn_frequencies)
         if self.kind not in KINDS:
             raise InvalidArgumentError(f"kind must be one of {', '.join(KINDS)}, got {self.kind!r}.")
         assert self._coupling is not None
@@ -74,6 +75,8 @@ class RandomFeatures(Approximation):
             return "it consists of finitely many functions. Use Exact(), which takes their weights."
         if self._coupling.needs_isotropy and not all(f.measure.is_isotropic for f in factors if f.measure is not None):
             return f"the coupling {self.coupling!r} needs isotropic spectra. Use coupling='iid'."
+        if self.learn_frequencies and not data.is_gaussian:
+            return "learn_frequencies=True requires a Gaussian likelihood. Use learn_frequencies=False."
         if self.kind == "laplace" and any(not _is_gaussian(f) for f in factors if f.measure is not None):
             return "Laplace features exist for the Gaussian kernel only. Use kind='fourier'."
         return None

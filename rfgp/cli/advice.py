@@ -1,7 +1,7 @@
-"""`rfgp advise`: what each choice would cost and bring, and which command to type."""
+"""`rfgp advise`: candidates with their scores and predicted costs, and the command that fits the best."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,18 +9,9 @@ import typer
 
 from rfgp.cli import checks, choices, options
 from rfgp.cli.common import is_field, known_input, open_table, print_json, progress, resolve, say
-
-_FLAGS = {
-    "features",
-    "spectrum",
-    "num_frequencies",
-    "frequencies",
-    "num_inducing",
-    "diagonal",
-    "local",
-    "num_neighbors",
-}
-"""Options of a candidate that `rfgp fit` has under the same names."""
+from rfgp.cli.models import ModelRequest, as_text
+from rfgp.cli.tables import check_likelihood, in_logarithms
+from rfgp.errors import InvalidArgumentError
 
 
 def advise(
@@ -34,113 +25,162 @@ def advise(
             "[default: value]"
         ),
     ] = None,
-    budget: options.Budget = None,
-    memory: options.Memory = None,
-    likelihood: Annotated[str, typer.Option(help="Tables: as for `rfgp fit`.")] = "normal",
     kernel: Annotated[
-        str, typer.Option(help="Meshes, roads, graphs: the kernel: diffusion, regularized-laplacian, matern.")
-    ] = "diffusion",
-    max_nonzeros: Annotated[int, typer.Option(help="Meshes, roads, graphs: the most features of a node.")] = 64,
+        str | None,
+        typer.Option(
+            help="Meshes, roads, graphs: diffusion, regularized-laplacian or matern. [default: diffusion] The kernel "
+            "of a table is selected."
+        ),
+    ] = None,
+    max_nonzeros: Annotated[
+        int, typer.Option(help="Meshes, roads, graphs: the largest number of features of a node.")
+    ] = 64,
+    approximation: options.Approximation = "auto",
+    likelihood: options.Likelihood = "normal",
+    inference: options.Inference = None,
+    log: options.Log = False,
+    time_limit: options.TimeLimit = None,
+    memory: options.Memory = None,
+    seed: options.Seed = 0,
     categories: options.Categories = "error",
     dates: options.Dates = "error",
     missing: options.Missing = "error",
     drop: options.Drop = None,
-    seed: options.Seed = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    as_category: options.AsCategory = None,
+    decimal: options.Decimal = ".",
+    thousands: options.Thousands = None,
+    comment: options.Comment = None,
+    encoding: options.Encoding = "utf-8",
+    missing_mark: options.MissingMark = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
-    """Say what each choice would cost and bring, measured on a sample, and which command to type.
+    """Compare candidates on a sample, with their predicted costs, and print the command that fits the best.
 
-    Of tables candidates are measured by the density of rows that are left out or kept out; of meshes, roads and graphs
-    features are measured by the error of the kernel, on some nodes.
+    Candidates for a table are compared by the log density of left-out or held-out rows. Features of meshes, roads and
+    graphs are compared by the error of the kernel on some nodes.
     """
-    reading = {"categories": categories, "dates": dates, "missing": missing, "drop": tuple(drop or ())}
-    checks.check_choice("--likelihood", likelihood, choices.LIKELIHOODS)
-    checks.check_choice("--kernel", kernel, choices.GRAPH_KERNELS)
-    checks.check_least(1, max_nonzeros=max_nonzeros)
-    checks.check_least(0, seed=seed)
-    checks.check_limits(budget, memory)
-    is_graph = is_field(file, ".gml")
-    if is_graph:
-        known_input(file, "advise")
+    request = ModelRequest("auto", approximation, likelihood, inference, time_limit, memory, seed)
+    if is_field(file, ".gml"):
+        report = _of_graph(file, target, kernel or "diffusion", max_nonzeros, request, visible=not as_json)
     else:
-        checks.check_table(file, target, reading, "advise")
-    with progress(visible=not as_json) as report:
-        if is_graph:
-            most = {"budget": budget, "memory": memory}
-            choice, command = _of_graph(file, target, kernel, max_nonzeros, seed, most, report)
-        else:
-            limits = {"budget": budget, "memory": memory, "likelihood": likelihood, "seed": seed}
-            choice, command = _of_table(file, target, reading, limits, report)
+        reading = options.reading(categories, dates, missing, drop, as_category)
+        reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
+        _check_table(file, target, kernel, reading, request)
+        report = _of_table(file, target, reading, request, log, visible=not as_json)
+    _show(*report, as_json)
+
+
+def _show(selection: Any, command: str, as_json: bool) -> None:
+    """Print a selection, and the command that fits the best."""
     if as_json:
-        print_json({**_figures(choice), "command": command})
+        print_json({**_figures(selection), "command": command})
         return
-    if (rule := choice.better_rule) is not None:
-        say(f"Nothing that was tried is better than {rule}.")
-    say(choice.reason)
-    for line in choice.table():
+    if (baseline := selection.unbeaten_baseline) is not None:
+        say(f"No candidate beat {baseline}. The inputs may not be informative.")
+    say(selection.reason)
+    for line in selection.table():
         say(line)
-    say("Seconds are of a fit to everything, as predicted, on one core.")
+    say("Seconds are those of a fit to all rows, as predicted for one core.")
+    if selection.weights:
+        say("The command selects again, since the best is an average.")
     say(f"Type: {command}")
 
 
+def _check_table(
+    file: Path, target: str | None, kernel: str | None, reading: Mapping[str, Any], request: ModelRequest
+) -> None:
+    """Refuse options that do not go with a table, before torch is loaded."""
+    if kernel is not None:
+        raise InvalidArgumentError(
+            f"--kernel must be left out for a table, whose kernel is selected, got {kernel!r}. Use `rfgp fit --kernel` "
+            "to fit a kernel of your own."
+        )
+    request.check()
+    checks.check_table(file, target, reading, "advise")
+
+
 def _of_table(
-    file: Path, target: str | None, reading: Mapping[str, Any], limits: Mapping[str, Any], report: Any
+    file: Path, target: str | None, reading: Mapping[str, Any], request: ModelRequest, log: bool, *, visible: bool
 ) -> tuple[Any, str]:
-    """Return the choice for a table, and the command that fits it."""
-    from rfgp import TableGP
+    """Return the selection for a table, and the command that fits the best."""
+    gp = request.build().gp()
+    check_likelihood(gp, log)
+    with progress(visible=visible) as report:
+        report("Reading", 0, 0)
+        table = open_table(file, target, reading, report)
+        table.check_numeric_target(2 if request.likelihood == "bernoulli" else 0)
+        table = in_logarithms(table) if log else table
 
-    report("Reading", 0, 0)
-    table = open_table(file, target, reading, report)
-    table.check_numeric_target()
+        def show(now: Any) -> None:
+            report(now.stage, now.iteration, now.iterations)
 
-    def show(now: Any) -> None:
-        report(now.stage, now.iteration, now.iterations)
-
-    choice = TableGP(**limits).advise(table.X, table.y, progress=show)
-    words = ["rfgp", "fit", str(file), *([] if target is None else ["--target", target])]
-    given = {name: value for name, value in reading.items() if value not in ("error", ())}
-    words += [f"--{name}={value}" for name, value in given.items() if name != "drop"]
-    words += [f"--drop={name}" for name in given.get("drop", ())]
-    words += [] if limits["likelihood"] == "normal" else ["--likelihood", str(limits["likelihood"])]
-    words += [f"--{name.replace('_', '-')}={_text(value)}" for name, value in _named(choice).items()]
-    if choice.shares:  # `rfgp fit` chooses again
-        limiting = {name: limits[name] for name in ("budget", "memory") if limits[name] is not None}
-        limiting |= {"seed": limits["seed"]} if limits["seed"] else {}
-        words += [f"--{name}={value}" for name, value in limiting.items()]
-    return choice, shlex.join(words)
+        selection = gp.select(table.frame(), table.y, progress=show)
+    words = ["rfgp", "fit", str(file), *([] if target is None else ["--target", target]), *_typed(reading)]
+    return selection, shlex.join([*words, *["--log"] * log, *_of_model(selection, request)])
 
 
-def _named(choice: Any) -> dict[str, Any]:
-    """Return the flags of what was chosen: of an average of exact kernels only that, so that the rest stays open."""
-    options = choice.chosen.options
-    return {name: options[name] for name in options if name in (("features",) if choice.shares else _FLAGS)}
+_PLAIN = {"decimal": ".", "encoding": "utf-8"}
+"""Options of tables that need not be typed."""
 
 
-def _text(value: Any) -> str:
-    return "none" if value is None else str(value)
+def _typed(reading: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the options of a table as one types them."""
+    from rfgp.tables import MISSING_MARKS
+
+    for name, value in reading.items():
+        flag = {"as_categories": "--as-category", "missing_marks": "--missing-mark"}.get(name, f"--{name}")
+        if isinstance(value, tuple):
+            yield from (f"{flag}={one}" for one in value if name != "missing_marks" or one not in MISSING_MARKS)
+        elif value not in (None, "error", _PLAIN.get(name)):
+            yield f"{flag}={value}"
+
+
+def _of_model(selection: Any, request: ModelRequest) -> Iterator[str]:
+    """Yield the options of the best model as one types them: those of an average select again."""
+    from rfgp import approximations
+
+    yield from ("--likelihood", request.likelihood) if request.likelihood != "normal" else ()
+    yield from ("--inference", request.inference) if request.inference is not None else ()
+    given: list[tuple[str, str | None]]
+    if selection.weights:
+        given = [("--approximation", request.approximation), ("--time-limit", request.time_limit)]
+    else:
+        chosen = selection.chosen.options
+        text = as_text(approximations.parse(chosen["approximation"]))
+        given = [("--kernel", chosen["kernel"]), ("--approximation", text)]
+    given += [("--memory", request.memory), ("--seed", str(request.seed) if request.seed else None)]
+    for flag, value in given:
+        yield from (flag, value) if value is not None and value != "auto" else ()
 
 
 def _of_graph(
-    file: Path, target: str | None, kernel: str, max_nonzeros: int, seed: int, most: Mapping[str, Any], report: Any
+    file: Path, target: str | None, kernel: str, max_nonzeros: int, request: ModelRequest, *, visible: bool
 ) -> tuple[Any, str]:
-    """Return the choice for a mesh, roads or a graph, and the command, or the line of Python, that goes with it."""
+    """Return the selection for a mesh, roads or a graph, and the command, or the line of Python, that goes with it."""
+    checks.check_choice("--kernel", kernel, choices.GRAPH_KERNELS)
+    checks.check_least(1, max_nonzeros=max_nonzeros)
+    request.check()
+    known_input(file, "advise")
     import graphs
-    from rfgp.regression.graph import advised_choice
-    from rfgp.regression.record import Limits
+    from rfgp.regression.graph import advised_selection
+    from rfgp.regression.selection_report import Limits
 
-    report("Reading", 0, 0)
-    graph, command = _read_graph(file, target, report)
-    report("Measuring", 0, 0)
-    chosen = graphs.kernels.by_name(kernel)
-    given = [] if most["budget"] is most["memory"] is None else [Limits.of(most["budget"], most["memory"], None)]
-    choice = advised_choice(graph, chosen, max_nonzeros, seed, *given)
-    features = choice.chosen.options["features"]
+    with progress(visible=visible) as report:
+        report("Reading", 0, 0)
+        graph, command = _read_graph(file, target, report)
+        report("Measuring", 0, 0)
+        limits = (request.time_limit, request.memory)
+        given = [] if limits == (None, None) else [Limits.of(*limits)]
+        chosen = graphs.kernels.by_name(kernel)
+        selection = advised_selection(graph, chosen, max_nonzeros, request.seed, *given)
+    features = selection.chosen.options["features"]
     if command is None:
-        return choice, f'rfgp.GraphGP(graph, kernel="{kernel}", features="{features}")  # in Python: it has no values'
+        line = f'rfgp.GraphGP(graph, kernel="{kernel}", features="{features}")'
+        return selection, f"{line}  # in Python: it has no values"
     words = ["rfgp", command, str(file), *(["--target", target] if target is not None and command == "traffic" else [])]
     typed = shlex.join([*words, "--kernel", kernel, "--features", features])
     place = "the surface" if command == "mesh" else "the roads"
-    return choice, f"{typed}, or {shlex.join(words)}: a field on {place}, exactly"
+    return selection, f"{typed}, or {shlex.join(words)}: a field on {place}, exactly"
 
 
 def _read_graph(file: Path, target: str | None, report: Any) -> tuple[Any, str | None]:
@@ -158,26 +198,25 @@ def _read_graph(file: Path, target: str | None, report: Any) -> tuple[Any, str |
     return read_field(resolve(file, command, report), "value" if target is None else target).graph, command
 
 
-def _figures(choice: Any) -> dict[str, Any]:
-    """Return a choice as JSON has it."""
+def _figures(selection: Any) -> dict[str, Any]:
+    """Return a selection as JSON has it."""
     trials = [
         {
             "name": trial.name,
             "options": dict(trial.options),
-            choice.measure.replace(" ", "_"): None if trial.last is None else trial.last.value,
+            selection.measure.replace(" ", "_"): None if trial.last is None else trial.last.value,
             "standard_error": None if trial.last is None else trial.last.error,
             "rows": None if trial.last is None else trial.last.rows,
             "seconds": trial.seconds,
             "bytes": trial.memory,
-            "remark": trial.remark,
+            "status": trial.status,
         }
-        for trial in choice.trials
+        for trial in selection.trials
     ]
-    rules = {name: rule.value for name, rule in choice.rules.items()}
     return {
-        "best": choice.chosen.name,
-        "shares": choice.parts,
-        "reason": choice.reason,
+        "best": selection.chosen.name,
+        "weights": selection.parts,
+        "reason": selection.reason,
         "candidates": trials,
-        "rules": rules,
+        "baselines": {name: baseline.value for name, baseline in selection.baselines.items()},
     }

@@ -7,10 +7,9 @@ from typing import Any
 
 from rfgp.cli import choices
 from rfgp.cli.common import check_input, known_input
-from rfgp.counts import check_count, read_bytes, read_seconds
+from rfgp.counts import read_bytes, read_seconds
 from rfgp.errors import InvalidArgumentError, ModelFileError
 
-_ANTITHETIC = "-antithetic"
 _FIELD = "whittle-matern"
 _MODEL_HEAD = 8
 """Bytes before the JSON with which a saved model begins."""
@@ -72,50 +71,30 @@ def check_positive(option: str, value: float, *, or_zero: bool = False) -> None:
         raise InvalidArgumentError(f"{option} must be finite and {least}, got {value}.")
 
 
-def check_limits(budget: str | None, memory: str | None) -> None:
+def check_limits(time_limit: str | None, memory: str | None) -> None:
     """Refuse limits that cannot be read.
 
     Raises:
         InvalidArgumentError: with the limit.
     """
-    if budget is not None:
-        read_seconds("--budget", budget)
+    if time_limit is not None:
+        read_seconds("--time-limit", time_limit)
     if memory is not None:
         read_bytes("--memory", memory)
 
 
-def check_model(model: Mapping[str, Any], judging: Mapping[str, Any]) -> None:
-    """Refuse names and numbers that no model of a table has.
+def check_validation(validation: Mapping[str, Any]) -> None:
+    """Refuse options of the held-out rows that cannot be used.
 
     Args:
-        model: Options of `rfgp.TableGP` that were given; None where "none" was.
-        judging: How the fit is judged: test_share, holdout and fit_rows.
+        validation: Values of test_share, holdout and fit_rows.
 
     Raises:
         InvalidArgumentError: with the option, what it takes and the value.
     """
-    free = ("none", "auto")
-    known = {
-        "features": (*choices.FEATURES, *free),
-        "spectrum": tuple(dict.fromkeys((*choices.KINDS, *choices.SPECTRA, "auto"))),
-        "frequencies": (*choices.FREQUENCIES, "auto"),
-        "diagonal": (*choices.DIAGONALS, *free),
-        "local": (*choices.KINDS, "residual", *free),
-        "likelihood": choices.LIKELIHOODS,
-        "inference": choices.INFERENCES,
-    }
-    for name, names in known.items():
-        check_choice(_flag(name), model.get(name), names)
-    if "coupling" in model:
-        check_choice("--coupling", model["coupling"].removesuffix(_ANTITHETIC), (*choices.COUPLINGS, "auto"))
-    for name in ("num_frequencies", "num_inducing", "num_neighbors"):
-        if name in model:
-            check_count(_flag(name), model[name])
-    check_limits(model.get("budget"), model.get("memory"))
-    check_share("--test-share", judging["test_share"])
-    check_choice("--holdout", judging["holdout"], choices.HOLDOUTS)
-    check_least(2, fit_rows=judging["fit_rows"])
-    check_least(0, seed=model["seed"])
+    check_share("--test-share", validation["test_share"])
+    check_choice("--holdout", validation["holdout"], choices.HOLDOUTS)
+    check_least(2, fit_rows=validation["fit_rows"])
 
 
 def check_graph(kernel: str, features: str | None, halt: float, kernels: Iterable[str] = choices.GRAPH_KERNELS) -> None:
@@ -168,8 +147,10 @@ def check_comparison(protocol: Mapping[str, Any], splits: int, draws: int, seed:
 
 def check_table(
     file: Path, target: str | None, reading: Mapping[str, Any], command: str = "fit", group: str | None = None
-) -> None:
-    """Refuse options of a table that cannot be used, a file that is none, and columns that its header does not have.
+) -> tuple[str, ...] | None:
+    """Return the names of a table's columns. None if they are not known without reading the file.
+
+    Options that cannot be used, a file that is no table, and columns that its header does not have are refused.
 
     Only the first lines of a text file are read, and the footer of a Parquet file; public data sets are not looked at.
 
@@ -183,11 +164,12 @@ def check_table(
     request = Request(target, **reading)
     form = request.format
     if not known_input(file, command):
-        return
+        return None
     names = _names(file, form)
     for wanted in (target, group, *request.left_out, *request.forced):
         if names is not None and wanted is not None:
             find_column(names, wanted)
+    return names
 
 
 def check_inputs(file: Path, missing: str | None, form: Mapping[str, Any]) -> None:

@@ -1,10 +1,35 @@
 """Names that options take, known before anything heavy is loaded; a test compares them with the library's."""
 
-FEATURES = ("fourier", "laplace", "nystrom", "exact")
-"""Of tables, without "none" and "auto"."""
-KINDS = ("matern12", "matern32", "matern52", "gaussian")
-"""Kernels of a local process."""
-SPECTRA = ("gaussian", "matern", "rational-quadratic", "product-laplace", "product-cauchy")
+KERNELS = (
+    "RBF",
+    "Matern",
+    "RationalQuadratic",
+    "Stationary",
+    "Periodic",
+    "Harmonics",
+    "Linear",
+    "Polynomial",
+    "Constant",
+    "Group",
+    "Categorical",
+    "Coregionalization",
+    "Additive",
+)
+OBJECT_KERNELS = ("Nodes", "Roads", "Mesh")
+"""Kernels of graphs, roads and meshes, which a text cannot hold."""
+APPROXIMATIONS = (
+    "Exact",
+    "RandomFeatures",
+    "InducingPoints",
+    "Vecchia",
+    "SparsePrecision",
+    "RandomWalks",
+    "MeasuredFeatures",
+    "Chebyshev",
+    "Taylor",
+    "TruncatedSpectrum",
+    "RationalPrecision",
+)
 LIKELIHOODS = (
     "normal",
     "bernoulli",
@@ -15,35 +40,6 @@ LIKELIHOODS = (
     "heteroscedastic",
     "gamma",
 )
-COUPLINGS = (
-    "energy",
-    "iid",
-    "halton",
-    "sobol",
-    "digital-net",
-    "orthogonal",
-    "pairwise",
-    "monotone",
-    "shared-norms",
-    "stratified",
-    "copula",
-    "simplex",
-    "simplex-plus",
-    "simplex-optimized",
-    "constant-norm",
-    "structured",
-    "fast-orthogonal",
-    "fast-simplex",
-    "fastfood",
-    "circulant",
-    "near-orthogonal",
-    "spherical-radial",
-    "leverage",
-    "adapted",
-)
-"""Of frequencies; each may end in "-antithetic"."""
-FREQUENCIES = ("fixed", "learned")
-DIAGONALS = ("fitc", "vfe")
 INFERENCES = ("laplace", "variational")
 GRAPH_KERNELS = (
     "diffusion",

@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -135,11 +135,25 @@ def _check_ending(file: Path, name: Path, command: str) -> None:
         )
 
 
-def open_table(name: Path, target: str | None, options: Mapping[str, Any], report: Report | None = None) -> Any:
-    """Return the table in a file, or of a public data set of that name, whose own options yours are added to."""
+def open_table(
+    name: Path,
+    target: str | None,
+    options: Mapping[str, Any],
+    report: Report | None = None,
+    finished: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
+) -> Any:
+    """Return the table in a file, or of a public data set of that name, whose own options yours are added to.
+
+    Args:
+        name: The file, or the name of the data set.
+        target: The target column. If None, the last.
+        options: Options of `read_table`.
+        report: Called with the progress.
+        finished: Maps all options to those that are used.
+    """
     from rfgp.tables import read_table
 
-    return read_table(resolve(name, "fit", report), target, **table_options(name, options))
+    return read_table(resolve(name, "fit", report), target, **finished(table_options(name, options)))
 
 
 def table_options(name: Path, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -113,8 +113,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print every draw as JSON instead of a table.")] = False,
 ) -> None:
     """Fit the exact process, approximate it under every coupling, and compare."""
-    reading: dict[str, Any] = {"categories": categories, "dates": dates, "missing": missing, "drop": tuple(drop or ())}
-    reading |= {"as_categories": tuple(as_category or ())}
+    reading = options.reading(categories, dates, missing, drop, as_category)
     reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
     protocol = {"sizes": size, "features": features, "ard": ard, "kernel": kernel, "halt": halt}
     protocol |= {"num_train": num_train, "num_test": num_test, "metric": metric, "target": target}

@@ -1,23 +1,36 @@
 """Options that several commands have, under the same words."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
-Categories = Annotated[str, typer.Option(help="Text columns of a table: error, one-hot or drop.")]
-Dates = Annotated[str, typer.Option(help="Date columns (ISO) of a table: error, days (since 1970) or drop.")]
-Missing = Annotated[str, typer.Option(help="Missing values of a table: error, drop (the rows) or mean.")]
+TableTarget = Annotated[str | None, typer.Option(help="The target column, by name or position. [default: the last]")]
+Categories = Annotated[
+    str,
+    typer.Option(help="Text columns of a table that no kernel names: error, one-hot (a column a level) or drop."),
+]
+Dates = Annotated[str, typer.Option(help="Columns of ISO dates of a table: error, days (since 1970) or drop.")]
+Missing = Annotated[
+    str,
+    typer.Option(help="Missing values of a table: error, drop (the rows) or mean (of the column; not of a target)."),
+]
 Drop = Annotated[list[str] | None, typer.Option(help="A column of a table to leave out; repeatable.")]
 AsCategory = Annotated[
-    list[str] | None, typer.Option(help="A column of categories, even if it holds numbers; repeatable.")
+    list[str] | None, typer.Option(help="A column to read as text, even if it holds numbers; repeatable.")
 ]
 Decimal = Annotated[str, typer.Option(help="The decimal mark of a text table, . or ,")]
-Thousands = Annotated[str | None, typer.Option(help="What separates thousands in a text table, as , in 1,200.")]
-Comment = Annotated[str | None, typer.Option(help="Lines of a text table that start with this are skipped.")]
-Encoding = Annotated[str, typer.Option(help="Of a text table.")]
+Thousands = Annotated[str | None, typer.Option(help="The separator of thousands in a text table, as , in 1,200.")]
+Comment = Annotated[str | None, typer.Option(help="Lines of a text table that start with this mark are skipped.")]
+Encoding = Annotated[str, typer.Option(help="The encoding of a text table.")]
 MissingMark = Annotated[
     list[str] | None, typer.Option(help="A text that stands for a missing value, besides the usual; repeatable.")
+]
+Approximation = Annotated[
+    str,
+    typer.Option(
+        help='How terms are computed: one value for all, as "RandomFeatures(256)" or Exact; values by term, as '
+        '"trend=Vecchia(30), local=RandomFeatures(128)"; or auto.'
+    ),
 ]
 Metric = Annotated[
     str | None,
@@ -26,23 +39,16 @@ Metric = Annotated[
     ),
 ]
 Weights = Annotated[str, typer.Option(help="Of a mesh's edges: unit, edge-length, or cotangent (between vertices).")]
-TableFeatures = Annotated[
-    str, typer.Option(help="fourier, laplace, nystrom (inducing points), exact, none (a local process alone), or auto.")
+TimeLimit = Annotated[
+    str | None,
+    typer.Option(help="The most time of the selection of a kernel: 30s, 5min, 2h. [default: it grows with the rows]"),
 ]
-Spectrum = Annotated[str, typer.Option(help="The kernel: gaussian, matern12, matern32, matern52, ..., or auto.")]
-NumFrequencies = Annotated[int | None, typer.Option(help="Of fourier and laplace; features are twice as many.")]
-Coupling = Annotated[str | None, typer.Option(help="Of frequencies: energy, pairwise, orthogonal, iid, sobol, ...")]
-Frequencies = Annotated[str, typer.Option(help="fixed, learned, or auto.")]
-NumInducing = Annotated[int | None, typer.Option(help="Of nystrom: its points.")]
-Diagonal = Annotated[str, typer.Option(help="Of nystrom: fitc, vfe, none, or auto.")]
-Local = Annotated[
-    str, typer.Option(help="A local process too: matern12, ..., gaussian; with nystrom residual; none, or auto.")
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        help="The most memory of a fit: 500MB, 4GB. [default: 8GB in a selection, else most of the machine's]"
+    ),
 ]
-NumNeighbors = Annotated[int | None, typer.Option(help="Of a local process: those that a row is conditioned on.")]
-Budget = Annotated[
-    str | None, typer.Option(help="What choosing and the fit may take, as predicted: 30s, 5min, 2h. [default: by rows]")
-]
-Memory = Annotated[str | None, typer.Option(help="What the fit may take, as predicted: 500MB, 4GB. [default: 8GB]")]
 Log = Annotated[
     bool, typer.Option("--log", help="Fit the logarithm of a positive target; predictions are in its own units.")
 ]
@@ -59,7 +65,15 @@ HoldoutBy = Annotated[
         "is left out of the inputs, for a held-out value is one that the model has never seen."
     ),
 ]
-Seed = Annotated[int, typer.Option(help="Everything random follows from it.")]
+Seed = Annotated[int, typer.Option(help="The seed of everything random.")]
+
+
+def reading(
+    categories: str, dates: str, missing: str, drop: list[str] | None, as_category: list[str] | None
+) -> dict[str, Any]:
+    """Return the options of `read_table` about columns and missing values."""
+    chosen = {"categories": categories, "dates": dates, "missing": missing}
+    return {**chosen, "drop": tuple(drop or ()), "as_categories": tuple(as_category or ())}
 
 
 def spelling(
@@ -83,21 +97,16 @@ def spelling(
     return {name: value for name, value in given.items() if value is not None}
 
 
-def table_options(named: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what to give `rfgp.TableGP`: names, "none" for None, without those left "auto"; and what was given."""
-    chosen = {name: None if value == "none" else value for name, value in named.items() if value != "auto"}
-    return {**chosen, **{name: value for name, value in given.items() if value is not None}}
-
-
 Inference = Annotated[
     str | None,
     typer.Option(
-        help='Under another likelihood than the normal one, "laplace" or "variational". [default: by the rows]'
+        help="The inference if the likelihood is not normal: laplace or variational. [default: as usual for it]"
     ),
 ]
 Likelihood = Annotated[
     str,
     typer.Option(
-        help="normal, bernoulli (two classes), poisson, negative-binomial, gamma, student-t or heteroscedastic."
+        help="The distribution of an observation: normal, bernoulli (two classes), poisson, negative-binomial, gamma, "
+        "student-t or heteroscedastic (the noise is a function of the inputs too)."
     ),
 ]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rfgp.cli import advice, compare, data, fields, tables
+from rfgp.cli import advice, compare, data, fields, predict, tables
 from rfgp.cli.common import console, fail, show_warning
 from rfgp.cli.speech import learn_options
 from rfgp.errors import RfgpError
@@ -24,7 +24,7 @@ def run() -> None:
         finally:
             sys.stdout.flush()
     except MemoryError:
-        fail("There is not enough memory for this; ask for less (--size, --num-frequencies), or for a smaller graph.")
+        fail("There is not enough memory for this; ask for less, such as a smaller --approximation, --size or graph.")
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         _mute()
         sys.exit(1)
@@ -73,7 +73,7 @@ def _root(context: typer.Context, version: Annotated[bool, _VERSION] = False) ->
 for _command in (
     compare.demo,
     tables.fit,
-    tables.predict,
+    predict.predict,
     advice.advise,
     fields.mesh,
     fields.traffic,

@@ -18,7 +18,7 @@ _SUBJECT = re.compile(r"^([a-z]+)(?= (?:must|is|has|lies)\b)")
 PHRASES = (  # patterns of what the library says, and what the command line says instead
     (r"Call condition\(X, y\) first, or save it with data=True\.", "Fit it again with --with-data."),
     (r"Raise max_iterations if they ran out; otherwise fix a hyperparameter or give it a prior\.", "{steps}"),
-    (r"add a term such as k\.Matern\(\) with Vecchia\(\)", 'add a local process (local="matern32")'),
+    (r"add a term such as k\.Matern\(\) with Vecchia\(\)", "add a term such as Matern() to --kernel"),
     (r"try another seed or a shorter starting lengthscale", "try another --seed"),
     (r"\(try ard=False, or priors\)", "(try --shared)"),
     (r"\(num_walkers, degree, rank\)", "(--num-walkers)"),
@@ -28,7 +28,7 @@ PHRASES = (  # patterns of what the library says, and what the command line says
     ),
     (
         r"by_name\(\"energy\", effort=\"full\"\) solves them, once\.",
-        "Another --coupling, as orthogonal, takes no time.",
+        "Another coupling, such as orthogonal, takes no time.",
     ),
     (r"Give the noise a prior or a larger start, fit fewer observations, or use", "Use"),
     (r"Merge coincident vertices \(mesh\.merge_vertices\(\)\), or pass", "Pass"),
@@ -40,9 +40,14 @@ PHRASES = (  # patterns of what the library says, and what the command line says
     (r"add them to missing_marks", "name them in --missing-mark"),
     (r"name the column in as_categories", "name the column in --as-category"),
 )
-_STEPS = {True: "--shared, or fewer --fit-rows, may help.", False: "Another --kernel, or other --features, may help."}
+_STEPS = {
+    True: "Another --kernel, or fewer --fit-rows, may help.",
+    False: "Another --kernel, or other --features, may help.",
+}
 _UNKNOWN = (  # where a command has no option for it
-    ("local", r" add a term such as k\.Matern\(\) with Vecchia\(\),", ""),
+    ("approximation", r" add a term such as k\.Matern\(\) with Vecchia\(\),", ""),
+    ("num_frequencies", r"Raise num_frequencies", "Use more random features"),
+    ("shared", r"\(try ard=False, or priors\)", "(try ard=False in --kernel)"),
     (
         "categories",
         r'Give categories="one-hot" or leave the column out \((.*?) or categories="drop"\)',

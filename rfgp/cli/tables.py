@@ -1,7 +1,7 @@
-"""`rfgp fit` and `rfgp predict`: a model of a table, and its predictions for another."""
+"""`rfgp fit`: a model of a table, and a report."""
 
 from copy import copy
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,33 +21,29 @@ from rfgp.cli.common import (
     stem,
     table_options,
 )
-
-_CHUNK = 8192
+from rfgp.cli.models import ModelRequest, TableModel
 
 
 def fit(
     file: Annotated[
-        Path, typer.Argument(help="A table (.csv, .tsv, .txt, .parquet, ...) or a public data set's name.")
+        Path, typer.Argument(help="A table (.csv, .tsv, .txt, .parquet, ...) or the name of a public data set.")
     ],
-    target: Annotated[
-        str | None, typer.Option(help="The target column, by name or position. [default: the last]")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for model and report. [default: NAME-fit]")] = None,
-    features: options.TableFeatures = "auto",
-    spectrum: options.Spectrum = "auto",
-    num_frequencies: options.NumFrequencies = None,
-    coupling: options.Coupling = None,
-    frequencies: options.Frequencies = "auto",
-    num_inducing: options.NumInducing = None,
-    diagonal: options.Diagonal = "auto",
-    local: options.Local = "auto",
-    num_neighbors: options.NumNeighbors = None,
-    budget: options.Budget = None,
-    memory: options.Memory = None,
+    target: options.TableTarget = None,
+    out: Annotated[Path | None, typer.Option(help="The folder for model and report. [default: NAME-fit]")] = None,
+    kernel: Annotated[
+        str,
+        typer.Option(
+            help='A sum of terms over named columns, as "RBF(t) + Periodic(t, period=7) + Group(store)"; '
+            "or auto, which selects a kernel by held-out scores."
+        ),
+    ] = "auto",
+    approximation: options.Approximation = "auto",
     likelihood: options.Likelihood = "normal",
     inference: options.Inference = None,
     log: options.Log = False,
-    ard: Annotated[bool, typer.Option("--ard/--shared", help="One lengthscale per column, or one for all.")] = True,
+    time_limit: options.TimeLimit = None,
+    memory: options.Memory = None,
+    seed: options.Seed = 0,
     categories: options.Categories = "error",
     dates: options.Dates = "error",
     missing: options.Missing = "error",
@@ -58,37 +54,33 @@ def fit(
     comment: options.Comment = None,
     encoding: options.Encoding = "utf-8",
     missing_mark: options.MissingMark = None,
-    test_share: Annotated[float, typer.Option(help="Share of the rows held out to judge the fit.")] = 0.1,
+    test_share: Annotated[float, typer.Option(help="The share of the rows that are held out to score the fit.")] = 0.1,
     holdout: options.Holdout = "random",
     holdout_by: options.HoldoutBy = None,
     fit_rows: Annotated[
-        int, typer.Option(help="The most rows of the search; a choice, and neighbours, take their own number.")
+        int, typer.Option(help="The most rows from which hyperparameters of a given kernel are learned.")
     ] = 4000,
-    comparison: Annotated[bool, typer.Option("--compare/--no-compare", help="Compare with the exact process.")] = True,
+    comparison: Annotated[
+        bool, typer.Option("--compare/--no-compare", help="Compare the approximations with the exact process.")
+    ] = True,
     with_data: Annotated[
-        bool, typer.Option("--with-data", help="Save the training data too, as for exact and local processes.")
+        bool, typer.Option("--with-data", help="Save the training rows too, even if predictions do not need them.")
     ] = False,
-    seed: options.Seed = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
-    """Fit a table: a model that predicts, and a report to judge it by.
+    """Fit a Gaussian process to a table. Write a model for `rfgp predict`, and a report.
 
-    What is not named is chosen by measurement, and said; `rfgp advise` says beforehand what each choice would cost.
+    Without --kernel, a kernel and approximations are selected by held-out scores; `rfgp advise` shows the candidates
+    beforehand. With --kernel, its columns are read as its terms need them: numbers, dates as days, levels as text.
     """
-    reading: dict[str, Any] = {"categories": categories, "dates": dates, "missing": missing, "drop": tuple(drop or ())}
-    reading |= {"as_categories": tuple(as_category or ())}
+    reading = options.reading(categories, dates, missing, drop, as_category)
     reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
-    chosen = {"features": features, "spectrum": spectrum, "frequencies": frequencies, "diagonal": diagonal}
-    sizes = {"num_frequencies": num_frequencies, "num_inducing": num_inducing, "num_neighbors": num_neighbors}
-    limits = {"coupling": coupling, "budget": budget, "memory": memory}
-    model = options.table_options({**chosen, "local": local}, {**sizes, **limits})
-    law = {} if likelihood == "normal" else {"likelihood": likelihood}
-    law |= {} if inference is None else {"inference": inference}
-    model = {**model, "ard": ard, **law, "seed": seed}
-    judging: dict[str, Any] = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}
-    judging |= {"holdout": holdout, "holdout_by": holdout_by}
-    study, folder, counts = _fit(file, target, log, reading, model, judging, out, with_data, not as_json)
-    _tell(study, folder, counts, as_json)
+    request = ModelRequest(kernel, approximation, likelihood, inference, time_limit, memory, seed)
+    validation: dict[str, Any] = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}
+    validation |= {"holdout": holdout, "holdout_by": holdout_by}
+    job = _Job(file, target, log, reading, request, validation, out or Path(f"{stem(file)}-fit"))
+    study, counts = job.run(with_data, visible=not as_json)
+    _tell(study, job.folder, counts, as_json)
 
 
 def _tell(study: Any, folder: Path, counts: tuple[int, int], as_json: bool) -> None:
@@ -106,55 +98,96 @@ def _tell(study: Any, folder: Path, counts: tuple[int, int], as_json: bool) -> N
     say(f"Model: {files['model']} ({used})\nReport: {files['report']}")
 
 
-def _fit(
-    file: Path,
-    target: str | None,
-    log: bool,
-    reading: dict[str, Any],
-    model: dict[str, Any],
-    judging: dict[str, Any],
-    out: Path | None,
-    with_data: bool,
-    visible: bool,
-) -> tuple[Any, Path, tuple[int, int]]:
-    """Read, fit, judge and write; return the study, the folder, and the numbers of rows used and in the file."""
-    checks.check_model(model, judging)
-    folder = out or Path(f"{stem(file)}-fit")
-    check_outputs((folder / "model.safetensors", folder / "report.html"), (check_input(file),))
-    checks.check_table(file, target, reading, group=judging["holdout_by"])
-    from rfgp import TableGP
-    from rfgp.files import made_folder, write_atomically
-    from rfgp.report import study_table, table_report
-    from rfgp.report.notes import of_scale
+@dataclass(frozen=True)
+class _Job:
+    """A fit to a file.
 
-    gp = TableGP(**model)
-    if log and not gp.family.is_normal:
-        raise typer.BadParameter("--log is for a normal likelihood.")
-    if gp.options.likelihood.num_latents > 1:
-        raise typer.BadParameter(
-            "Reports are of one number a row. Fit several classes in Python: rfgp.sklearn.RandomFeatureGPClassifier."
-        )
-    with progress(visible=visible) as report:
-        report("Reading", 0, 0)
-        by = judging.pop("holdout_by")
-        reading = {**reading, "drop": (*reading["drop"], *((by,) if by else ()))}
-        table = open_table(file, target, reading, report)
-        judging |= {} if by is None else _groups(file, by, reading, table, judging["holdout"])
-        if target is None:
+    Attributes:
+        file: The table, or the name of a public data set.
+        target: The target column. If None, the last.
+        log: Whether the logarithm of the target is fitted.
+        reading: Options of `read_table`.
+        request: The options of the model.
+        validation: Options of `study_table`, and the column whose values are held out whole.
+        folder: The folder of the results.
+    """
+
+    file: Path
+    target: str | None
+    log: bool
+    reading: dict[str, Any]
+    request: ModelRequest
+    validation: dict[str, Any]
+    folder: Path
+
+    @property
+    def outputs(self) -> tuple[Path, Path]:
+        """The files of the model and the report."""
+        return self.folder / "model.safetensors", self.folder / "report.html"
+
+    def run(self, with_data: bool, *, visible: bool) -> tuple[Any, tuple[int, int]]:
+        """Read, fit, score and write. Return the study, and the numbers of rows used and in the file."""
+        names = self._checked()
+        from rfgp.files import made_folder, write_atomically
+        from rfgp.report import table_report
+
+        with progress(visible=visible) as report:
+            report("Reading", 0, 0)
+            model = self._model(names, report)
+            table = self._table(model, report)
+            study = self._study(table, model.of_table(table), report)
+            report("Writing", 0, 0)
+            page = table_report(study, table, settings=self._settings(), command=command_line())
+            with made_folder(self.folder):
+                _save(study, table, self.outputs[0], with_data, self.log)
+                write_atomically(self.outputs[1], page.encode())
+        return study, (len(table.y), table.num_rows)
+
+    def _checked(self) -> tuple[str, ...] | None:
+        """Check all options that can be checked before torch is loaded; return the names of the columns, if known."""
+        self.request.check()
+        checks.check_validation(self.validation)
+        check_outputs(self.outputs, (check_input(self.file),))
+        names = checks.check_table(self.file, self.target, self.reading, group=self.validation["holdout_by"])
+        self.request.check_columns(names, self.validation["holdout_by"])
+        return names
+
+    def _model(self, names: tuple[str, ...] | None, report: Any) -> TableModel:
+        """Return the kernel and the approximations, checked."""
+        if names is None and not self.request.is_auto:
+            from rfgp.tables import read_names
+
+            names = read_names(resolve(self.file, "fit", report), **table_options(self.file, self.reading))
+        model = self.request.build(names)
+        check_likelihood(model.gp(), self.log)
+        return model
+
+    def _table(self, model: TableModel, report: Any) -> Any:
+        """Return the table, with the logarithms of the targets if these are fitted."""
+        by = self.validation["holdout_by"]
+        reading = {**self.reading, "drop": (*self.reading["drop"], *((by,) if by else ()))}
+        table = open_table(self.file, self.target, reading, report, model.reading)
+        if self.target is None:
             say(f"No --target: it is the last column, {table.target}.", as_json=True)
-        _say_of_classes(table, model)
-        table = _in_logarithms(table) if log else table
-        study = study_table(table, gp, title=f"{file.name}, target {table.target}", report=report, **judging)
-        if not log:
-            study = replace(study, notes=(*study.notes, *of_scale(table.y, table.target)))
-        report("Writing", 0, 0)
-        settings = {**model, **{name: value for name, value in reading.items() if value not in (None, ())}}
-        settings.pop("missing_marks", None)
-        page = table_report(study, table, settings=settings, command=command_line())
-        with made_folder(folder):
-            _save(study, table, folder / "model.safetensors", with_data, log)
-            write_atomically(folder / "report.html", page.encode())
-    return study, folder, (len(table.y), table.num_rows)
+        _say_of_classes(table, self.request.likelihood)
+        return in_logarithms(table) if self.log else table
+
+    def _study(self, table: Any, model: TableModel, report: Any) -> Any:
+        """Return the study of a model that is fitted to a table."""
+        from rfgp.report import study_table
+        from rfgp.report.notes import of_scale
+
+        validation = {name: value for name, value in self.validation.items() if name != "holdout_by"}
+        if (by := self.validation["holdout_by"]) is not None:
+            validation |= _groups(self.file, by, self.reading, table, validation["holdout"])
+        title = f"{self.file.name}, target {table.target}"
+        study = study_table(table, model.gp(), title=title, report=report, **validation)
+        return study if self.log else replace(study, notes=(*study.notes, *of_scale(table.y, table.target)))
+
+    def _settings(self) -> dict[str, Any]:
+        """Return the options that the report lists."""
+        given = {**asdict(self.request), **self.reading}
+        return {name: value for name, value in given.items() if value not in (None, ()) and name != "missing_marks"}
 
 
 def _groups(file: Path, column: str, reading: dict[str, Any], table: Any, holdout: str) -> dict[str, Any]:
@@ -170,13 +203,13 @@ def _groups(file: Path, column: str, reading: dict[str, Any], table: Any, holdou
     return {"groups": found, "split_by": column}
 
 
-def _say_of_classes(table: Any, model: dict[str, Any]) -> None:
+def _say_of_classes(table: Any, likelihood: str) -> None:
     """Say which class is 1, or that two values may be classes."""
     import numpy as np
 
-    if model.get("likelihood") == "bernoulli" and table.classes is not None and len(table.classes) == 2:
+    if likelihood == "bernoulli" and table.classes is not None and len(table.classes) == 2:
         say(f"{table.target} is 1 for {table.classes[1]} and 0 for {table.classes[0]}.", as_json=True)
-    if "likelihood" not in model and table.classes is None and len(np.unique(table.y)) == 2:
+    if likelihood == "normal" and table.classes is None and len(np.unique(table.y)) == 2:
         ends = [f"{value:g}" for value in np.unique(table.y)]
         advice = (
             "--likelihood bernoulli predicts probabilities" if ends == ["0", "1"] else "code them 0 and 1 for classes"
@@ -184,7 +217,21 @@ def _say_of_classes(table: Any, model: dict[str, Any]) -> None:
         say(f"{table.target} has two values, {ends[0]} and {ends[1]}: {advice}.", as_json=True)
 
 
-def _in_logarithms(table: Any) -> Any:
+def check_likelihood(gp: Any, log: bool) -> None:
+    """Refuse the logarithm of a target under a likelihood that is not Gaussian, and likelihoods of several functions.
+
+    Raises:
+        BadParameter: with the remedy.
+    """
+    if log and not gp.family.is_normal:
+        raise typer.BadParameter("--log is for a normal likelihood.")
+    if gp.family.options.likelihood.num_latents > 1:
+        raise typer.BadParameter(
+            "Reports are of one number a row. Fit several classes in Python: rfgp.sklearn.GPClassifier."
+        )
+
+
+def in_logarithms(table: Any) -> Any:
     """Return a table with the logarithms of its targets.
 
     Raises:
@@ -210,115 +257,3 @@ def _save(study: Any, table: Any, path: Path, with_data: bool, log: bool) -> Non
     final = copy(study.model).condition(table.frame(), table.y)
     final.metadata = {"schema": table.schema.to_dict(), "log": log}
     final.save(path, data=with_data or final.codec.needs_data(final.family))
-
-
-def predict(
-    model: Annotated[Path, typer.Argument(help="A model that `rfgp fit` saved.")],
-    file: Annotated[Path, typer.Argument(help="A table with the same input columns.")],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="A .csv file for the predictions; rows count from 0, after the header. [default: print them]"
-        ),
-    ] = None,
-    missing: Annotated[
-        str | None,
-        typer.Option(
-            help="Missing values: error, drop (the rows) or mean (of the fit, if that had it). [default: as in the fit]"
-        ),
-    ] = None,
-    decimal: Annotated[str | None, typer.Option(help="The decimal mark. [default: as in the fit]")] = None,
-    thousands: Annotated[
-        str | None, typer.Option(help="What separates thousands, as , in 1,200. [default: as in the fit]")
-    ] = None,
-    comment: Annotated[
-        str | None, typer.Option(help="Lines that start with this are skipped. [default: as in the fit]")
-    ] = None,
-    encoding: Annotated[str | None, typer.Option(help="Of a text table. [default: as in the fit]")] = None,
-    missing_mark: options.MissingMark = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON; needs --out.")] = False,
-) -> None:
-    """Predict the rows of a table: mean, standard deviations and the 95 % interval of an observation.
-
-    Under a likelihood other than the normal one sd is that of the latent function, of a logit or a logarithm.
-    """
-    from rfgp.counts import counted
-    from rfgp.files import write_atomically
-
-    if as_json and out is None:
-        raise typer.BadParameter("--json describes a file of predictions; name it with --out.")
-    check_outputs(() if out is None else (out,), (check_input(model), check_input(file)), makes_folder=False)
-    checks.check_model_file(model)
-    checks.check_inputs(file, missing, options.spelling(decimal, thousands, comment, encoding, None))
-    from rfgp.tables import read_inputs
-
-    gp, schema = _open_model(model)
-    marks = (*schema.missing_marks, *(missing_mark or ()))
-    schema = replace(schema, **options.spelling(decimal, thousands, comment, encoding, None), missing_marks=marks)
-    inputs = read_inputs(file, schema if missing is None else schema.with_missing(missing))
-    with progress(visible=out is not None and not as_json) as report:
-        rows, figures = _predict_rows(gp, inputs, report)
-    text = "row,mean,sd,observed_sd,low,high\n" + "".join(rows)
-    if out is None:
-        print(text, end="")
-        return
-    write_atomically(out, text.encode())
-    left_out = inputs.num_rows - len(inputs.rows)
-    if as_json:
-        print_json({"rows": len(inputs.rows), "left_out": left_out, **figures, "out": str(out)})
-        return
-    say(f"Predicted {schema.target} in {counted(len(inputs.rows), 'row')}: {out}")
-    if left_out:
-        gone = f"{counted(left_out, 'row')} with missing values {'was' if left_out == 1 else 'were'} left out"
-        say(f"{gone}{', as in the fit' if missing is None else ''}.")
-    if figures:
-        shown = ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
-        say(f"The file holds the target as well: {shown}.")
-
-
-def _open_model(path: Path) -> tuple[Any, Any]:
-    """Return a model of a table and its schema."""
-    import rfgp
-    from rfgp.tables import Schema
-
-    gp = rfgp.load(path)
-    if not isinstance(gp, rfgp.TableGP | rfgp.SparseSpectrumGP | rfgp.ExactGP) or "schema" not in gp.metadata:
-        raise rfgp.ModelFileError(
-            f"{path} was not saved by `rfgp fit`, so it does not say what its columns are. Load it in Python; the "
-            "predictions of `rfgp mesh` and `rfgp traffic` are in their nodes.csv."
-        )
-    return gp, Schema.from_dict(gp.metadata["schema"])
-
-
-def _predict_rows(gp: Any, inputs: Any, report: Any) -> tuple[list[str], dict[str, float]]:
-    """Return lines of CSV, and the errors where the targets are known."""
-    import numpy as np
-
-    lines: list[str] = []
-    squares, inside = 0.0, 0
-    total = len(inputs.rows)
-    for first in range(0, total, _CHUNK):
-        report("Predicting", first, total)
-        chunk = slice(first, first + _CHUNK)
-        columns = _columns(gp.predict(inputs.X[chunk]), bool(gp.metadata.get("log")))
-        if inputs.y is not None:
-            y, mean, low, high = inputs.y[chunk], columns[0], *columns[3:]
-            squares, inside = squares + float(np.sum((y - mean) ** 2)), inside + int(np.sum((low <= y) & (y <= high)))
-        cells = zip(inputs.rows[chunk].tolist(), *(column.tolist() for column in columns), strict=True)
-        lines += [",".join(map(repr, row)) + "\n" for row in cells]
-    if inputs.y is None:
-        return lines, {}
-    return lines, {"rmse": (squares / total) ** 0.5, "coverage_95": inside / total}
-
-
-def _columns(law: Any, is_log: bool) -> tuple[Any, ...]:
-    """Return mean, sd, sd of an observation, and the ends of its 95 % interval, each (n,), in the target's units."""
-    import numpy as np
-
-    noisy = law.observed()
-    if getattr(noisy, "likelihood", None) is not None:
-        return noisy.mean, np.sqrt(law.variance), np.sqrt(noisy.variance), *noisy.quantile([0.025, 0.975])
-    low, high = noisy.interval(0.95)
-    if is_log:
-        law, noisy, low, high = law.exp(), noisy.exp(), np.exp(low), np.exp(high)
-    return law.mean, np.sqrt(law.variance), np.sqrt(noisy.variance), low, high

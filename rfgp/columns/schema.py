@@ -110,6 +110,11 @@ class Schema:
         return tuple(column.kind for column in self.columns)
 
     @property
+    def keys(self) -> list[Key]:
+        """The keys of the D columns."""
+        return [column.key for column in self.columns]
+
+    @property
     def is_standardizable(self) -> tuple[bool, ...]:
         """Whether each of the D columns may be standardized: those of Kind.NUMBER."""
         return tuple(kind is Kind.NUMBER for kind in self.kinds)

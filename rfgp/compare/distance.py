@@ -1,4 +1,4 @@
-"""How far a process on a table is from the exact one, given any number of rows."""
+"""The divergence of a model of a table from the exact one, given any number of rows."""
 
 import math
 from dataclasses import dataclass
@@ -12,26 +12,26 @@ from rfgp.counts import counted, read_seconds
 from rfgp.errors import InvalidArgumentError
 from rfgp.models.gp import GP
 from rfgp.regression import Regression, mean_and_noise
-from rfgp.regression.record import MEMORY, RATE
+from rfgp.regression.selection_report import MEMORY, RATE
 from rfgp.rows import gathered
 from rfgp.solvers.sampled import MOST_POINTS, ExactMarginals, exact_marginals, step_operations
 
 STEPS = 15
-"""Of conjugate gradients, as predicted; there may be more."""
+"""The steps of conjugate gradients by which seconds are predicted. There may be more."""
 
 
 @dataclass(frozen=True)
 class Distance:
-    """The divergence of a process from the exact one, at some points, each by itself, given all rows.
+    """The divergence of a model from the exact one, at some points, each by itself, given all rows.
 
     Attributes:
-        kl: KL(exact || process) of the law of an observation, nats, on average over the points.
+        kl: The mean over the points of KL(exact || model) of the posterior predictive distributions, in nats.
         error: Its standard error over the points.
         mean: The root mean square of the difference of means, in the target's units.
-        points: How many.
-        rows: How many the exact process was given.
-        steps: Of conjugate gradients.
-        residual: The largest relative residual; the exact law is known to about as many digits.
+        points: The number of points.
+        rows: The number of rows.
+        steps: The number of steps of conjugate gradients.
+        residual: The largest relative residual, and about the relative error of the exact posterior.
     """
 
     kl: float
@@ -44,31 +44,40 @@ class Distance:
 
     def __str__(self) -> str:
         return (
-            f"given all {self.rows:,} rows the exact process is {self.kl:.2g} nats of KL a point away (standard error "
-            f"{self.error:.1g}, {counted(self.points, 'point')}; {counted(self.steps, 'step')} of conjugate "
-            "gradients, to a relative "
-            f"residual of {self.residual:.1g})"
+            f"given all {self.rows:,} rows, the KL from the exact process is {self.kl:.2g} nats a point (standard "
+            f"error {self.error:.1g}, {counted(self.points, 'point')}; {counted(self.steps, 'step')} of conjugate "
+            f"gradients, to a relative residual of {self.residual:.1g})"
         )
 
 
 def distance_from_exact(
     model: GP, X: Any, *, num_points: int = 32, budget: str | float = "2min", seed: int = 0
 ) -> Distance:
-    """Return how far a process is from the exact one with the same hyperparameters, given all of its rows.
+    """Return the divergence of a model from the exact one with the same hyperparameters, given all of its rows.
 
     The exact posterior at a sample of points comes from conjugate gradients without a matrix
     (`rfgp.solvers.sampled`): O(n^2) time and O(n) memory, where `exact()` takes O(n^3) and O(n^2).
 
     Args:
-        model: The process, of a normal likelihood and one output, with its rows in memory.
+        model: The model, with a Gaussian likelihood, one output and its rows in memory.
         X: New inputs (n, d), of which a sample is taken.
-        num_points: How many.
-        budget: What it may take, as predicted: 10^5 rows take an hour on one core.
-        seed: Of the sample.
+        num_points: The number of points in the sample.
+        budget: The most predicted time, such as "2min" or seconds. 10^5 rows take an hour on one core.
+        seed: The seed of the sample.
 
     Raises:
-        InvalidArgumentError: it would take longer, with how long; learned frequencies, several outputs, or another
-            likelihood; or the process is exact.
+        InvalidArgumentError: it is predicted to take longer; frequencies are learned; there are several outputs, or
+            another likelihood; or the model is exact.
+
+    Examples:
+        >>> import numpy as np
+        >>> import rfgp
+        >>> from rfgp import kernels as k
+        >>> from rfgp.compare import distance_from_exact
+        >>> X = np.linspace(0, 10, 100)[:, None]
+        >>> gp = rfgp.GP(k.RBF(), approximation=rfgp.RandomFeatures(64), seed=0).fit(X, np.sin(X[:, 0]))
+        >>> distance_from_exact(gp, X, num_points=8).rows
+        100
     """
     now = model.regression
     _check(model, now)
@@ -82,8 +91,8 @@ def distance_from_exact(
     mean, noise = (value.detach() for value in mean_and_noise(exact.hyperparameters))
     with torch.no_grad():
         generator = random.generator(seed, random.Role.SAMPLE)
-        law = exact_marginals(prior, rows, mean, noise, points, generator=generator)
-        return _distance(now, law, points, float(noise), len(rows))
+        found = exact_marginals(prior, rows, mean, noise, points, generator=generator)
+        return _distance(now, found, points, float(noise), len(rows))
 
 
 def check_distance(rows: int, columns: int, points: int, budget: str | float) -> float:
@@ -97,8 +106,7 @@ def check_distance(rows: int, columns: int, points: int, budget: str | float) ->
     if seconds > read_seconds("budget", budget) or size > MEMORY:
         raise InvalidArgumentError(
             f"The exact process at {counted(points, 'point')} given {rows:,} rows is predicted to take "
-            f"{seconds:,.0f} s and "
-            f"{size / 1e9:.1f} GB: more than allowed. Give a larger budget, or fewer rows."
+            f"{seconds:,.0f} s and {size / 1e9:.1f} GB, more than allowed. Give a larger budget, or fewer rows."
         )
     return seconds
 
@@ -107,14 +115,16 @@ def _check(model: GP, now: Regression) -> None:
     used = model.family.approximations.values()
     is_learned = any(isinstance(one, RandomFeatures) and one.learn_frequencies for one in used)
     if is_learned or all(isinstance(one, Exact) for one in used):
-        why = "Learned frequencies are a kernel of their own" if is_learned else "The process is exact"
-        raise InvalidArgumentError(f"{why}: there is nothing to compare it with.")
+        why = "Learned frequencies are a kernel of their own" if is_learned else "The model is exact"
+        raise InvalidArgumentError(f"{why}, so that there is no other exact process to compare it with.")
     if not now.family.is_normal or now.scaling.targets.scale.ndim:
-        raise InvalidArgumentError("The distance is known under a normal likelihood, of one output.")
+        raise InvalidArgumentError(
+            "The distance requires a Gaussian likelihood and one output. Use rfgp.metrics.kl_divergence instead."
+        )
 
 
 def _distance(now: Regression, exact: ExactMarginals, points: torch.Tensor, noise: float, rows: int) -> Distance:
-    """Return what laws at points (q, d) are apart."""
+    """Return the divergence of the posterior predictive distributions at points (q, d)."""
     own = now.process.at(points)
     mean = own.mean() + mean_and_noise(now.hyperparameters)[0]
     first, second = exact.variance + noise, own.variance() + noise

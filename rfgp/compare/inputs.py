@@ -1,4 +1,4 @@
-"""From a file to its comparison: what the ending of its name says decides the protocol."""
+"""Comparisons on files. The ending of a name decides the protocol."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

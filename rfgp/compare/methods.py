@@ -1,4 +1,4 @@
-"""What is compared beside the couplings of frequencies, which have names of their own."""
+"""Methods of comparisons by name, but for the couplings of frequencies."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ WALKS: dict[str, dict[str, Any]] = {
 
 
 POINTS = {"nystrom": "sor", "fitc": "fitc", "vfe": "vfe"}
-"""What `compare_table` knows beside couplings, with the method of `rfgp.InducingPoints`: 2 m points by k-means, as many
-as Fourier features."""
+"""Further methods of `compare_table`, with the method of `rfgp.InducingPoints`: 2 m points by k-means, as many as there
+are Fourier features."""
 NODE_METHODS = (*WALKS, "chebyshev")
-"""What `compare_nodes` knows; "chebyshev" has the degree that the non-zeros of "exact-hops" leave room for."""
+"""The methods of `compare_nodes`. "chebyshev" has the largest degree with no more non-zeros than "exact-hops"."""

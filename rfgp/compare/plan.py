@@ -1,4 +1,4 @@
-"""How much to compare: splits, draws, and one seed."""
+"""The numbers of splits and draws of a comparison, and its seed."""
 
 from dataclasses import dataclass
 
@@ -12,12 +12,12 @@ from rfgp.errors import DataError, InvalidArgumentError
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to compare.
+    """The numbers of splits and draws of a comparison, and its seed.
 
     Attributes:
-        splits: Random splits into training and test part.
-        draws: Draws per method, size and split.
-        seed: Everything random follows from it.
+        splits: The number of random splits into a training and a test part.
+        draws: The number of draws per method, size and split.
+        seed: The seed of everything random.
     """
 
     splits: int = 1
@@ -32,7 +32,7 @@ class Plan:
 
     @property
     def extent(self) -> str:
-        """How often, in words."""
+        """The numbers of splits and draws, in words."""
         return f"{counted(self.splits, 'split')} x {counted(self.draws, 'draw')}"
 
     def order(self, split: int, count: int) -> NDArray[np.int64]:
@@ -66,6 +66,6 @@ class Plan:
         test = test[~np.isin(groups[test], groups[train])]
         if len(test) == 0:
             raise DataError(
-                "All test observations are at nodes, or repeat rows, of the training part. Ask for fewer to train on."
+                "All test observations are at nodes, or repeat rows, of the training part. Use a smaller num_train."
             )
         return train, test

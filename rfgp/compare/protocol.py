@@ -1,4 +1,4 @@
-"""Approximations against the exact process on one input: the protocol behind `rfgp compare`.
+"""Approximations against the exact process on one input: the protocol of `rfgp compare`.
 
 One split: fit the exact process on the training part; then, for every method, draw features several
 times with the exact process's hyperparameters, and compare. Every seed follows from one.
@@ -30,7 +30,7 @@ from rfgp.models.graph import GraphGP
 from rfgp.rows import repeat_groups
 
 MOST_MEASURED, SAMPLED = 5000, 500
-"""Nodes up to which kernel errors are over all of them; and of a sample of more."""
+"""The most nodes over all of which kernel errors are computed, and the size of the sample of more."""
 
 
 Report = Callable[[str, int, int], None]
@@ -57,15 +57,15 @@ def compare_table(
     Args:
         X: Inputs (n, d).
         y: Targets (n,).
-        title: What the table is called.
-        methods: Names of couplings ("adapted": for the training rows) or of `POINTS`; the first is the baseline.
-        sizes: Numbers of frequencies; None: 4 d and 16 d.
-        features: "fourier" or "laplace".
-        num_train: Training rows per split.
-        num_test: Test rows per split.
-        ard: One lengthscale per column, or one for all.
-        plan: Splits, draws and seed.
-        report: Called with (what is done, draws done, draws in all).
+        title: The name of the table.
+        methods: Names of couplings ("adapted" for the training rows) or of `POINTS`. The first is the baseline.
+        sizes: Numbers of frequencies. If None, 4 d and 16 d.
+        features: The kind of random features, "fourier" or "laplace".
+        num_train: The number of training rows per split.
+        num_test: The number of test rows per split.
+        ard: Whether each column has a lengthscale of its own.
+        plan: Splits, draws and seed. If None, one split and ten draws.
+        report: Called with (step in words, draws done, draws in all). If None, nothing is.
 
     Raises:
         DataError: fewer rows than the two parts need, or rows that cannot be used.
@@ -103,7 +103,7 @@ def compare_table(
 
 
 def _adapted(exact: ExactGP, rows: NDArray[np.float64], features: str) -> Callable[[int, int], Process[Any]]:
-    """Return what makes a process with frequencies for rows (n, d), of a size and a seed."""
+    """Return a function of size and seed that makes a process with frequencies for rows (n, d)."""
 
     def make(size: int, seed: int) -> Process[Any]:
         coupling = couplings.Adapted(rows / exact.hyperparameters.lengthscale.detach().numpy())
@@ -136,15 +136,15 @@ def compare_nodes(
         graph: The graph; up to 20,000 nodes, or as many as a sparse precision of the kernel allows.
         nodes: Labels of the observed nodes (n,).
         y: Values there (n,).
-        title: What the graph is called.
-        methods: Of `NODE_METHODS`; the first is the baseline.
+        title: The name of the graph.
+        methods: Names of `NODE_METHODS`. The first is the baseline.
         sizes: Numbers of walkers.
         kernel: A graph kernel's name.
         halt: The halting probability.
-        num_train: Training nodes per split; None: 95 % of the n nodes.
-        num_test: Test nodes per split; None: the others.
-        plan: Splits, draws and seed.
-        report: Called with (what is done, draws done, draws in all).
+        num_train: The number of training nodes per split. If None, 95 % of the n nodes.
+        num_test: The number of test nodes per split. If None, all others.
+        plan: Splits, draws and seed. If None, one split and ten draws.
+        report: Called with (step in words, draws done, draws in all). If None, nothing is.
 
     Raises:
         DataError: fewer nodes than the two parts need.
@@ -155,7 +155,7 @@ def compare_nodes(
     plan = plan or Plan()
     unknown = [name for name in methods if name not in NODE_METHODS]
     if unknown:
-        raise InvalidArgumentError(f"There is no method {unknown[0]!r}; known are {', '.join(NODE_METHODS)}.")
+        raise InvalidArgumentError(f"methods must be among {', '.join(NODE_METHODS)}, got {unknown[0]!r}.")
     labels, y, positions = list(nodes), np.asarray(y, dtype=np.float64), graph.index(nodes)
     _check_finite("y", y)
     train_count = round(0.95 * len(labels)) if num_train is None else num_train
@@ -174,15 +174,15 @@ def compare_nodes(
     protocol = (
         f"{train_count} training and {counted(test_count, 'test node')} of {graph.num_nodes}, {kernel} "
         "kernel, hyperparameters of "
-        f"the exact process, halt {halt:g}, stratified walkers have systematic lengths, exact-hops are the same after "
-        f"hops that {NONZEROS_PER_WALKER} non-zeros a row for each walker leave room for, {plan.extent}, seed "
+        f"the exact process, halt {halt:g}, stratified walkers have systematic lengths, exact-hops are stratified "
+        f"after as many exact hops as fit {NONZEROS_PER_WALKER} non-zeros a row for each walker, {plan.extent}, seed "
         f"{plan.seed}"
     )
     return run_comparison(title, protocol, "walkers", methods, list(sizes), plan, run, report)
 
 
 class Case(NamedTuple):
-    """One split: how to approximate, and what to compare with."""
+    """One split: a function that approximates, and the exact process to compare with."""
 
     approximate: Callable[[str, int, int], tuple[Prediction, Callable[[], Any]]]
     kernel: Any
@@ -194,27 +194,29 @@ class Case(NamedTuple):
 
 def row_case(
     exact: GP,
-    X: NDArray[np.float64],  # (k, d)
+    X: Any,  # (k, d)
     y: NDArray[np.float64],  # (k,)
-    rows: NDArray[np.float64],  # (n, d)
+    rows: Any,  # (n, d)
     features: str,
     start: float,
     named: Mapping[str, Callable[[int, int], Process[Any]]] | None = None,
     others: Mapping[str, Approximation] | None = None,
+    term: str | None = None,
 ) -> tuple[Case, Exact]:
-    """Return the case of a fitted exact process on a table, and how it does.
+    """Return the case of a fitted exact process on a table, and its scores.
 
     Args:
         exact: The process.
-        X: Test inputs (k, d).
+        X: Test inputs (k, d), an array or a dataframe.
         y: Test targets (k,).
         rows: The rows (n, d) over which kernel matrices are compared.
-        features: "fourier" or "laplace".
-        start: When its fit began, by `time.perf_counter`.
-        named: Models by method, for methods that are no names of couplings: functions of size and seed.
-        others: The approximations of terms after the first, by name. If None, there are none.
+        features: The kind of random features, "fourier" or "laplace".
+        start: The time at which its fit began, by `time.perf_counter`.
+        named: Functions of size and seed that make a model, by the names of methods that are no couplings.
+        others: The approximations of all other terms, by name. If None, they are exact.
+        term: The name of the term that is approximated. If None, the first.
     """
-    prediction, first = exact.predict(X), exact.family.terms[0].name
+    prediction, first = exact.predict(X), term or exact.family.terms[0].name
 
     def approximate(method: str, size: int, seed: int) -> tuple[Prediction, Callable[[], Any]]:
         gp: Process[Any]
@@ -241,16 +243,16 @@ def node_case(
     permutation: NDArray[np.int64] | None = None,
     named: Mapping[str, Callable[[int, int], GraphGP]] | None = None,
 ) -> tuple[Case, Exact]:
-    """Return the case of a fitted exact process on a graph, and how it does.
+    """Return the case of a fitted exact process on a graph, and its scores.
 
     Args:
         exact: The process.
         hidden: Labels of the test nodes (k,).
         y: Values there (k,).
         halt: The walks' halting probability.
-        start: When its fit began, by `time.perf_counter`.
-        permutation: Of the quantiles, for "sigma".
-        named: Models by method, for methods that are no names of walks: functions of size and seed.
+        start: The time at which its fit began, by `time.perf_counter`.
+        permutation: The permutation of the quantiles, for "sigma". If None, "sigma" is not compared.
+        named: Functions of size and seed that make a model, by the names of methods that are no walks.
     """
     prediction = exact.predict(hidden)
     scored = _score(prediction, y, start, repr(exact.hyperparameters))
@@ -275,7 +277,7 @@ def node_case(
 
 
 def _measured(graph: graphs.Graph) -> NDArray[np.int64]:
-    """Return the nodes over whose kernel matrices errors are."""
+    """Return the nodes over which kernel matrices are compared."""
     return np.arange(graph.num_nodes) if graph.num_nodes <= MOST_MEASURED else node_sample(graph, SAMPLED, 0)
 
 
@@ -291,10 +293,10 @@ def run_comparison(
 ) -> Comparison:
     """Draw every method at every size on every split, and collect the figures.
 
-    `run` prepares one split: its `Case`, and how the exact process did. The other arguments are those of
-    `compare_table`; the first method is the baseline.
+    `run` prepares one split: its `Case`, and the scores of the exact process. The other arguments are those of
+    `compare_table`. The first method is the baseline.
     """
-    tell = report or (lambda what, done, total: None)
+    tell = report or (lambda step, done, total: None)
     total = plan.splits * plan.draws * len(methods) * len(sizes)
     exact: list[Exact] = []
     draws: list[Draw] = []
@@ -333,14 +335,14 @@ def _score(prediction: Prediction, observed: NDArray[np.float64], start: float, 
 
 
 def unit_kernel(gp: Any, X: Any) -> torch.Tensor:
-    """Return the model's prior covariance (n, n) of inputs X, rows (n, d) or n labels, divided by the output scale.
+    """Return the prior covariance (n, n) of inputs X, rows (n, d) or n labels, divided by the sum of output scales.
 
-    Of a sum of terms it is divided by the sum of theirs.
+    A model without an output scale, such as one of linear terms, has its covariance.
     """
     values = gp.hyperparameters.values
     scales = [name for name in values.space.names if name.rpartition(".")[2] == "outputscale"]
     with torch.no_grad():
-        covariance: torch.Tensor = gp.prior_covariance(X) / sum(values.value(name) for name in scales)
+        covariance: torch.Tensor = gp.prior_covariance(X) / (sum(values.value(name) for name in scales) or 1.0)
         return covariance
 
 
@@ -353,12 +355,10 @@ def _check_finite(name: str, values: NDArray[np.float64]) -> None:
 
 def _fit_parts(count: int, train: int, test: int) -> tuple[int, int]:
     if train < 2 or test < 1:
-        raise InvalidArgumentError(
-            f"At least two training and one test item are needed, got num_train {train} and num_test {test}."
-        )
+        raise InvalidArgumentError(f"num_train must be at least 2 and num_test at least 1, got {train} and {test}.")
     if train + test > count:
         raise DataError(
-            f"{train} training and {test} test items are asked for, but there are {count}. Ask for fewer with "
-            "num_train and num_test."
+            f"num_train and num_test must add up to at most {count}, the number of items, got {train} training and "
+            f"{test} test items. Use a smaller num_train or num_test."
         )
     return train, test

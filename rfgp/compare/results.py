@@ -1,4 +1,4 @@
-"""What a comparison found: figures of every draw, their means and standard errors."""
+"""Results of a comparison: the figures of every draw, their means and standard errors."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -22,14 +22,14 @@ class Draw:
     """The figures of one draw on one split.
 
     Attributes:
-        method: The coupling.
-        size: m, frequencies or walkers.
-        split: Which split.
-        kernel_error: Relative Frobenius error of the kernel matrix.
+        method: The name of the method, such as a coupling.
+        size: The number m of frequencies or walkers.
+        split: The number of the split.
+        kernel_error: The relative Frobenius error of the kernel matrix.
         kl: KL from the exact to the approximate posterior at the test points, total nats.
-        rmse: Of the test targets, in their units.
-        nlpd: Per test point, nats.
-        seconds: To draw, condition and predict.
+        rmse: The root mean squared error of the test targets, in their units.
+        nlpd: The negative log predictive density of a test point, in nats.
+        seconds: The seconds to draw, condition and predict.
     """
 
     method: str
@@ -69,13 +69,13 @@ class Comparison:
     """All draws of one comparison.
 
     Attributes:
-        title: What was compared.
+        title: The name of the data.
         protocol: The protocol, in words.
         size_name: "frequencies" or "walkers".
-        baseline: The method that ratios refer to.
+        baseline: The method to which ratios are relative.
         exact: One entry per split.
         draws: One entry per method, size, split and repeat.
-        example: For the pictures.
+        example: The process and a draw, for pictures.
     """
 
     title: str
@@ -94,7 +94,7 @@ class Comparison:
         """Return the root mean square kernel error over draws, relative to the baseline's, averaged over splits.
 
         The error is over splits; with one split over draws, paired, since a draw's seed is the same for
-        every method (delta method). What is drawn once is paired with each draw of the baseline.
+        every method (delta method). A method without randomness is paired with each draw of the baseline.
         """
         ours = self._by_split("kernel_error", method, size) ** 2
         base = self._by_split("kernel_error", self.baseline, size) ** 2

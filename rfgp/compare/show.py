@@ -65,7 +65,7 @@ def _add_exact(table: Table, comparison: Comparison) -> None:
 
 
 def format_estimate(estimate: Estimate) -> str:
-    """Write 1.2345 with error 0.0432 as 1.23(4): one digit of the error, in units of the mean's last digit."""
+    """Write a mean with one digit of its standard error in brackets: 1.2345 with error 0.0432 is 1.23(4)."""
     if not estimate.error > 0 or not math.isfinite(estimate.error):
         return f"{estimate.mean:.3g}"
     if abs(estimate.mean) >= 1e5:

@@ -61,7 +61,9 @@ def _fit_sparse(fit: TermFit) -> tuple[Regression, FitReport]:
     fit = fit.at(screened(fit))
     fit = replace(fit, regression=redrawn(fit.regression))
     if uses_cg(fit.prior, fit.rows):
-        return fit_by_scoring(fit.regression, fit.plan)
+        if fit.prior.has_grids:  # few rows have a matrix, and as many cells as all
+            fit = optimize(fit, fit.subset(LEAST_ROWS))[0]
+        return fit_by_scoring(fit.regression, fit.plan, has_subset=not fit.prior.has_grids)
     is_small = len(fit.rows) <= 2 * LEAST_ROWS
     fit, report = optimize(fit, gathered(fit.rows) if is_small else fit.subset(LEAST_ROWS))
     fit, reports, _ = with_draws(*drawn_again(fit, [report]), "")

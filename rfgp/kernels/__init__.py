@@ -13,6 +13,7 @@ from rfgp.kernels.levels import Categorical as Categorical
 from rfgp.kernels.levels import Coregionalization as Coregionalization
 from rfgp.kernels.levels import Group as Group
 from rfgp.kernels.nodes import Nodes as Nodes
+from rfgp.kernels.parsing import parse as parse
 from rfgp.kernels.periodic import Harmonics as Harmonics
 from rfgp.kernels.periodic import Periodic as Periodic
 from rfgp.kernels.stationary import RBF as RBF

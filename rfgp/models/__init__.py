@@ -3,4 +3,3 @@
 from rfgp.models.presets import ExactGP as ExactGP
 from rfgp.models.presets import SparseSpectrumGP as SparseSpectrumGP
 from rfgp.models.process import Process as Process
-from rfgp.models.table import TableGP as TableGP

@@ -1,8 +1,6 @@
 """What a user gives a model: rows, and what is known of them beside their targets."""
 
-from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 
@@ -13,14 +11,6 @@ from rfgp.likelihoods import Bernoulli
 from rfgp.regression import Family
 from rfgp.rows import Chunk
 from rfgp.rows.arrays import warn_of_truth
-
-Kind = TypeVar("Kind")
-
-
-def options_from(kind: type[Kind], arguments: Mapping[str, Any]) -> Kind:
-    """Return options of a kind, a dataclass, from the arguments of a constructor that have the names of its fields."""
-    names = (field.name for field in fields(cast(Any, kind)) if field.init)
-    return kind(**{name: arguments[name] for name in names if name in arguments})
 
 
 def warn_of_targets(family: Family, y: Any) -> None:

@@ -1,24 +1,25 @@
 """The model: a kernel, approximations of its terms and a likelihood."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import torch
 
 from rfgp.ambient import plain
-from rfgp.approximations import Exact
-from rfgp.approximations.planning import read_approximation
-from rfgp.choosing import fit_kernels
-from rfgp.counts import counted
-from rfgp.errors import DataSavedWarning
-from rfgp.kernels import Kernel
+from rfgp.approximations import Approximation, Exact
+from rfgp.approximations.planning import AUTO, read_approximation
+from rfgp.counts import counted, read_bytes
+from rfgp.errors import DataSavedWarning, InvalidArgumentError
+from rfgp.fitting import Plan, Progress, Reporter
+from rfgp.kernels import RBF, Kernel
 from rfgp.likelihoods import Likelihood
+from rfgp.models.given import given
 from rfgp.models.process import Fitted, Process
 from rfgp.models.terms import TermReport, term_reports
 from rfgp.parameters import Hyperprior
-from rfgp.regression import Choice, Regression, solved_if_read
+from rfgp.regression import Limits, Regression, SelectionReport, begin, solved_if_read
 from rfgp.regression.spec import (
     ModelOptions,
     ModelSpec,
@@ -29,6 +30,7 @@ from rfgp.regression.spec import (
     parts_of_average,
 )
 from rfgp.saving.gp import MODELS, row_terms
+from rfgp.selection import AutoSpace, fit_model, selected
 from rfgp.solvers.lowrank import EvidenceBounds
 
 
@@ -36,7 +38,9 @@ class GP(Process[ModelSpec]):
     """A Gaussian process whose kernel is a sum of terms, each computed by an approximation of its own.
 
     Args:
-        kernel: The kernel, of `rfgp.kernels`.
+        kernel: The kernel, of `rfgp.kernels`. If "auto", a fit selects one over all columns, with approximations of
+            its terms, by the log densities of left-out or held-out rows. Up to 2,000 rows the candidates are exact, and
+            those with close scores are averaged (`members`). See `selection`.
         likelihood: The distribution of an observation given the latent function, a name or an object of
             `rfgp.likelihoods`. `Heteroscedastic(kernel=...)` adds terms of the logarithm of the noise, "noise.<term>".
         approximation: One approximation, which applies to every term that it can serve; a dict of approximations by the
@@ -52,11 +56,17 @@ class GP(Process[ModelSpec]):
         budget: The number of features that the terms with random features share. A fit divides it by the effective
             degrees of freedom of the terms, but for terms that a dict of approximations names. If None, each term has
             the number of its approximation. Terms of the noise share another such number.
-        memory: The most memory of the largest arrays, in bytes. If None, most of the machine's. A model that would take
-            more is refused before anything is allocated.
+        memory: The most memory of the largest arrays: bytes, "500MB" or "4GB". If None, most of the machine's, and
+            8 GB for each candidate of a selection. A model that would take more is refused before anything is
+            allocated.
+        time_limit: The most seconds of a selection and the fit after it: a number, "30s", "5min" or "2h". The costs of
+            candidates are predicted for one core, and candidates over the limit are left out; by the clock no candidate
+            is scored after it. If None, 60 s and 8 ms for each row, half an hour at most, as predicted; then the same
+            data, options and seed always select the same.
 
     Raises:
-        InvalidArgumentError: an option has a wrong type or value.
+        InvalidArgumentError: an option has a wrong type or value; there is a time limit, or a dict of approximations,
+            that does not go with the kernel.
 
     Examples:
         >>> import numpy as np
@@ -66,21 +76,25 @@ class GP(Process[ModelSpec]):
         >>> gp = rfgp.GP(k.RBF("t", name="trend") + k.Group("store"), seed=0).fit(X, np.sin(X["t"]))
         >>> list(gp.predict(X).terms)
         ['trend', 'group(store)']
+
+        Select the kernel:
+
+        >>> gp = rfgp.GP(seed=0).fit(X, np.sin(X["t"]))
+        >>> len(gp.selection.trials)
+        5
     """
 
     codec = MODELS
     leaf: ClassVar[Any] = Kernel
     """The class of the kernel, which is fixed for the presets."""
-    fixes_approximation: ClassVar[bool] = False
-    """Whether the class stands for one approximation, so that a model with another one is a `GP`."""
-    kinds_of_options: ClassVar[tuple[type, ...]] = ()
-    """The kinds of options of `rfgp.regression.table` that a model of such a class may have."""
-    strategy = staticmethod(fit_kernels)
+    approximation_class: ClassVar[type] = Approximation
+    """The class of the approximation of the first term, which is fixed for the presets."""
+    strategy = staticmethod(fit_model)
 
     @plain()
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: Kernel | str = "auto",
         likelihood: str | Likelihood = "normal",
         approximation: Any = "auto",
         *,
@@ -92,10 +106,12 @@ class GP(Process[ModelSpec]):
         seed: int | None = None,
         dtype: torch.dtype | None = None,
         budget: int | None = None,
-        memory: float | None = None,
+        memory: str | float | None = None,
+        time_limit: str | float | None = None,
     ) -> None:
+        is_auto = isinstance(kernel, str) and kernel == AUTO
         options = ModelOptions(
-            kernel,
+            cast(Kernel, RBF(name="rbf") if is_auto else kernel),
             likelihood,
             approximation,
             inference,
@@ -106,8 +122,15 @@ class GP(Process[ModelSpec]):
             seed,
             dtype,
             budget,
-            memory,
+            None if memory is None else read_bytes("memory", memory),
         )
+        if is_auto:
+            options = options.changed(search_space=auto_space(options, time_limit))
+        elif time_limit is not None:
+            raise InvalidArgumentError(
+                'time_limit requires kernel="auto", whose selection it limits. Use fit(max_iterations=...) for a given '
+                "kernel."
+            )
         super().__init__(ModelSpec(options))
 
     @property
@@ -120,9 +143,9 @@ class GP(Process[ModelSpec]):
         return spec.options.kernel if self._fitted is None else spec.fitted_kernel(self.regression.hyperparameters)
 
     @property
-    def choice(self) -> Choice | None:
-        """The kernels that a fit compared, their scores and the reason of the choice. None if there was one kernel."""
-        return None if self.fit_report is None else self.fit_report.choice
+    def selection(self) -> SelectionReport | None:
+        """The candidates that a fit compared, their scores and costs, and why the best was taken. None without any."""
+        return None if self.fit_report is None else self.fit_report.selection
 
     @property
     def terms(self) -> dict[str, TermReport]:
@@ -142,6 +165,45 @@ class GP(Process[ModelSpec]):
             return ()
         parts = sorted(parts_of_average(self.regression), key=lambda part: -part[0])
         return tuple((share, self._beside(one)) for share, one in parts)
+
+    @plain()
+    def select(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        noise: Any = None,  # (n,)
+        sample_weight: Any = None,  # (n,)
+        exposure: Any = None,  # (n,)
+        progress: bool | Callable[[Progress], None] = False,
+    ) -> SelectionReport:
+        """Return the selection that `fit` would make, with the predicted costs of all candidates. The model stays.
+
+        Args:
+            X: As for `fit`.
+            y: Targets, (n,) or (n, k), or the name of their column.
+            noise: As for `fit`, (n,).
+            sample_weight: As for `fit`, (n,).
+            exposure: As for `fit`, (n,).
+            progress: As for `fit`.
+
+        Raises:
+            InvalidArgumentError: the kernel is given, so that there is nothing to select.
+            DataError: the data cannot be used; the message names the place.
+
+        Examples:
+            >>> import numpy as np
+            >>> import rfgp
+            >>> X = np.linspace(0, 10, 60)[:, None]
+            >>> report = rfgp.GP(seed=0).select(X, np.sin(X[:, 0]))
+            >>> report.num_validation
+            60
+        """
+        if self._family.options.search_space is None:
+            raise InvalidArgumentError('There is nothing to select, since the kernel is given. Use kernel="auto".')
+        begun = begin(self._family, given(self._family, X, y, noise, sample_weight, exposure))
+        with Reporter(progress=progress) as reporter:
+            return selected(begun, Plan(reporter=reporter))
 
     @plain()
     def with_approximation(self, approximation: Any) -> Self:
@@ -234,6 +296,15 @@ class GP(Process[ModelSpec]):
             )
             warnings.warn(DataSavedWarning(message), stacklevel=2)
 
+    def argument(self, name: str, default: Any) -> Any:
+        """Return an argument with which the model was made, or the default if it is not known."""
+        options = self._family.options
+        if name == "approximation":
+            return options.approximations
+        if options.search_space is not None and name in ("kernel", "time_limit"):
+            return AUTO if name == "kernel" else options.search_space.limits.time_limit
+        return super().argument(name, default)
+
     def __repr__(self) -> str:
         text, others = super().__repr__(), len(self.family.others)
         return f"{text[:-1]}, averaged with {counted(others, 'other')})" if others else text
@@ -241,6 +312,20 @@ class GP(Process[ModelSpec]):
     def _beside(self, regression: Regression) -> Self:
         """Return a model of another regression of the same rows."""
         regression = regression if regression.given is not None else solved_if_read(regression)
-        kind: Any = GP if self.fixes_approximation else type(self)
+        kind: Any = type(self) if self.approximation_class is Approximation else GP
         found: Self = kind.of(regression.family, Fitted.of(regression))
         return found
+
+
+def auto_space(options: ModelOptions, time_limit: Any) -> AutoSpace:
+    """Return the candidates of a model whose kernel is selected.
+
+    Raises:
+        InvalidArgumentError: approximations are given by the names of terms, which a selection does not know yet.
+    """
+    if isinstance(options.approximations, Mapping):
+        raise InvalidArgumentError(
+            'approximation must be one value or "auto" if the kernel is selected, got a dict by the names of terms. '
+            "Give the kernel too."
+        )
+    return AutoSpace(options, Limits.of(time_limit, options.memory))

@@ -30,8 +30,8 @@ from rfgp.likelihoods import Likelihood
 from rfgp.models.fields import starts
 from rfgp.models.gp import GP
 from rfgp.parameters import Hyperprior
-from rfgp.regression import Choice, FitReport
-from rfgp.regression.graph import FeatureCheck, check_features, choice_of_features, features_of
+from rfgp.regression import FitReport, SelectionReport
+from rfgp.regression.graph import FeatureCheck, check_features, features_of, selection_of_features
 from rfgp.rows import gathered
 
 
@@ -162,9 +162,9 @@ class GraphGP(GP):
         return terms[0].advice if terms and isinstance(terms[0], NodeTerm) else None
 
     @property
-    def choice(self) -> Choice | None:
-        """The features that "auto" compared, their errors and the reason of the choice. None if they were named."""
-        return choice_of_features(self.family) or super().choice
+    def selection(self) -> SelectionReport | None:
+        """The features that "auto" compared, with their errors. None if they were named."""
+        return selection_of_features(self.family) or super().selection
 
     @property
     def walks(self) -> graphs.Walks | None:

@@ -5,20 +5,49 @@ from typing import Any
 
 import torch
 
-from rfgp import couplings, spectra
+from rfgp import couplings, random, spectra
 from rfgp.ambient import plain
+from rfgp.approximations import Exact, RandomFeatures, Vecchia
 from rfgp.approximations.parts import FeatureMap, SpectralPart
-from rfgp.approximations.random_features import KINDS
 from rfgp.approximations.weights import WeightTerm
-from rfgp.errors import InvalidArgumentError
 from rfgp.likelihoods import Likelihood
-from rfgp.models.given import options_from
+from rfgp.local.kinds import kind_of
 from rfgp.models.gp import GP
 from rfgp.models.process import Process
 from rfgp.parameters import Hyperprior
-from rfgp.regression import FeatureOptions, KernelOptions
 from rfgp.regression.spec import ModelSpec
-from rfgp.regression.table import model_options, table_options
+from rfgp.regression.stationary import stationary_model
+
+_SHARED = (
+    "ard",
+    "standardize",
+    "lengthscale",
+    "outputscale",
+    "noise",
+    "local_lengthscale",
+    "local_outputscale",
+    "likelihood",
+    "inference",
+    "priors",
+    "dtype",
+)
+"""The arguments that both classes have."""
+
+
+def _argument(model: GP, name: str, default: Any) -> Any:
+    """Return an argument with which a model was made, from its kernel and approximations."""
+    options = model.family.options
+    first, *others = options.kernel.terms()
+    factor, used = first.factors[0], options.approximations
+    known = {
+        **{own: getattr(factor, own) for own in ("ard", "lengthscale")},
+        "spectrum": factor.measure,
+        "outputscale": options.start.get(f"{first.name}.outputscale"),
+        "noise": options.start.get("noise"),
+        "local": next((kind_of(term.factors[0].measure) for term in others), None),
+    }
+    own = getattr(used.get(str(first.name)), name, default) if isinstance(used, Mapping) else default
+    return known.get(name, getattr(options, name, own))
 
 
 class SparseSpectrumGP(GP):
@@ -65,8 +94,7 @@ class SparseSpectrumGP(GP):
         ('rbf.lengthscale', 'rbf.outputscale', 'noise', 'mean')
     """
 
-    fixes_approximation = True
-    kinds_of_options = (FeatureOptions,)
+    approximation_class = RandomFeatures
 
     @plain()
     def __init__(
@@ -93,17 +121,18 @@ class SparseSpectrumGP(GP):
         likelihood: str | Likelihood = "normal",
         inference: str | None = None,
     ) -> None:
-        if kind not in KINDS:
-            raise InvalidArgumentError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}.")
-        if not isinstance(learn_frequencies, bool):
-            raise InvalidArgumentError(f"learn_frequencies must be True or False, got {learn_frequencies!r}.")
-        named = {**locals(), "features": kind, "frequencies": "learned" if learn_frequencies else "fixed"}
-        Process.__init__(self, ModelSpec(model_options(options_from(FeatureOptions, named))))
+        seed = random.resolve_seed(seed)
+        named = locals()
+        first = RandomFeatures(
+            num_frequencies, kind=kind, coupling=coupling, learn_frequencies=learn_frequencies, seed=seed
+        )
+        second = Vecchia(num_neighbors, condition_on=condition_on, seed=seed)
+        shared = {name: named[name] for name in (*_SHARED, "seed")}
+        Process.__init__(self, ModelSpec(stationary_model(spectrum, first, local, second, **shared)))
 
-    @property
-    def options(self) -> KernelOptions:
-        """The options of the constructor."""
-        return table_options(self.family)
+    def argument(self, name: str, default: Any) -> Any:
+        """Return an argument with which the model was made."""
+        return _argument(self, name, default)
 
     @property
     def feature_map(self) -> FeatureMap:
@@ -152,8 +181,7 @@ class ExactGP(GP):
         ['Exact']
     """
 
-    fixes_approximation = True
-    kinds_of_options = (KernelOptions,)
+    approximation_class = Exact
 
     @plain()
     def __init__(
@@ -173,9 +201,10 @@ class ExactGP(GP):
         likelihood: str | Likelihood = "normal",
         inference: str | None = None,
     ) -> None:
-        Process.__init__(self, ModelSpec(model_options(options_from(KernelOptions, locals()))))
+        named = locals()
+        shared = {name: named[name] for name in _SHARED}
+        Process.__init__(self, ModelSpec(stationary_model(spectrum, Exact(), local, seed=0, **shared)))
 
-    @property
-    def options(self) -> KernelOptions:
-        """The options of the constructor."""
-        return table_options(self.family)
+    def argument(self, name: str, default: Any) -> Any:
+        """Return an argument with which the model was made."""
+        return _argument(self, name, default)

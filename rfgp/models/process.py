@@ -13,9 +13,9 @@ from torch import Tensor
 from rfgp.ambient import hides, plain
 from rfgp.counts import counted
 from rfgp.errors import (
+    BaselineNotBeatenWarning,
     ConvergenceWarning,
     NotFittedError,
-    NothingBetterWarning,
     OverfittingWarning,
     arguments,
 )
@@ -194,7 +194,7 @@ class Process(ABC, Generic[F]):
         with journaled as journal, Reporter(callback, progress) as reporter:
             regression, report = self.strategy(begun, Plan(names, max_iterations, reporter, journal))
         self._fitted = Fitted.of(solved_if_read(regression), report)
-        for warning in _of_choice(report):
+        for warning in _of_selection(report):
             warnings.warn(warning, stacklevel=3)
         if not report.converged:
             message = (
@@ -333,8 +333,7 @@ class Process(ABC, Generic[F]):
 
     def __repr__(self) -> str:
         if self._fitted is None:
-            shown = _chosen(type(self), getattr(self, "options", self._family.options))
-            return f"{type(self).__name__}({', '.join([*shown, 'not fitted'])})"
+            return f"{type(self).__name__}({', '.join([*_shown_arguments(self), 'not fitted'])})"
         return f"{type(self).__name__}({counted(self.num_observations, 'observation')}, {self.hyperparameters})"
 
     def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
@@ -344,27 +343,31 @@ class Process(ABC, Generic[F]):
 
     # --- for models ------------------------------------------------------------------------------
 
+    def argument(self, name: str, default: Any) -> Any:
+        """Return an argument with which the model was made, or the default if it is not known."""
+        return getattr(self._family.options, name, default)
+
     def _needed(self) -> Fitted:
         if self._fitted is None:
             raise NotFittedError("The model has no data yet. Call fit(X, y), or condition(X, y), first.")
         return self._fitted
 
 
-def _chosen(model: type[Process[Any]], options: object) -> Iterator[str]:
-    """Yield the options that are not as by default, as one writes them."""
-    for name, parameter in signature(model).parameters.items():
-        shown = " ".join(repr(getattr(options, name, parameter.default)).split())
+def _shown_arguments(model: Process[Any]) -> Iterator[str]:
+    """Yield the arguments that are not the defaults, as one writes them."""
+    for name, parameter in signature(type(model)).parameters.items():
+        shown = " ".join(repr(model.argument(name, parameter.default)).split())
         if shown not in (repr(parameter.default), f"{str(parameter.default).capitalize()}()", "{}"):
             yield f"{name}={shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + '...'}"
 
 
-def _of_choice(report: FitReport) -> Iterator[Warning]:
-    """Yield a warning where no candidate was better than a simple rule."""
-    rule = None if report.choice is None else report.choice.better_rule
-    if report.choice is not None and rule is not None:
-        yield NothingBetterWarning(
-            f"Nothing that was tried is better than {rule} (log density "
-            f"{report.choice.rules[rule].value:.4g} a row). The columns may say no more of the target."
+def _of_selection(report: FitReport) -> Iterator[Warning]:
+    """Yield a warning if no candidate was better than a baseline."""
+    baseline = None if report.selection is None else report.selection.unbeaten_baseline
+    if report.selection is not None and baseline is not None:
+        yield BaselineNotBeatenWarning(
+            f"No candidate beat {baseline} (log density {report.selection.baselines[baseline].value:.4g} a row). The "
+            "inputs may not be informative."
         )
 
 

@@ -3,9 +3,6 @@
 from rfgp.regression.family import Family as Family
 from rfgp.regression.family import Member as Member
 from rfgp.regression.family import mean_and_noise as mean_and_noise
-from rfgp.regression.record import Choice as Choice
-from rfgp.regression.record import Measurement as Measurement
-from rfgp.regression.record import Trial as Trial
 from rfgp.regression.regression import Regression as Regression
 from rfgp.regression.regression import begin as begin
 from rfgp.regression.regression import conditioned as conditioned
@@ -14,9 +11,7 @@ from rfgp.regression.regression import solved_if_read as solved_if_read
 from rfgp.regression.regression import started as started
 from rfgp.regression.report import FitReport as FitReport
 from rfgp.regression.report import Stage as Stage
-from rfgp.regression.table import FeatureOptions as FeatureOptions
-from rfgp.regression.table import InducingOptions as InducingOptions
-from rfgp.regression.table import KernelOptions as KernelOptions
-from rfgp.regression.table import LocalOptions as LocalOptions
-from rfgp.regression.table import Offer as Offer
-from rfgp.regression.table import OpenOptions as OpenOptions
+from rfgp.regression.selection_report import Limits as Limits
+from rfgp.regression.selection_report import Score as Score
+from rfgp.regression.selection_report import SelectionReport as SelectionReport
+from rfgp.regression.selection_report import Trial as Trial

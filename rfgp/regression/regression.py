@@ -201,15 +201,7 @@ class Regression:
 
     def predict(self, X: Any) -> Prediction:
         """Return the posterior of the latent function at inputs (n, d), n labels, or a source of blocks of rows."""
-        inputs, origin = _points_or_blocks(self, X)
-        mean, scale, noise = _units(self)
-        process = self.process
-        latent = process.at(inputs)
-        of_observations = None if self.family.is_normal else partial(observations, likelihood=bound_likelihood(self))
-        parts = latent, mean, scale, noise, origin.template, origin.is_numpy
-        if isinstance(latent, MixtureDistribution):
-            return MixturePrediction(*parts, of_observations=of_observations)
-        return TermPrediction(*parts, of_observations=of_observations, process=process, inputs=inputs)
+        return predicted(self, *_points_or_blocks(self, X))
 
     def sample_functions(self, num_samples: int, seed: int | None) -> Callable[[Any], Any]:
         """Draw functions from the posterior: maps of inputs, (n, d) or n labels, to values (s, n) or (s, n, k).
@@ -364,6 +356,25 @@ def solved_if_read(regression: Regression) -> Regression:
         return regression
     check_blocks(regression.family, regression.hyperparameters, regression.rows)
     return regression.replace(given=regression.posterior)
+
+
+def predicted(regression: Regression, inputs: Any, origin: Origin) -> Prediction:
+    """Return the posterior of the latent function at standardised inputs, (n, d) or blocks of them.
+
+    Args:
+        regression: The regression.
+        inputs: The standardised inputs.
+        origin: The type of the results.
+    """
+    mean, scale, noise = _units(regression)
+    process = regression.process
+    latent = process.at(inputs)
+    likelihood = None if regression.family.is_normal else bound_likelihood(regression)
+    of_observations = None if likelihood is None else partial(observations, likelihood=likelihood)
+    parts = latent, mean, scale, noise, origin.template, origin.is_numpy
+    if isinstance(latent, MixtureDistribution):
+        return MixturePrediction(*parts, of_observations=of_observations)
+    return TermPrediction(*parts, of_observations=of_observations, process=process, inputs=inputs)
 
 
 def _updated(

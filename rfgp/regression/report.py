@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from rfgp.counts import counted
-from rfgp.regression.record import Choice
+from rfgp.regression.selection_report import SelectionReport
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class FitReport:
             exhausted. None where there are fewer rows than features.
         likelihood_error: The standard error of `log_marginal_likelihood`, where conjugate gradients estimated it; the
             trace between its ends is then from gradients. 0 where it was computed.
-        choice: What was chosen of options that were left open, and why; None where none were.
+        selection: The record of the selection of a kernel or of approximations. None if there was none.
     """
 
     converged: bool
@@ -71,7 +71,7 @@ class FitReport:
     weights_used: float | None = None
     neighbors: float | None = None
     likelihood_error: float = 0.0
-    choice: Choice | None = None
+    selection: SelectionReport | None = None
 
     def __repr__(self) -> str:
         steps, bounds = (

@@ -1,4 +1,4 @@
-"""What stands beside a model: the mean, the nearest observation, a straight line; walks beside an exact process."""
+"""Baselines of a report: the mean, the nearest observation, a linear model, and random walks on a graph."""
 
 import warnings
 from typing import NamedTuple
@@ -13,42 +13,51 @@ from rfgp.models.graph import GraphGP
 from rfgp.tables import Table
 
 MOST_NEAR = 10_000
-"""Training rows, at random, among which the nearest is looked for."""
+"""The most training rows, at random, among which the nearest is searched."""
 MOST_ROWS = 100_000
-"""Training rows, at random, that the mean and the line are learned from."""
+"""The most training rows, at random, to which the mean and the linear model are fitted."""
 MOST_WALKED = 10_000
-"""Nodes of the largest graph on which walks are worth fitting beside an exact process: seconds, not minutes."""
+"""The most nodes of a graph on which random walks are fitted for comparison, which takes seconds."""
 _CHUNK = 1000
 
 
-class Rule(NamedTuple):
-    """A rule, and what it predicts of what was held out."""
+class BaselinePrediction(NamedTuple):
+    """A baseline with its predictions of the held-out observations."""
 
     name: str
     mean: NDArray[np.float64]  # (k,)
 
 
 class Baseline(NamedTuple):
-    """A rule or process, and the root mean squared error of its predictions of what was held out."""
+    """A baseline with the root mean squared error of its predictions of the held-out observations."""
 
     name: str
     rmse: float
 
 
 def baselines_of_rows(table: Table, train: NDArray[np.int64], test: NDArray[np.int64]) -> tuple[Baseline, ...]:
-    """Return the rules on a table: positions (n,) to learn from, (k,) to predict; columns count by their deviations."""
+    """Return the baselines of a table. Distances are of standardised columns.
+
+    Args:
+        table: The table.
+        train: The rows (n,) to which the baselines are fitted.
+        test: The rows (k,) that they predict.
+    """
     rows, y = train[:MOST_ROWS], table.y
     center, spread = table.X[rows].mean(axis=0), table.X[rows].std(axis=0)
     known, asked = ((table.X[part] - center) / np.where(spread > 0, spread, 1.0) for part in (rows, test))
     near = nearest(known[:MOST_NEAR], asked)
     name = "nearest row" if len(train) <= MOST_NEAR else f"nearest of {MOST_NEAR:,} rows"
-    return _judged(known, y[rows], asked, y[test], Rule(name, y[rows][near]))
+    return _scored(known, y[rows], asked, y[test], BaselinePrediction(name, y[rows][near]))
 
 
 def baselines_of_nodes(field: Field, train: NDArray[np.int64], test: NDArray[np.int64]) -> tuple[Baseline, ...]:
-    """Return the rules on a field: observations (n,) to learn from, (k,) to predict.
+    """Return the baselines of a field. Distances are lengths of ways along edges of length 1 / weight.
 
-    The nearest observed node is that by the way along edges of length 1 / weight.
+    Args:
+        field: The field.
+        train: The observations (n,) to which the baselines are fitted.
+        test: The observations (k,) that they predict.
     """
     positions, values = field.graph.index(field.nodes), field.values
     lengths = field.graph.adjacency.copy()
@@ -60,32 +69,40 @@ def baselines_of_nodes(field: Field, train: NDArray[np.int64], test: NDArray[np.
     found = np.where(sources >= 0, means[np.maximum(sources, 0)], values[train].mean())  # none in its part: the mean
     center, spread = field.coordinates.mean(axis=0), field.coordinates.std(axis=0)
     places = (field.coordinates[positions] - center) / np.where(spread > 0, spread, 1.0)
-    near = Rule("nearest observed node", found)
-    return _judged(places[train], values[train], places[test], values[test], near)
+    near = BaselinePrediction("nearest observed node", found)
+    return _scored(places[train], values[train], places[test], values[test], near)
 
 
-def walks_beside(field: Field, train: NDArray[np.int64], test: NDArray[np.int64], seed: int) -> tuple[Baseline, ...]:
-    """Return walks on a field's graph, with the diffusion kernel, fitted to (n,) and judged on (k,)."""
+def random_walks(field: Field, train: NDArray[np.int64], test: NDArray[np.int64], seed: int) -> tuple[Baseline, ...]:
+    """Return the error of random walks on a field's graph with the diffusion kernel.
+
+    Args:
+        field: The field.
+        train: The observations (n,) to which the model is fitted.
+        test: The observations (k,) that it predicts.
+        seed: The seed of the walks.
+    """
     gp = GraphGP(field.graph, features="walks", seed=seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about a process that is not the model
+        warnings.simplefilter("ignore")  # they are not about the model of the report
         gp.fit(field.nodes[train], field.values[train], max_iterations=100)
     mean = np.asarray(gp.predict(field.nodes[test]).mean)
     name = f"{counted(gp.walk_options.num_walkers, 'walker')} a node, diffusion on the graph"
     return (Baseline(name, float(np.sqrt(np.mean((field.values[test] - mean) ** 2)))),)
 
 
-def _judged(
+def _scored(
     known: NDArray[np.float64],  # (n, d)
     values: NDArray[np.float64],  # (n,)
     asked: NDArray[np.float64],  # (k, d)
     observed: NDArray[np.float64],  # (k,)
-    near: Rule,
+    near: BaselinePrediction,
 ) -> tuple[Baseline, ...]:
     ones = _with_one(known)
     line = np.linalg.lstsq(ones.T @ ones, ones.T @ values, rcond=1e-12)[0]
-    rules = (Rule("mean", np.full(len(asked), values.mean())), near, Rule("straight line", _with_one(asked) @ line))
-    return tuple(Baseline(name, float(np.sqrt(np.mean((observed - mean) ** 2)))) for name, mean in rules)
+    constant = BaselinePrediction("mean", np.full(len(asked), values.mean()))
+    found = (constant, near, BaselinePrediction("linear model", _with_one(asked) @ line))
+    return tuple(Baseline(name, float(np.sqrt(np.mean((observed - mean) ** 2)))) for name, mean in found)
 
 
 def _with_one(X: NDArray[np.float64]) -> NDArray[np.float64]:

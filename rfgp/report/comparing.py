@@ -1,16 +1,18 @@
-"""The model of a report against the exact process, beside other features of the same size."""
+"""Comparison of the model of a report, and of other features of the same size, with the exact process."""
 
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 import graphs
-from rfgp.approximations import InducingPoints, RandomFeatures
+from rfgp.approximations import Approximation, InducingPoints, RandomFeatures, SparsePrecision
+from rfgp.approximations import Exact as ExactTerm
 from rfgp.approximations.measured import has_small_precision
 from rfgp.approximations.node_features import NONZEROS_PER_WALKER
 from rfgp.compare import WALKS, Comparison, Exact, Plan, distance_from_exact
@@ -20,47 +22,46 @@ from rfgp.couplings import Coupling, Energy, by_name, name_of
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError
 from rfgp.fields import Field
 from rfgp.metrics import kl_divergence
-from rfgp.models import SparseSpectrumGP, TableGP
 from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP
-from rfgp.regression import FeatureOptions, InducingOptions
 from rfgp.report.processes import describe_process, num_nonzeros
+from rfgp.report.variables import input_frame
 from rfgp.tables import Table
 from rfgp.values import changed_arguments
 
-TableModel = SparseSpectrumGP | TableGP
-
 EXACT_ROWS = 800
-"""Training rows, at random, on which an approximation on a table is compared with the exact process."""
+"""The most training rows, at random, on which a model of a table is compared with the exact process."""
 
 EXACT_NODES = 5000
-"""The largest graph on which features are compared with the exact process by eigenvectors."""
+"""The most nodes of a graph on which features are compared with the exact process by eigenvectors."""
 
 EXACT_NODES_BY_PRECISION = 20_000
-"""The same where the exact process goes through a sparse precision: what walks on more nodes take is minutes."""
+"""The most nodes if the exact process has a sparse precision; random walks on more nodes take minutes."""
 
 DISTANCE = "1min"
-"""What the exact process given all rows may take in a report, as predicted: some 15,000 rows on one core."""
+"""The most predicted time of the exact process given all rows; it suffices for 15,000 rows on one core."""
 SOLVED = 1e-2
-"""The relative residual beyond which the exact process is not known."""
+"""The relative residual above which the exact process is not accurate."""
 _TEST_POINTS = 300
 _DRAWS = 5
 _OTHER_WALKS = ("iid", "systematic", "stratified")
 
 
 class Compared(NamedTuple):
-    """The comparison of a `Study`, or why there is none; and which method and size of it is the model's own."""
+    """The comparison of a `Study` or the reason why there is none, and the model's own method and size in it."""
 
     comparison: Comparison | None
     remark: str
     own: tuple[str, int] | None = None
 
 
-NOT_ASKED = Compared(None, "The comparison with the exact process was not asked for.")
+NOT_COMPARED = Compared(None, "The comparison with the exact process was switched off.")
+EXACT = "The model is exact: nothing is approximated."
+_NOISE = "Models whose noise is a process of its own are not compared with the exact process."
 
 
 def coupling_label(coupling: str | Coupling) -> str:
-    """Return a coupling's name, or its description where it has options or is the user's own."""
+    """Return the name of a coupling, or its repr if it has options or is of a class of the user."""
     if isinstance(coupling, str):
         return coupling
     try:
@@ -73,9 +74,27 @@ def coupling_label(coupling: str | Coupling) -> str:
     return repr(coupling) if is_other else name
 
 
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows of a table on which a model is compared with the exact process, and held-out rows."""
+
+    X: Any  # a dataframe (n, d)
+    y: NDArray[np.float64]  # (n,)
+    X_test: Any  # a dataframe (k, d)
+    y_test: NDArray[np.float64]  # (k,)
+
+    @property
+    def words(self) -> str:
+        """The numbers of rows in words."""
+        return (
+            f"The exact process and the model are given the same {counted(len(self.y), 'training row')} and predict "
+            f"the same {counted(len(self.y_test), 'held-out row')}, with the fitted hyperparameters"
+        )
+
+
 def compare_rows(
     table: Table,
-    model: TableModel,
+    model: GP,
     train: NDArray[np.int64],
     test: NDArray[np.int64],
     title: str,
@@ -83,85 +102,115 @@ def compare_rows(
     tell: Report,
 ) -> Compared:
     """Compare a fitted model of a table on some of its training rows (n,) and held-out rows (k,)."""
-    rows, points = train[:EXACT_ROWS], test[:_TEST_POINTS]
-    X, y = table.X[points], table.y[points]
-    if (remark := _without_twin(model)) is not None:
+    model = _with_fixed_frequencies(model)
+    if (remark := _without_comparison(model)) is not None:
         return Compared(None, remark)
-    if not isinstance(model.options, FeatureOptions | InducingOptions):
-        return Compared(None, _of_neighbors(model, table, rows, points) + _of_all(model, table, test))
-    small = of_rows(model, table, rows)
-    both = np.concatenate([table.X[rows], X])
-    own, m, make = _own_rows(small)
-    methods = [*(name for name in ("iid", "orthogonal") if name != own), own]
+    frame, near, far = input_frame(table, model), train[:EXACT_ROWS], test[:_TEST_POINTS]
+    rows = _Rows(frame.iloc[near], table.y[near], frame.iloc[far], table.y[far])
+    of_all = _of_all(model, frame.iloc[test])
+    name = _term_of_features(model)
+    if name is None:
+        return Compared(None, _of_other_approximations(model, rows) + of_all)
+    small = of_rows(model, rows.X, rows.y)
+    own, m, make = _own_features(small, name)
+    methods = [*(method for method in _others_of(small, name) if method != own), own]
     sizes = sorted({max(2, size - size % 2) for size in (m // 4, m // 2)} | {m})  # even, for antithetic pairs
-    kind = model.options.features if isinstance(model.options, FeatureOptions) else "fourier"
-    others = dict(list(small.family.approximations.items())[1:])
+    used = small.family.approximations
+    kind = getattr(used[name], "kind", "fourier")
+    others = {other: one for other, one in used.items() if other != name}
+    both = pd.concat([rows.X, rows.X_test])
 
     def run(_: int) -> tuple[Case, Exact]:
         start = time.perf_counter()
-        return row_case(small.exact(), X, y, both, kind, start, {own: make}, others)
+        return row_case(small.exact(), rows.X_test, rows.y_test, both, kind, start, {own: make}, others, name)
 
-    remark = (
-        f"The exact process and the features condition on the same {counted(len(rows), 'training row')} and "
-        "predict the same "
-        f"{counted(len(points), 'held-out row')}, with the hyperparameters fitted above; {_DRAWS} draws each."
-    )
+    remark = f"{rows.words}. Each method has {_DRAWS} draws{_of_term(used, name)}."
     comparison = run_comparison(title, remark, "frequencies", methods, sizes, Plan(1, _DRAWS, seed), run, tell)
-    remark += _of_all(model, table, test)
-    if isinstance(model, TableGP) and isinstance(model.options, InducingOptions):
-        bounds = str(model.evidence_bounds()).replace("The", "the", 1)
-        remark += (
-            " Inducing points are twice as many as m, like features. On all "
-            f"{counted(len(train), 'training row')} {bounds}"
-        )
-    return Compared(comparison, remark, (own, m))
+    return Compared(comparison, remark + of_all + _of_bounds(model, len(train)), (own, m))
 
 
-def _of_all(model: TableModel, table: Table, test: NDArray[np.int64]) -> str:
-    """Say how far a model is from the exact process given all rows that it has, or why that is not known."""
+def _of_term(used: Mapping[str, Approximation], name: str) -> str:
+    """Return which of several terms is compared."""
+    return "" if len(used) == 1 else f" of the term {name}; other terms keep their approximations"
+
+
+def _of_bounds(model: GP, count: int) -> str:
+    """Return the bounds of the exact log marginal likelihood, if all terms of a model have some."""
     try:
-        found = distance_from_exact(model, table.X[test], budget=DISTANCE)
+        bounds = str(model.evidence_bounds()).replace("The", "the", 1)
+    except InvalidArgumentError:
+        return ""
+    return f" Inducing points are twice as many as m, like features. On all {counted(count, 'training row')} {bounds}"
+
+
+def _of_all(model: GP, points: Any) -> str:
+    """Return the divergence from the exact process given all rows, at points (k, d), or why it is unknown."""
+    try:
+        found = distance_from_exact(model, points, budget=DISTANCE)
     except (InvalidArgumentError, NotPositiveDefiniteError) as error:
         return f" Given all rows: {error}"
-    said = str(found).replace("given", "Given", 1)
-    return f" {said}." if found.residual <= SOLVED else f" {said}, which is not far enough to rely on it."
+    text = str(found).replace("given", "Given", 1)
+    return f" {text}." if found.residual <= SOLVED else f" {text}, a residual too large to rely on."
 
 
-def _without_twin(model: TableModel) -> str | None:
-    """Say why a model is compared with no exact process, where it is not."""
-    if model.options.features == "exact":
-        return "The process is exact: nothing of it is approximated."
-    if isinstance(model.options, FeatureOptions) and model.options.frequencies == "learned":
+def _with_fixed_frequencies(model: GP) -> GP:
+    """Return the model with fixed frequencies if a fit took them in place of learned ones, else the model."""
+    if model.fit_report is None or model.fit_report.frequencies != "fell back":
+        return model
+    used = model.family.approximations.items()
+    features = {name: one for name, one in used if isinstance(one, RandomFeatures)}
+    return model.with_approximation({name: replace(one, learn_frequencies=False) for name, one in features.items()})
+
+
+def _without_comparison(model: GP) -> str | None:
+    """Return why there is no comparison with an exact process, or None if there is one."""
+    used = model.family.approximations.values()
+    if all(isinstance(one, ExactTerm | SparsePrecision) for one in used):
+        return EXACT
+    if any(isinstance(one, RandomFeatures) and one.learn_frequencies for one in used):
         return (
-            "Learned frequencies are a kernel of their own, and no estimate of another: there is no exact process that "
-            "they are compared with."
+            "The frequencies are learned. They are a kernel of their own and approximate no other, so that there is no "
+            "exact process to compare with."
         )
-    return None
+    return None if model.family.is_normal or not model.family.options.likelihood.has_noise_process else _NOISE
 
 
-def _of_neighbors(model: TableModel, table: Table, rows: NDArray[np.int64], points: NDArray[np.int64]) -> str:
-    """Say how far a local process is from the exact one, given some training rows (n,), at held-out rows (k,)."""
-    small = of_rows(model, table, rows)
-    there = table.X[points]
-    divergence = float(kl_divergence(small.exact().predict(there), small.predict(there), per_point=True))
-    return (
-        f"Given the same {counted(len(rows), 'training row')}, the exact process is "
-        f"{max(divergence, 0.0):.2g} nats of KL a point "
-        f"from this one at {counted(len(points), 'held-out row')}, with the hyperparameters fitted above."
-    )
+def _term_of_features(model: GP) -> str | None:
+    """Return the name of the first term with random features or inducing points, None without any."""
+    used = model.family.approximations.items()
+    return next((name for name, one in used if isinstance(one, RandomFeatures | InducingPoints)), None)
 
 
-def of_rows(model: TableModel, table: Table, rows: NDArray[np.int64]) -> GP:
-    """Return the model of some rows (n,) of a table, with the same hyperparameters and draws made for these rows."""
-    small = model.with_approximation(dict(model.family.approximations))
-    return small.condition(table.X[rows], table.y[rows]).with_approximation(dict(model.family.approximations))
+def _others_of(model: GP, name: str) -> tuple[str, ...]:
+    """Return the couplings with which the features of a term are compared, none if it has no random features."""
+    data = model.family.term_data(model.regression.hyperparameters, model.num_observations)
+    (term,) = (one for one in data if one.term.name == name)
+    return ("iid", "orthogonal") if RandomFeatures(2).refusal(term) is None else ()
 
 
-def _own_rows(model: GP) -> tuple[str, int, Callable[[int, int], GP]]:
-    """Return what the model's features are called, their m, and what makes them in another size, with a seed."""
-    name, own = next(iter(model.family.approximations.items()))
+def _of_other_approximations(model: GP, rows: _Rows) -> str:
+    """Return the divergence from the exact process of a model without features, such as of nearest neighbours."""
+    small = of_rows(model, rows.X, rows.y)
+    exact, own = (one.predict(rows.X_test) for one in (small.exact(), small))
+    divergence = max(float(kl_divergence(exact, own, per_point=True)), 0.0)
+    return f"{rows.words}. The KL from the exact process is {divergence:.2g} nats a point."
+
+
+def of_rows(
+    model: GP,
+    X: Any,  # a dataframe (n, d)
+    y: NDArray[np.float64],  # (n,)
+) -> GP:
+    """Return the model of other rows, with the same hyperparameters and draws that are made for these rows."""
+    small = model.with_approximation(dict(model.family.approximations)).condition(X, y)
+    return small.with_approximation(dict(model.family.approximations))
+
+
+def _own_features(model: GP, name: str) -> tuple[str, int, Callable[[int, int], GP]]:
+    """Return the name and m of the features of a term, and a function that makes them of a size with a seed."""
+    own = model.family.approximations[name]
     if isinstance(own, InducingPoints):
-        count, points = model.regression.prior().num_features, own
+        points, count = own, model.regression.prior().of([name]).num_features
         half = max(1, count // 2)
         label = "residual" if own.residual is not None else {"sor": "nystrom"}.get(str(own.method), own.method)
 
@@ -169,7 +218,7 @@ def _own_rows(model: GP) -> tuple[str, int, Callable[[int, int], GP]]:
             size = count if m == half else 2 * m
             return model.with_approximation({name: replace(points, num_points=size, seed=seed)})
 
-        return str(label), half, of_points
+        return str(label or "fitc"), half, of_points
     assert isinstance(own, RandomFeatures)
     features = own
 
@@ -192,12 +241,12 @@ def compare_nodes(
     by_precision = has_small_precision(field.graph, model.fitted_kernel)
     if field.graph.num_nodes > (EXACT_NODES_BY_PRECISION if by_precision else EXACT_NODES):
         remark = (
-            f"The exact process was not computed beside: {field.graph.num_nodes:,} nodes are more than "
+            f"The exact process was not computed: {field.graph.num_nodes:,} nodes are more than "
             f"{EXACT_NODES_BY_PRECISION if by_precision else EXACT_NODES:,}."
         )
         if model.is_exact:
             return Compared(None, f"{remark} The model itself is exact.")
-        return Compared(None, f"{remark} Without it the error is known as follows: {model.diagnose(seed=seed)}.")
+        return Compared(None, f"{remark} Estimate of the error without it: {model.diagnose(seed=seed)}.")
     hidden, y = list(field.nodes[test[:_TEST_POINTS]]), field.values[test[:_TEST_POINTS]]
     halt, own, m = model.walk_options.halt, _own_method(model), _own_size(model)
 
@@ -217,28 +266,27 @@ def compare_nodes(
     for entry in caught:
         if not issubclass(entry.category, graphs.GraphWarning):
             warnings.warn(entry.message, stacklevel=3)
-    remark += "" if walks is None else f" About the walks of this comparison: {walks}"
+    remark += "" if walks is None else f" Warning about the walks of this comparison: {walks}"
     return Compared(comparison, remark, (own, m) if own else None)
 
 
 def _remark(model: GraphGP, m: int, num_train: int, num_hidden: int) -> str:
     remark = (
-        f"The exact process and the features condition on the same {counted(num_train, 'observation')} and "
-        "predict the same "
-        f"{num_hidden} held-out ones, with the hyperparameters fitted above; {_DRAWS} draws each of what is random."
+        f"The exact process and the features are given the same {counted(num_train, 'observation')} and predict the "
+        f"same {num_hidden} held-out ones, with the fitted hyperparameters. Random features have {_DRAWS} draws each."
     )
     if model.is_exact:
-        return f"{remark} The model itself is exact; walks would do as shown."
+        return f"{remark} The model itself is exact; random walks are shown for comparison."
     if model.features == "walks":
         return remark
     return (
-        f"{remark} The model in use, {describe_process(model)}, stands at m = {m}: it has as many features a node as "
-        f"{counted(m, 'walker')}, at {NONZEROS_PER_WALKER} for each."
+        f"{remark} The model itself, {describe_process(model)}, is shown at m = {m}, since it has as many features a "
+        f"node as {counted(m, 'walker')}, at {NONZEROS_PER_WALKER} for each."
     )
 
 
 def _own_method(model: GraphGP) -> str | None:
-    """Return the name of the features in use, and for walks that of their coupling if it has one."""
+    """Return the name of the features in use, and of walks that of their coupling if it has one."""
     if model.features != "walks":
         return None if model.is_exact else model.features
     if _other_options(model):

@@ -1,4 +1,4 @@
-// Draws every plot from the JSON beside it. document.documentElement.dataset says how it went: drawn, of, failed.
+// Draws every plot from its JSON. document.documentElement.dataset has the numbers "drawn" and "of", and "failed".
 (function () {
   "use strict";
   var root = document.documentElement;
@@ -43,6 +43,19 @@
     surface.colorbar = Object.assign({}, surface.colorbar, { orientation: "h", x: 0.5, y: 0, yanchor: "bottom", len: 0.9,
       thickness: 12, title: Object.assign({}, surface.colorbar.title, { side: "top" }) });
   }
+  // In a narrow frame small multiples are below each other.
+  function stack(plot, layout) {
+    var names = Object.keys(layout).filter(function (name) { return /^xaxis\d*$/.test(name); });
+    if (names.length < 2) { return; }
+    names.sort(function (a, b) { return Number(a.slice(5) || 1) - Number(b.slice(5) || 1); });
+    names.forEach(function (name, i) {
+      var y = layout[name.replace("x", "y")];
+      layout[name].domain = [0, 1];
+      y.domain = [1 - (i + 0.68) / names.length, 1 - i / names.length];
+      y.showticklabels = true;
+    });
+    plot.style.height = 180 * names.length + "px";
+  }
   function draw(plot) {
     var content = JSON.parse(document.getElementById(plot.id.replace("plot", "data")).textContent);
     if (!webgl && content.layout.scene) {
@@ -55,6 +68,7 @@
       fit(plot, content);
     } else if (narrow) {
       content.layout.margin = { l: 48, r: 8, t: 24, b: 44 };
+      stack(plot, content.layout);
     }
     Plotly.newPlot(plot, content.data, content.layout, config(content.layout)).then(
       function () { drawn += 1; tell(); },

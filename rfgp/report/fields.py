@@ -12,13 +12,13 @@ from rfgp.models import Process
 from rfgp.models.fields import MeshGP
 from rfgp.models.graph import GraphGP, nodes_kernel
 from rfgp.palette import COLOR_MAPS
-from rfgp.report import figures, words
+from rfgp.report import figures, making, words
 from rfgp.report.page import Block, Picture, Plot, Section, Text, render
 from rfgp.report.processes import describe_process, memory_of
 from rfgp.report.study import Study
 
 UNEVEN = 20.0
-"""The ratio of the largest to the least degree beyond which the report says what it does to the prior."""
+"""The ratio of the largest to the least degree above which the report explains its effect on the prior."""
 
 MOST_FACES = 100_000
 """Larger meshes are shown as pictures only."""
@@ -27,7 +27,7 @@ MOST_FACES = 100_000
 def field_report(
     study: Study,
     field: Field,
-    law: NodeLaw,
+    posterior: NodeLaw,
     *,
     settings: Mapping[str, object] | None = None,
     command: str | None = None,
@@ -35,63 +35,65 @@ def field_report(
     """Return the report on a field as one HTML page.
 
     Args:
-        study: From `study_field`.
+        study: The study of `study_field`.
         field: The same field.
-        law: What the model says at every node, given all observations.
-        settings: What to list under "How it was made", beside what the model was made with.
-        command: The command that made it, to list there.
+        posterior: The posterior at every node, given all observations.
+        settings: Further settings by name to list under "How it was made". If None, none are.
+        command: The command that made the report, to list there. If None, none is.
     """
     model, graph = study.model, field.graph
     kind = "a mesh" if field.mesh is not None else "roads"
     how, exactly = describe_process(model), not isinstance(model, GraphGP) or model.is_exact
-    by = "by" if exactly else "through"
     lead = (
-        f"A Gaussian process for {field.quantity} on {kind} with {counted(graph.num_nodes, 'node')}, {by} "
-        f"{how}: fitted on "
-        f"{len(study.train):,} of {counted(len(field.values), 'observation')}, judged on the other "
-        f"{len(study.test):,}. "
-        f"The views show the posterior given all observations."
+        f"A Gaussian process for {field.quantity} on {kind} with {counted(graph.num_nodes, 'node')}: "
+        f"{how}. It was fitted to {len(study.train):,} of {counted(len(field.values), 'observation')} and evaluated on "
+        f"the other {len(study.test):,}. The views show the posterior given all observations."
     )
+    noun = "process" if exactly else "features"
+    cost = [(noun, how), (f"memory of the {noun}", words.mebibytes(memory_of(model)))]
     sections = [
-        Section("The field", _views(field, law)),
-        Section("The data at a glance", _glance(field, law)),
+        Section("The field", _views(field, posterior)),
+        Section("The data at a glance", _glance(field, posterior)),
         Section("The fit", words.diagnostics(study)),
         words.accuracy(study),
-        words.cost(study, how, memory_of(model), "process" if exactly else "features"),
-        words.making(study, {**(settings or {}), **_settings(model)}, command),
+        making.cost(study, cost),
+        making.making(study, {**(settings or {}), **_settings(model)}, command),
     ]
     return render(study.title, lead, words.cards(study, "observations"), sections)
 
 
 def _settings(model: Process[Any]) -> dict[str, object]:
-    """Return what the model was made with, of its features only what those in use have."""
+    """Return the options of the model, and of its features those that are in use."""
     if not isinstance(model, GraphGP):
         limit = {"farthest point from the surface": words.number(model.within)} if isinstance(model, MeshGP) else {}
         return {"process": describe_process(model), **limit, "seed": model.seed}
     start = nodes_kernel(model).graph_kernel
     out: dict[str, object] = {"kernel, at the start": repr(start), "features": model.features}
-    if model.choice is not None:
-        out["features"] = f"{model.features} (chosen by auto)"
+    if model.selection is not None:
+        out["features"] = f"{model.features} (selected)"
     if model.features == "walks":
         out |= {name: value for name, value in model.walk_options.options.items() if value is not None}
     return {**out, **model.feature_size, "seed": model.seed}
 
 
-def _views(field: Field, law: NodeLaw) -> list[Block]:
+def _views(field: Field, posterior: NodeLaw) -> list[Block]:
     out: list[Block] = []
-    for name, values, colors in (("mean", law.mean, COLOR_MAPS["mean"]), ("sd", law.deviation, COLOR_MAPS["sd"])):
-        what = "mean" if name == "mean" else "standard deviation of the field, without the noise"
+    for name, values, colors in (
+        ("mean", posterior.mean, COLOR_MAPS["mean"]),
+        ("sd", posterior.deviation, COLOR_MAPS["sd"]),
+    ):
+        shown = "mean" if name == "mean" else "standard deviation of the field, without the noise"
         title = f"{field.quantity}: {'mean' if name == 'mean' else 'standard deviation'}"
         scale = " Colours span the 1 % to 99 % quantiles."
         if field.mesh is not None and len(field.mesh.faces) > MOST_FACES:
-            out.append(Picture(_still(field, values, title, colors), f"Posterior {what}.{scale}"))
+            out.append(Picture(_still(field, values, title, colors), f"Posterior {shown}.{scale}"))
         elif field.mesh is not None:
             figure = figures.mesh_view(field, values, title, colors)
-            caption = f"Posterior {what}. Turn with the mouse or a finger, zoom with the wheel or two fingers.{scale}"
+            caption = f"Posterior {shown}. Turn with the mouse or a finger, zoom with the wheel or two fingers.{scale}"
             out.append(Plot(figure, caption, 460, _still(field, values, title, colors)))
         else:
             figure = figures.road_view(field, values, title, colors)
-            caption = f"Posterior {what}. Drag to move, scroll or pinch to zoom, touch a point for its figure.{scale}"
+            caption = f"Posterior {shown}. Drag to move, scroll or pinch to zoom, touch a point for its value.{scale}"
             out.append(Plot(figure, caption, 520))
     return out
 
@@ -102,7 +104,7 @@ def _still(field: Field, values: NDArray[np.float64], title: str, colors: str) -
     return to_png(plot_mesh_field(field, values, title=title, colors=colors).figure)
 
 
-def _glance(field: Field, law: NodeLaw) -> list[Block]:
+def _glance(field: Field, posterior: NodeLaw) -> list[Block]:
     parts = int(field.part.max()) + 1
     seen = len(set(field.graph.index(field.nodes).tolist()))
     text = (
@@ -114,14 +116,16 @@ def _glance(field: Field, law: NodeLaw) -> list[Block]:
     uneven = len(degrees) > 0 and degrees.max() > UNEVEN * degrees.min()
     if uneven and field.graph.laplacian == "normalized":
         text += (
-            f" The nodes' degrees run from {words.number(degrees.min())} to {words.number(degrees.max())}: the kernel "
-            "is of the normalised Laplacian, whose prior variance grows with the degree, so that nodes beside very "
-            "short edges are smoothed less well than the others."
+            f" The nodes' degrees are between {words.number(degrees.min())} and {words.number(degrees.max())}. The "
+            "kernel is one of the normalised Laplacian, whose prior variance grows with the degree. Therefore nodes at "
+            "very short edges are smoothed less than others."
         )
     text += f" {field.describe_parts()}" if parts > 1 else ""
-    columns: Any = np.column_stack([law.mean, law.deviation])
+    columns: Any = np.column_stack([posterior.mean, posterior.deviation])
     blocks: list[Block] = [Text(text), Plot(figures.histogram(field.values, field.quantity), "The observed values.")]
-    blocks.append(Plot(figures.histogram(law.deviation, "standard deviation"), "The posterior sd over all nodes."))
-    blocks.append(words.statistics([field.quantity], field.values[:, None]))
-    blocks.append(words.statistics(["posterior mean at all nodes", "posterior sd at all nodes"], columns))
+    blocks.append(
+        Plot(figures.histogram(posterior.deviation, "standard deviation"), "The posterior sd over all nodes.")
+    )
+    blocks.append(words.statistics([field.quantity], field.values[:, None], "observation"))
+    blocks.append(words.statistics(["posterior mean", "posterior sd"], columns, "node"))
     return blocks

@@ -15,9 +15,8 @@ from rfgp.compare import Comparison
 from rfgp.fields import Field
 from rfgp.inference.prediction import Prediction
 from rfgp.palette import COLORS, color_range, log_ticks, styles
-from rfgp.regression import Choice, FitReport
-from rfgp.regression.record import DENSITY
-from rfgp.tables import Table
+from rfgp.regression import FitReport, SelectionReport
+from rfgp.regression.selection_report import DENSITY
 
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
@@ -26,7 +25,8 @@ MOST_POINTS, MOST_BARS = 2000, 400
 _BINS = 16
 
 
-def _figure(traces: Sequence[Any], x: str, y: str, **layout: Any) -> go.Figure:
+def figure_of(traces: Sequence[Any], x: str, y: str, **layout: Any) -> go.Figure:
+    """Return a figure of traces in the look of reports, with titles of both axes."""
     axis = {"gridcolor": "#e6eaee", "zeroline": False, "linecolor": _GREY, "ticks": "outside", "automargin": True}
     base: dict[str, Any] = {
         "template": "none",
@@ -54,50 +54,22 @@ def label(text: object, width: int = 40) -> str:
     return html.escape(plain(text, width), quote=False)
 
 
-def _thin(count: int, most: int = MOST_POINTS) -> NDArray[np.int64]:
+def thin(count: int, most: int = MOST_POINTS) -> NDArray[np.int64]:
     """Return at most so many positions (k,), evenly spread."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
 
 
-def _short(values: ArrayLike) -> list[float]:
-    """Return numbers with the six digits that a plot can show."""
+def short(values: ArrayLike) -> list[float]:
+    """Return numbers (n,) with the six digits that a plot can show."""
     return [float(f"{value:.6g}") for value in np.asarray(values, dtype=np.float64).reshape(-1)]
 
 
 def histogram(values: NDArray[np.float64], name: str) -> go.Figure:
     """Draw the distribution of values (n,)."""
     counts, edges = np.histogram(values, bins=min(60, max(8, round(2 * len(values) ** (1 / 3)))))
-    width, middle = _short(np.diff(edges)), _short((edges[:-1] + edges[1:]) / 2)
+    width, middle = short(np.diff(edges)), short((edges[:-1] + edges[1:]) / 2)
     bars = go.Bar(x=middle, y=counts.tolist(), width=width, marker={"color": COLORS[0], "line": {"width": 0}})
-    return _figure([bars], label(name), "count", bargap=0, showlegend=False)
-
-
-def columns(table: Table, order: Sequence[int], count: int = 9) -> go.Figure:
-    """Draw the target against the first `count` columns of `order`, small multiples."""
-    from plotly.subplots import make_subplots
-
-    shown = list(order)[:count]
-    across = min(3, len(shown))
-    down = -(-len(shown) // across)
-    grid = make_subplots(down, across, shared_yaxes=True, horizontal_spacing=0.04, vertical_spacing=0.24 / down)
-    rows = _thin(len(table.y))
-    for i, column in enumerate(shown):
-        trace = go.Scatter(
-            x=_short(table.X[rows, column]),
-            y=_short(table.y[rows]),
-            mode="markers",
-            marker={"color": COLORS[0], "size": 3, "opacity": 0.35},
-            hoverinfo="x+y",
-        )
-        grid.add_trace(trace, row=1 + i // across, col=1 + i % across)
-        grid.update_xaxes(title_text=label(table.columns[column], 28), row=1 + i // across, col=1 + i % across)
-    look = _figure([], "", "").layout
-    grid.update_layout(template="none", font=look.font, margin=look.margin, showlegend=False, hovermode="closest")
-    grid.update_xaxes(gridcolor="#e6eaee", zeroline=False, title_standoff=4, title_font_size=12)
-    grid.update_yaxes(gridcolor="#e6eaee", zeroline=False)
-    for i in range(down):
-        grid.update_yaxes(title_text=label(table.target, 28), row=1 + i, col=1)
-    return grid
+    return figure_of([bars], label(name), "count", bargap=0, showlegend=False)
 
 
 def calibration(y: NDArray[np.float64], prediction: Prediction, independent: int | None = None) -> go.Figure:
@@ -110,8 +82,8 @@ def calibration(y: NDArray[np.float64], prediction: Prediction, independent: int
     shares = metrics.interval_coverage(y, prediction, levels).numpy()
     low, high = stats.binom.ppf([[0.025], [0.975]], count, levels) / count
     band = go.Scatter(
-        x=_short(np.concatenate([levels, levels[::-1]])),
-        y=_short(np.concatenate([low, high[::-1]])),
+        x=short(np.concatenate([levels, levels[::-1]])),
+        y=short(np.concatenate([low, high[::-1]])),
         fill="toself",
         fillcolor="rgba(140,149,159,0.25)",
         line={"width": 0},
@@ -119,25 +91,25 @@ def calibration(y: NDArray[np.float64], prediction: Prediction, independent: int
         hoverinfo="skip",
     )
     diagonal = go.Scatter(x=[0, 1], y=[0, 1], mode="lines", line={"color": _INK, "width": 1}, showlegend=False)
-    ours = go.Scatter(x=_short(levels), y=_short(shares), mode="lines", line={"color": COLORS[0]}, name="held-out data")
-    return _figure([band, diagonal, ours], "level of the central interval", "share inside")
+    ours = go.Scatter(x=short(levels), y=short(shares), mode="lines", line={"color": COLORS[0]}, name="held-out data")
+    return figure_of([band, diagonal, ours], "level of the central interval", "share inside")
 
 
 def residuals(y: NDArray[np.float64], prediction: Prediction) -> go.Figure:
     """Draw standardised residuals of y (n,) against the predicted mean, with the lines of 2 sd."""
     mean = np.asarray(prediction.observed().mean, dtype=np.float64)
     scores = metrics.standardized_residuals(y, prediction).numpy()
-    rows = _thin(len(mean))
+    rows = thin(len(mean))
     points = go.Scatter(
-        x=_short(mean[rows]),
-        y=_short(scores[rows]),
+        x=short(mean[rows]),
+        y=short(scores[rows]),
         mode="markers",
         marker={"color": COLORS[0], "size": 4, "opacity": 0.5},
         showlegend=False,
     )
     is_normal = prediction.of_observations is None
-    figure = _figure(
-        [points], "predicted mean", "(observed - mean) / sd" if is_normal else "normal quantile of its law"
+    figure = figure_of(
+        [points], "predicted mean", "(observed - mean) / sd" if is_normal else "normal quantile of the observation"
     )
     for height in (-2, 0, 2):
         figure.add_hline(y=height, line={"color": _INK, "width": 1, "dash": "solid" if height == 0 else "dash"})
@@ -146,18 +118,18 @@ def residuals(y: NDArray[np.float64], prediction: Prediction) -> go.Figure:
 
 def predicted(y: NDArray[np.float64], prediction: Prediction) -> go.Figure:
     """Draw observations y (n,) against the predicted mean, bars of one predictive sd."""
-    law = prediction.observed()
-    rows = _thin(len(y), MOST_BARS)
-    mean, sd = np.asarray(law.mean)[rows], np.sqrt(np.asarray(law.variance))[rows]
+    own = prediction.observed()
+    rows = thin(len(y), MOST_BARS)
+    mean, sd = np.asarray(own.mean)[rows], np.sqrt(np.asarray(own.variance))[rows]
     points = go.Scatter(
-        x=_short(mean),
-        y=_short(y[rows]),
-        error_x={"type": "data", "array": _short(sd), "width": 0, "thickness": 0.6, "color": _GREY},
+        x=short(mean),
+        y=short(y[rows]),
+        error_x={"type": "data", "array": short(sd), "width": 0, "thickness": 0.6, "color": _GREY},
         mode="markers",
         marker={"color": COLORS[0], "size": 4},
         showlegend=False,
     )
-    return _figure([points, _diagonal(mean, y[rows])], "predicted mean ± sd", "observed")
+    return figure_of([points, _diagonal(mean, y[rows])], "predicted mean ± sd", "observed")
 
 
 def reliability(
@@ -175,61 +147,53 @@ def reliability(
     found = np.array([y[part].mean() for part in parts])
     errors = np.array([2 * np.sqrt(each * max(p * (1 - p), 0.0) / len(part)) for p, part in zip(x, parts, strict=True)])
     points = go.Scatter(
-        x=_short(x),
-        y=_short(found),
-        error_y={"type": "data", "array": _short(errors), "thickness": 1, "color": _GREY},
+        x=short(x),
+        y=short(found),
+        error_y={"type": "data", "array": short(errors), "thickness": 1, "color": _GREY},
         mode="markers",
         marker={"color": COLORS[0], "size": 7},
         showlegend=False,
     )
-    return _figure([points, _diagonal(np.array([0.0, 1.0]), np.array([0.0, 1.0]))], "predicted probability", "share")
+    return figure_of([points, _diagonal(np.array([0.0, 1.0]), np.array([0.0, 1.0]))], "predicted probability", "share")
 
 
-def rootogram(y: NDArray[np.float64], law: Prediction, most: int = 60) -> go.Figure:
+def rootogram(y: NDArray[np.float64], prediction: Prediction, most: int = 60) -> go.Figure:
     """Draw the roots of how often counts among y (n,) were observed and are expected, up to `most` counts or bins."""
     top = int(max(y.max(), 1))
     width = -(-(top + 1) // most)
     edges = np.arange(-1, top + width, width)
-    below = np.stack([np.asarray(law.cdf(float(edge))) for edge in edges])
+    below = np.stack([np.asarray(prediction.cdf(float(edge))) for edge in edges])
     expected = np.diff(below, axis=0).sum(axis=1)
     observed = np.histogram(y, bins=edges + 0.5)[0]
     x = edges[:-1] + (width + 1) / 2
-    bars = go.Bar(x=_short(x), y=_short(np.sqrt(observed)), marker={"color": COLORS[0]}, name="observed")
+    bars = go.Bar(x=short(x), y=short(np.sqrt(observed)), marker={"color": COLORS[0]}, name="observed")
     line = go.Scatter(
-        x=_short(x), y=_short(np.sqrt(expected)), mode="lines+markers", line={"color": _INK}, name="expected"
+        x=short(x), y=short(np.sqrt(expected)), mode="lines+markers", line={"color": _INK}, name="expected"
     )
-    return _figure([bars, line], "count", "square root of the frequency")
+    return figure_of([bars, line], "count", "square root of the frequency")
 
 
 def _diagonal(a: NDArray[np.float64], b: NDArray[np.float64]) -> go.Scatter:
-    ends = _short([min(a.min(), b.min()), max(a.max(), b.max())])
+    ends = short([min(a.min(), b.min()), max(a.max(), b.max())])
     return go.Scatter(x=ends, y=ends, mode="lines", line={"color": _INK, "width": 1}, showlegend=False)
 
 
-def relevance(names: Sequence[str], values: NDArray[np.float64], count: int = 20) -> go.Figure:
-    """Draw the relevance (d,) of the most relevant columns as bars, the largest on top."""
-    order = np.argsort(values)[-count:]
-    places = list(range(len(order)))  # names may be cut to the same text, and would share a bar
-    bars = go.Bar(x=_short(values[order]), y=places, orientation="h", marker={"color": COLORS[0]}, showlegend=False)
-    ticks = {"tickvals": places, "ticktext": [label(names[i], 28) for i in order]}
-    return _figure([bars], "relevance", "", yaxis=ticks)
-
-
-def candidates(choice: Choice) -> go.Figure:
-    """Draw what candidates came to in their last rounds, two standard errors, the best on top; and simple rules."""
-    known = [(trial.name, trial.last) for trial in choice.trials if trial.last is not None] + list(choice.rules.items())
-    sign = 1 if choice.measure == DENSITY else -1
+def candidates(selection: SelectionReport) -> go.Figure:
+    """Draw the last scores of candidates and the baselines with two standard errors, the best on top."""
+    scored = [(trial.name, trial.last) for trial in selection.trials if trial.last is not None]
+    known = [*scored, *selection.baselines.items()]
+    sign = 1 if selection.measure == DENSITY else -1
     known.sort(key=lambda pair: sign * pair[1].value)
     points = go.Scatter(
-        x=_short([each.value for _, each in known]),
+        x=short([each.value for _, each in known]),
         y=list(range(len(known))),
-        error_x={"type": "data", "array": _short([2 * each.error for _, each in known])},
+        error_x={"type": "data", "array": short([2 * each.error for _, each in known])},
         mode="markers",
-        marker={"size": 9, "color": [COLORS[int(name in choice.parts)] for name, _ in known]},
+        marker={"size": 9, "color": [COLORS[int(name in selection.parts)] for name, _ in known]},
         showlegend=False,
     )
     ticks = {"tickvals": list(range(len(known))), "ticktext": [label(name, 44) for name, _ in known]}
-    return _figure([points], choice.measure, "", yaxis=ticks)
+    return figure_of([points], selection.measure, "").update_yaxes(**ticks)
 
 
 def convergence(fit: FitReport) -> go.Figure:
@@ -242,7 +206,7 @@ def convergence(fit: FitReport) -> go.Figure:
         lines.append(
             go.Scatter(
                 x=list(range(done, done + len(trace))),
-                y=_short(heights[-1]),
+                y=short(heights[-1]),
                 mode="lines+markers",
                 marker={"size": 4},
                 line=look,
@@ -251,11 +215,11 @@ def convergence(fit: FitReport) -> go.Figure:
             )
         )
         done += stage.iterations
-    return _figure(lines, "iteration, of all stages", "log likelihood of a row (nats)", yaxis=_end_in_view(heights))
+    return figure_of(lines, "iteration, of all stages", "log likelihood of a row (nats)", yaxis=_end_in_view(heights))
 
 
 def _end_in_view(heights: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """Return a range of the axis in which the ends of all stages are told apart, wherever they began."""
+    """Return a range of the axis that shows differences between the ends of all stages."""
     every = np.concatenate([np.asarray(part) for part in heights])
     low, top = np.quantile(every, 0.1), every.max()
     return (
@@ -275,8 +239,8 @@ def by_size(comparison: Comparison, figure: str, name: str) -> go.Figure:
         traces.append(
             go.Scatter(
                 x=sizes,
-                y=_short([e.mean for e in estimates]),
-                error_y={"type": "data", "array": _short([2 * np.nan_to_num(e.error) for e in estimates])},
+                y=short([e.mean for e in estimates]),
+                error_y={"type": "data", "array": short([2 * np.nan_to_num(e.error) for e in estimates])},
                 mode="lines+markers",
                 marker={"symbol": _SYMBOLS[i % 6], "size": 8},
                 line={"color": COLORS[i], "dash": _DASHES[i % 6], "width": 1.5},
@@ -285,7 +249,7 @@ def by_size(comparison: Comparison, figure: str, name: str) -> go.Figure:
         )
     axis = {"type": "log", "tickvals": sizes, "ticktext": [str(size) for size in sizes]}
     heights = [e for trace in traces for e in trace.y if e > 0]
-    return _figure(traces, f"{comparison.size_name}, m", name, xaxis=axis, yaxis=_log_axis(heights))
+    return figure_of(traces, f"{comparison.size_name}, m", name, xaxis=axis, yaxis=_log_axis(heights))
 
 
 def _log_axis(heights: Sequence[float]) -> dict[str, Any]:
@@ -303,15 +267,15 @@ def against_exact(comparison: Comparison) -> go.Figure:
     a, b = np.asarray(exact.mean), np.asarray(ours.mean)
     bar = {"type": "data", "width": 0, "thickness": 0.6, "color": _GREY}
     points = go.Scatter(
-        x=_short(a),
-        y=_short(b),
-        error_x={**bar, "array": _short(np.sqrt(exact.variance))},
-        error_y={**bar, "array": _short(np.sqrt(ours.variance))},
+        x=short(a),
+        y=short(b),
+        error_x={**bar, "array": short(np.sqrt(exact.variance))},
+        error_y={**bar, "array": short(np.sqrt(ours.variance))},
         mode="markers",
         marker={"color": COLORS[0], "size": 4},
         showlegend=False,
     )
-    return _figure([points, _diagonal(a, b)], "exact posterior mean ± sd", "approximate posterior mean ± sd")
+    return figure_of([points, _diagonal(a, b)], "exact posterior mean ± sd", "approximate posterior mean ± sd")
 
 
 def mesh_view(field: Field, values: NDArray[np.float64], name: str, colors: str) -> go.Figure:
@@ -319,9 +283,9 @@ def mesh_view(field: Field, values: NDArray[np.float64], name: str, colors: str)
     vertices, faces = np.asarray(field.mesh.vertices), np.asarray(field.mesh.faces)
     low, high = color_range(values)
     surface = go.Mesh3d(
-        **{axis: _short(vertices[:, i]) for i, axis in enumerate("xyz")},
+        **{axis: short(vertices[:, i]) for i, axis in enumerate("xyz")},
         **{corner: faces[:, i].tolist() for i, corner in enumerate("ijk")},
-        intensity=_short(values),
+        intensity=short(values),
         intensitymode="cell" if field.on_faces else "vertex",
         colorscale=colors,
         cmin=low,
@@ -332,10 +296,10 @@ def mesh_view(field: Field, values: NDArray[np.float64], name: str, colors: str)
     )
     axis = {"visible": False}
     extent = np.ptp(vertices, axis=0)
-    ratio = dict(zip("xyz", _short(1.6 * extent / np.linalg.norm(extent)), strict=True))
+    ratio = dict(zip("xyz", short(1.6 * extent / np.linalg.norm(extent)), strict=True))
     scene = {"xaxis": axis, "yaxis": axis, "zaxis": axis, "aspectmode": "manual", "aspectratio": ratio}
     scene |= {"dragmode": "orbit", "camera": {"eye": dict.fromkeys("xyz", distance_of_camera(vertices))}}
-    return _figure([surface], "", "", scene=scene, margin={"l": 0, "r": 0, "t": 8, "b": 0})
+    return figure_of([surface], "", "", scene=scene, margin={"l": 0, "r": 0, "t": 8, "b": 0})
 
 
 def distance_of_camera(vertices: NDArray[np.float64]) -> float:
@@ -363,14 +327,14 @@ def road_view(field: Field, values: NDArray[np.float64], name: str, colors: str)
     rest = np.setdiff1d(np.arange(len(values)), observed)
     bar = {"title": {"text": label(name), "side": "right"}, "thickness": 14, "len": 0.8}
     scale = {"colorscale": colors, "cmin": low, "cmax": high}
-    for nodes, size, width, what in ((rest, 3, 0, "crossings"), (observed, 7, 1, "observed sensors")):
+    for nodes, size, width, kind in ((rest, 3, 0, "crossings"), (observed, 7, 1, "observed sensors")):
         traces.append(
             go.Scatter(
-                x=_short(coordinates[nodes, 0]),
-                y=_short(coordinates[nodes, 1]),
+                x=short(coordinates[nodes, 0]),
+                y=short(coordinates[nodes, 1]),
                 mode="markers",
                 marker={
-                    "color": _short(values[nodes]),
+                    "color": short(values[nodes]),
                     **scale,
                     "size": size,
                     "line": {"width": width, "color": _INK},
@@ -379,10 +343,10 @@ def road_view(field: Field, values: NDArray[np.float64], name: str, colors: str)
                 },
                 text=[f"{label(field.labels[i])}: {values[i]:.4g}" for i in nodes],
                 hoverinfo="text",
-                name=what,
+                name=kind,
             )
         )
-    figure = _figure(traces, "longitude", "latitude", dragmode="pan", margin={"l": 64, "r": 8, "t": 28, "b": 48})
+    figure = figure_of(traces, "longitude", "latitude", dragmode="pan", margin={"l": 64, "r": 8, "t": 28, "b": 48})
     figure.update_layout(legend={"y": -0.16, "yanchor": "top"})
     if field.roads is not None and field.roads.metric == "euclidean":
         return figure.update_xaxes(title_text="x").update_yaxes(title_text="y", scaleanchor="x")

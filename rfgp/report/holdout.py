@@ -1,4 +1,4 @@
-"""Which observations a model is fitted to, and which ones judge it."""
+"""Splits of observations into a training part and a held-out part."""
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,7 +25,7 @@ def split(
 
     The target is share * count held-out observations, at least 2. Without groups it is met exactly.
 
-    Observations of one group stay together, because a model that has seen a group is not judged by the rest of it.
+    Observations of one group stay together, because the rest of a group that was trained on is no test of the model.
     Groups are drawn uniformly, whatever their size: sorted by size, with ties in random order, every (1 / p)-th one is
     taken from a random start (systematic sampling; Cochran (1977), "Sampling Techniques", chapter 8). Each group that
     can be drawn therefore has the same probability p = target / (rows of those groups), and the expected number of
@@ -38,7 +38,7 @@ def split(
     Args:
         count: The number of observations.
         share: The share to hold out.
-        seed: Of the draw.
+        seed: The seed of the split.
         groups: A number for each observation. If None, each observation is a group.
         holdout: "random"; or "last", the last observations in their order, whatever their groups.
 

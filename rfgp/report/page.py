@@ -4,13 +4,16 @@ import base64
 import gzip
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from importlib.metadata import version
 from typing import Any
 
 from graphs.builders.files import printable
+
+_LONG = 28
+"""The most characters of the cells of a column of figures. A column with longer ones is text, which wraps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,10 +22,11 @@ class Plot:
 
     Attributes:
         figure: A plotly figure.
-        caption: What it shows and how to read it.
-        height: On the screen, in CSS pixels.
-        picture: A PNG that stands for a three-dimensional view in print and where there is no WebGL.
+        caption: The content of the plot, and how to read it.
+        height: The height on the screen, in CSS pixels.
+        picture: A PNG of a three-dimensional view, for print and browsers without WebGL. If None, there is none.
         wide: Whether it takes the page's full width.
+        starts_row: Whether it is at the left of the page.
     """
 
     figure: Any
@@ -30,11 +34,12 @@ class Plot:
     height: int = 360
     picture: bytes | None = None
     wide: bool = False
+    starts_row: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A PNG, for what is too large to draw in a browser."""
+    """A PNG of something that is too large to draw in a browser."""
 
     content: bytes
     caption: str
@@ -42,12 +47,26 @@ class Picture:
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """A table: the first column is text, the others are figures."""
+    """A table, whose first column is text.
+
+    Attributes:
+        header: The names of the columns.
+        rows: The cells of each row.
+        caption: The content of the table.
+        wide: Whether it takes the page's full width.
+        texts: The places of further columns of text, which wraps. Others are figures.
+    """
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str
     wide: bool = True
+    texts: Collection[int] = ()
+
+    @property
+    def text_columns(self) -> set[int]:
+        """The places of the columns of text: those that are named as such, and those with a long cell."""
+        return {i for i in range(1, len(self.header)) if any(len(row[i]) > _LONG for row in self.rows)} | {*self.texts}
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +81,7 @@ Block = Plot | Picture | Grid | Text
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """A heading and what is under it."""
+    """A heading and its blocks."""
 
     title: str
     blocks: list[Block] = field(default_factory=list)
@@ -72,9 +91,9 @@ def render(title: str, lead: str, cards: Sequence[tuple[str, str, str]], section
     """Return the page.
 
     Args:
-        title: Its title.
-        lead: One paragraph: what was done.
-        cards: The figures to see first: (name, figure, remark).
+        title: The title.
+        lead: The first paragraph.
+        cards: The figures to see first, as (name, figure, remark).
         sections: The sections.
     """
     from plotly.offline import get_plotlyjs
@@ -106,7 +125,7 @@ def render(title: str, lead: str, cards: Sequence[tuple[str, str, str]], section
 <div class="cards">{boxes}</div>
 {body}
 </main>
-<footer>Made by rfgp {version("rfgp")}. This file contains everything it shows; it loads nothing.</footer>
+<footer>Made by rfgp {version("rfgp")}. This file is complete and loads nothing.</footer>
 {"".join(_data(plot, numbers[id(plot)]) for plot in plots)}
 <script type="text/plain" id="library">{library}</script>
 <script>{_asset("draw.js")}</script>
@@ -136,18 +155,7 @@ def _block(block: Block, numbers: dict[int, int]) -> str:
     if isinstance(block, Text):
         return f"<p>{_escape(block.words)}</p>"
     if isinstance(block, Grid):
-        head = "".join(f'<th scope="col">{_escape(cell)}</th>' for cell in block.header)
-        rows = "".join(
-            f'<tr><th scope="row">{_escape(row[0])}</th>'
-            + "".join(f"<td>{_escape(cell)}</td>" for cell in row[1:])
-            + "</tr>"
-            for row in block.rows
-        )
-        caption = _escape(block.caption)
-        return (
-            f'<div class="scroll{" wide" if block.wide else ""}" tabindex="0"><table><caption>{caption}</caption>'
-            f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-        )
+        return _grid(block)
     caption = _escape(block.caption)
     if isinstance(block, Picture):
         image = f'<img class="drawn" alt="{caption}" src="{_source(block.content)}">'
@@ -156,10 +164,29 @@ def _block(block: Block, numbers: dict[int, int]) -> str:
     picture = ""
     if block.picture is not None:
         picture = f'<img class="still" alt="{caption}" src="{_source(block.picture)}">'
-    kind = ' class="wide"' if block.wide else ""
+    kind = ' class="wide"' if block.wide else ' class="left"' if block.starts_row else ""
     return (
         f'<figure{kind}><div class="plot" id="plot-{number}" role="img" aria-label="{caption}" '
         f'style="height:{block.height}px"></div>{picture}<figcaption>{caption}</figcaption></figure>'
+    )
+
+
+def _grid(grid: Grid) -> str:
+    """Return a table that scrolls in a box of its own, below its caption."""
+    texts = grid.text_columns
+    kinds = [' class="text"' if place in texts else "" for place in range(len(grid.header))]
+    head = "".join(f'<th scope="col"{kind}>{_escape(cell)}</th>' for kind, cell in zip(kinds, grid.header, strict=True))
+    rows = "".join(
+        f'<tr><th scope="row">{_escape(row[0])}</th>'
+        + "".join(f"<td{kind}>{_escape(cell)}</td>" for kind, cell in zip(kinds[1:], row[1:], strict=True))
+        + "</tr>"
+        for row in grid.rows
+    )
+    caption = _escape(grid.caption)
+    return (
+        f'<div class="grid{" wide" if grid.wide else ""}"><p class="caption">{caption}</p>'
+        f'<div class="scroll" tabindex="0"><table aria-label="{caption}"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div></div>"
     )
 
 
@@ -170,7 +197,7 @@ def _source(png: bytes) -> str:
 def _data(plot: Plot, number: int) -> str:
     content = json.loads(plot.figure.to_json())
     text = json.dumps({"data": content["data"], "layout": content["layout"]}, allow_nan=False)
-    safe = text.replace("<", "\\u003c")  # as JSON writes it; nothing in a text can end the script
+    safe = text.replace("<", "\\u003c")  # no text can end the script
     return f'<script type="application/json" id="data-{number}">{safe}</script>\n'
 
 

@@ -1,4 +1,4 @@
-"""The features of a process on a graph, a mesh or roads, in words and in bytes."""
+"""The approximation of a process on a graph, a mesh or roads, in words and in bytes."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def describe_process(model: Process[Any]) -> str:
         "taylor": f"the power series cut at degree {sizes.get('degree')}",
         "spectrum": f"the {sizes.get('rank')} smallest eigenvalues of the Laplacian",
     }
-    return words.get(model.features, "features that are yet to be chosen")
+    return words.get(model.features, "features that are not selected yet")
 
 
 def num_nonzeros(model: Process[Any]) -> int:

@@ -1,4 +1,4 @@
-"""What a report is about: a model fitted on one part of the data and judged on the other."""
+"""Studies: a model fitted to one part of the data and evaluated on the other."""
 
 import time
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rfgp import metrics
+from rfgp.approximations import Approximation, Vecchia
 from rfgp.compare import Comparison
 from rfgp.compare.protocol import Report
 from rfgp.counts import counted
@@ -18,44 +19,46 @@ from rfgp.fitting import Progress
 from rfgp.inference.prediction import Prediction
 from rfgp.likelihoods import Bernoulli
 from rfgp.models import Process
+from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP
-from rfgp.regression import OpenOptions
-from rfgp.report.baselines import MOST_WALKED, Baseline, baselines_of_nodes, baselines_of_rows, walks_beside
-from rfgp.report.comparing import NOT_ASKED, Compared, TableModel, compare_nodes, compare_rows
+from rfgp.report.baselines import MOST_WALKED, Baseline, baselines_of_nodes, baselines_of_rows, random_walks
+from rfgp.report.comparing import EXACT, NOT_COMPARED, Compared, compare_nodes, compare_rows
 from rfgp.report.holdout import group_numbers, independent_groups, joined_groups, split
-from rfgp.report.notes import of_bounds, of_choice, of_rules
+from rfgp.report.notes import of_baselines, of_bounds, of_selection
+from rfgp.report.variables import input_frame
 from rfgp.rows import repeat_groups
 from rfgp.tables import Table
 
 FIT_ROWS = 4000
+"""The most rows to which hyperparameters are fitted, unless the model takes a number of its own."""
 
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """A model, what it was fitted on, and how it did on what was held out.
+    """A model that was fitted to a training part, with its predictions of the held-out part.
 
     Attributes:
-        title: What was studied.
-        model: The model, fitted on the training part.
+        title: The name of the data.
+        model: The model, fitted to the training part.
         train: The training part, positions (n,) among the observations.
         test: The held-out part (k,).
         observed: Targets of the held-out part (k,).
-        prediction: The model's law there.
-        spread: Standard deviation of the training targets.
-        seconds: What took how long.
-        comparison: Against the exact process at the fitted hyperparameters, or None.
-        remark: Why there is no comparison, or over what it was made.
-        own: The model's own method and size in the comparison; None: it is not in there.
-        repeated: Rows that repeat another exactly, or observations at the node of another; they are on one side of the
-            split.
-        baselines: Simple rules, learned from the same training part and judged on the same held-out part.
-        others: Other processes, fitted to the same training part and judged on the same held-out part.
-        making: What it takes to make it again, by name.
-        notes: What a reader should know besides, in sentences.
+        prediction: The model's prediction there.
+        spread: The standard deviation of the training targets.
+        seconds: The seconds of each step, by name.
+        comparison: The comparison with the exact process at the fitted hyperparameters, or None.
+        remark: The reason why there is no comparison, or the rows of the comparison.
+        own: The model's own method and size in the comparison. None if it is not one of them.
+        repeated: The number of rows that repeat another exactly, or of observations at the node of another. They are on
+            one side of the split.
+        baselines: The errors of baselines that were fitted to the same training part.
+        others: The errors of other processes that were fitted to the same training part.
+        making: Settings with which the study can be made again, by name.
+        notes: Notes in sentences.
         groups: The group (k,) of each held-out observation: copies, those of one node, or groups that were given. The
             errors in a group are not independent. If None, each observation is its own.
-        holdout: How the held-out part was taken, "random" or "last".
-        split_by: What the given groups are, such as a column's name. If "", none were given.
+        holdout: The kind of the split, "random" or "last".
+        split_by: The name of the given groups, such as that of a column. If "", none were given.
     """
 
     title: str
@@ -90,7 +93,7 @@ class Study:
 
     @property
     def explained(self) -> float:
-        """The share of the held-out targets' variance that the prediction explains (R^2); below 0 where it harms."""
+        """The share of the held-out targets' variance that the prediction explains (R^2)."""
         total = np.mean((self.observed - self.observed.mean()) ** 2)
         return float(1 - self.rmse**2 / total) if total > 0 else float("nan")
 
@@ -110,7 +113,7 @@ class Study:
         return float(metrics.interval_coverage(self.observed, self.prediction, [0.95])[0])
 
     def summary(self) -> dict[str, Any]:
-        """Return the figures as JSON has them."""
+        """Return the figures for JSON."""
         return {
             "title": self.title,
             "train": len(self.train),
@@ -128,25 +131,23 @@ class Study:
                 name: self.model.hyperparameters.value(name).tolist() for name in self.model.hyperparameters.names
             },
             "converged": None if self.model.fit_report is None else self.model.fit_report.converged,
-            "choice": _chosen(self.model),
+            "selection": _selected(self.model),
             "notes": list(self.notes),
             "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
         }
 
 
-def _chosen(model: Process[Any]) -> dict[str, Any] | None:
-    """Return what a model chose, as JSON has it; None where nothing was open."""
-    choice = None if model.fit_report is None else model.fit_report.choice
-    return (
-        None
-        if choice is None
-        else {"options": dict(choice.chosen.options), "reason": choice.reason, "shares": choice.parts}
-    )
+def _selected(model: Process[Any]) -> dict[str, Any] | None:
+    """Return the selected options with the reason and the weights, for JSON; None without a selection."""
+    found = None if model.fit_report is None else model.fit_report.selection
+    if found is None:
+        return None
+    return {"options": dict(found.chosen.options), "reason": found.reason, "weights": found.parts}
 
 
 def study_table(
     table: Table,
-    model: TableModel,
+    model: GP,
     *,
     title: str = "table",
     test_share: float = 0.1,
@@ -158,32 +159,36 @@ def study_table(
     split_by: str = "groups",
     report: Report | None = None,
 ) -> Study:
-    """Fit a model on a part of a table, judge it on the rest, and compare it with the exact process.
+    """Fit a model to a part of a table, evaluate it on the rest, and compare it with the exact process.
 
-    Rows that repeat each other exactly are on one side of a random split.
+    Rows that repeat each other exactly are on one side of a random split. The model reads the dataframe of
+    `rfgp.report.input_frame`, in which a category that its kernel names is a column of texts.
 
     Args:
         table: The table.
         model: A model that has not been fitted yet.
-        title: What the table is called.
+        title: The name of the table.
         test_share: The share of rows to hold out.
-        fit_rows: Hyperparameters are learned on at most so many training rows, at random; the model is
-            then conditioned on all of them. With a local process, and where something is chosen, the fit is given all
-            (`rfgp.TableGP`).
+        fit_rows: The most training rows, at random, to which hyperparameters are fitted. The model is then conditioned
+            on all of them. If the kernel is selected, approximations are planned, or terms have nearest neighbours, all
+            rows are given to the fit.
         compare: Whether to compare with the exact process, on some of the training rows.
-        seed: Of the split and the draws.
-        holdout: "random", or "last": the last rows in the table's order, as for time series.
-        groups: Numbers or texts (n,), such as stations or patients. Rows of one group are held out, or trained on,
-            together, and standard errors count groups. If None, copies of a row are a group.
-        split_by: What the groups are, for the report.
-        report: Called with (what is done, steps done, steps in all or 0 where that is not known).
+        seed: The seed of the split and the draws.
+        holdout: "random", or "last" for the last rows in the table's order, as of time series.
+        groups: Numbers or texts (n,), such as stations or patients. Rows of one group are on one side of the split, and
+            standard errors count groups. If None, copies of a row are a group.
+        split_by: The name of the groups, for the report.
+        report: Called with (step in words, steps done, steps in all or 0 if unknown). If None, nothing is.
 
     Raises:
         DataError: too few rows or groups, or rows that cannot be used.
         InvalidArgumentError: a share outside (0, 1), fit_rows below 2, another holdout, or groups with holdout="last".
 
-    Example:
+    Examples:
+        >>> import numpy as np
         >>> from rfgp import SparseSpectrumGP
+        >>> from rfgp.report import study_table
+        >>> from rfgp.tables import Table
         >>> rows, stations = np.arange(40.0), np.arange(40) // 4
         >>> table = Table(rows[:, None], np.sin(rows / 5) + stations % 3, ("time",), "level")
         >>> gp = SparseSpectrumGP(num_frequencies=8, seed=0)
@@ -191,8 +196,8 @@ def study_table(
         >>> len(study.test), study.num_groups
         (8, 2)
     """
-    tell = report or (lambda what, done, total: None)
-    table.check_numeric_target(2 if isinstance(model.options.likelihood, Bernoulli) else 0)
+    tell = report or (lambda step, done, total: None)
+    table.check_numeric_target(2 if isinstance(model.family.options.likelihood, Bernoulli) else 0)
     if fit_rows < 2:
         raise InvalidArgumentError(f"fit_rows must be at least 2, got {fit_rows}.")
     if groups is not None and holdout == "last":
@@ -201,24 +206,23 @@ def study_table(
     copies = repeat_groups(table.X, table.y)
     kinds = copies if given is None else given
     train, test = split(len(table.y), test_share, seed, kinds, holdout)
-    if model.options.local is not None or isinstance(model.options, OpenOptions):
-        fit_rows = len(train)  # what is local depends on how densely rows lie, and a choice takes its own number
-    prediction, seconds = _fit_and_predict(model, table.frame(), table.y, train, test, fit_rows, tell)
+    fit_rows = len(train) if _takes_all_rows(model) else fit_rows
+    prediction, seconds = _fit_and_predict(model, input_frame(table, model), table.y, train, test, fit_rows, tell)
     assert model.fit_report is not None
     searched = min(fit_rows, model.fit_report.stages[-1].rows)
-    compared = compare_rows(table, model, train, test, title, seed, tell) if compare else NOT_ASKED
+    compared = compare_rows(table, model, train, test, title, seed, tell) if compare else NOT_COMPARED
     spread = float(table.y[train].std(ddof=1))
     making = {
         "share of the test": test_share,
         "seed of the split": seed,
         "rows of the fit of the hyperparameters": f"{searched:,}",
     }
-    rules = baselines_of_rows(table, train, test)
-    better = of_rules(rules, metrics.rmse(table.y[test], prediction))
-    notes = (*of_choice(model), *better, *_left_out(compared, compare), *of_bounds(model, table.columns))
-    notes = (*_seen(copies, train, test, "order decides" if given is None else "groups decide"), *notes)
+    baselines = baselines_of_rows(table, train, test)
+    better = of_baselines(baselines, metrics.rmse(table.y[test], prediction))
+    notes = (*of_selection(model), *better, *_left_out(compared, compare), *of_bounds(model))
+    notes = (*_seen(copies, train, test, "order" if given is None else "groups"), *notes)
     repeated = 0 if copies is None else len(copies) - int(copies.max()) - 1
-    about = (*compared, repeated, rules, (), making, notes, None if kinds is None else kinds[test], holdout)
+    about = (*compared, repeated, baselines, (), making, notes, None if kinds is None else kinds[test], holdout)
     by = "" if given is None else split_by
     return Study(title, model, train, test, table.y[test], prediction, spread, seconds, *about, by)
 
@@ -234,16 +238,14 @@ def study_field(
     holdout: str = "random",
     report: Report | None = None,
 ) -> Study:
-    """Fit a model on a part of a field's observations, judge it on the rest, and compare with the exact process.
+    """Fit a model to a part of a field's observations, evaluate it on the rest, and compare with the exact process.
 
-    Observations of one node, and of one group of the field, are held out, or trained on, together. With holdout="last"
-    the last ones in their order are held out, whatever their nodes. Other arguments and errors are those of
-    `study_table`, but for the model: a
-    `GraphGP`, whose features are compared with the exact process of the same kernel where that can be had
-    (`rfgp.report.comparing.compare_nodes`), or a `MeshGP` or `RoadGP`, which is exact and is shown beside walks with a
-    likelihood of their own.
+    Observations of one node, and of one group of the field, are on one side of the split. With holdout="last" the last
+    ones in their order are held out, whatever their nodes. Other arguments and errors are those of `study_table`, but
+    for the model. It is a `GraphGP`, whose features are compared with the exact process of the same kernel if that can
+    be computed; or a `MeshGP` or `RoadGP`, which is exact and is compared with a fit of random walks.
     """
-    tell = report or (lambda what, done, total: None)
+    tell = report or (lambda step, done, total: None)
     at_nodes = field.graph.index(field.nodes)
     groups, by = at_nodes, ""
     if field.groups is not None:
@@ -254,23 +256,23 @@ def study_field(
     train, test = split(len(field.values), test_share, seed, groups, holdout)
     inputs, values = observed_inputs(model, field), field.values
     prediction, seconds = _fit_and_predict(model, inputs, values, train, test, len(train), tell)
-    compared: Compared = NOT_ASKED
+    compared: Compared = NOT_COMPARED
     others: tuple[Baseline, ...] = ()
     if compare and isinstance(model, GraphGP):
         compared = compare_nodes(field, model, train, test, title, seed, tell)
     elif compare:
         if field.graph.num_nodes <= MOST_WALKED:
-            tell("Walks beside it", 0, 0)
-            others = walks_beside(field, train, test, seed)
-        beside = "".join(f" Beside it, {other.name}: RMSE {other.rmse:.4g}." for other in others)
-        compared = Compared(None, f"The process is exact: nothing of it is approximated.{beside}")
+            tell("Fitting random walks for comparison", 0, 0)
+            others = random_walks(field, train, test, seed)
+        text = "".join(f" For comparison, {other.name}: RMSE {other.rmse:.4g}." for other in others)
+        compared = Compared(None, f"{EXACT}{text}")
     spread = float(values[train].std(ddof=1))
     making = {"share of the test": test_share, "seed of the split": seed}
-    rules = baselines_of_nodes(field, train, test)
-    better = of_rules(rules, metrics.rmse(values[test], prediction))
-    notes = (*_seen(groups, train, test), *better, *_left_out(compared, compare), *of_bounds(model, ()))
+    baselines = baselines_of_nodes(field, train, test)
+    better = of_baselines(baselines, metrics.rmse(values[test], prediction))
+    notes = (*_seen(groups, train, test), *better, *_left_out(compared, compare), *of_bounds(model))
     repeated = len(at_nodes) - len(np.unique(at_nodes))
-    about = (*compared, repeated, rules, others, making, notes, groups[test], holdout, by)
+    about = (*compared, repeated, baselines, others, making, notes, groups[test], holdout, by)
     return Study(title, model, train, test, values[test], prediction, spread, seconds, *about)
 
 
@@ -278,19 +280,27 @@ def _seen(
     groups: NDArray[np.int64] | None,  # (count,)
     train: NDArray[np.int64],  # (n,)
     test: NDArray[np.int64],  # (k,)
-    reason: str = "order decides",
+    reason: str = "order",
 ) -> tuple[str, ...]:
-    """Return a note if a model is judged on copies, or nodes, that it has seen: the order or the groups decide."""
+    """Return a note if held-out observations repeat rows, or nodes, of the training part; the split has a reason."""
     seen = 0 if groups is None else int(np.isin(groups[test], groups[train]).sum())
     if not seen:
         return ()
     those = f"{counted(seen, 'held-out observation')} {'repeats' if seen == 1 else 'repeat'}"
-    return (f"{those} a row, or a node, of the training part, because the {reason} what is held out.",)
+    return (f"{those} a row, or a node, of the training part, because the split is by {reason}.",)
 
 
 def _left_out(compared: Compared, wanted: bool) -> tuple[str, ...]:
-    """Say why there is no comparison, where one was wanted."""
+    """Return why there is no comparison, if one was wanted."""
     return (compared.remark,) if wanted and compared.comparison is None else ()
+
+
+def _takes_all_rows(model: GP) -> bool:
+    """Return whether a fit is given all rows: it selects or plans for their number, or neighbours depend on it."""
+    given = model.family.options.approximations
+    known = [given] if isinstance(given, Approximation) else list(given.values()) if isinstance(given, Mapping) else []
+    is_planned = not known or model.family.options.search_space is not None
+    return is_planned or any(isinstance(one, Vecchia) for one in known)
 
 
 def _fit_and_predict(
@@ -302,7 +312,7 @@ def _fit_and_predict(
     most: int,
     tell: Report,
 ) -> tuple[Prediction, dict[str, float]]:
-    """Fit on at most so many training items, condition on all of them, predict the others; and the seconds of each."""
+    """Fit to some training items, condition on all, and predict the others; return the seconds of each step as well."""
     seconds, start = {}, time.perf_counter()
     rows, first = getattr(inputs, "iloc", inputs), train[:most]
 

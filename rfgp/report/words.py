@@ -1,13 +1,11 @@
-"""What every report says, whatever its subject: cards, diagnostics, accuracy, cost, and how it was made."""
+"""Parts that all reports have: cards, diagnostics, and the comparison with the exact process."""
 
-import datetime
 import math
-import platform
-from collections.abc import Mapping, Sequence
-from importlib.metadata import version
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from rfgp import metrics
@@ -15,16 +13,16 @@ from rfgp.compare import Comparison
 from rfgp.compare.show import format_estimate
 from rfgp.counts import counted
 from rfgp.likelihoods import Bernoulli
-from rfgp.models import Process, TableGP
 from rfgp.models.fields import MeshGP, RoadGP
 from rfgp.models.graph import GraphGP
 from rfgp.regression import FitReport
 from rfgp.report import figures
 from rfgp.report.page import Block, Grid, Plot, Section, Text
 from rfgp.report.study import Study
+from rfgp.report.variables import CATEGORY, DATE, NUMBER, as_dates
 
 FEW = 20
-"""Fewer held-out points say nothing about the coverage of 95 % intervals."""
+"""The fewest held-out points whose coverage of 95 % intervals is assessed."""
 _ROUNDING = 1e-9  # nats
 
 
@@ -34,23 +32,27 @@ def number(value: float) -> str:
 
 
 def cards(study: Study, noun: str) -> list[tuple[str, str, str]]:
-    """Return the figures to see first; `noun` is what the data are: "rows" or "nodes"."""
+    """Return the figures to see first: names, values and remarks. The noun names the data, such as "rows"."""
     count, covered = len(study.test), round(study.coverage * len(study.test))
     explained = f"{100 * study.explained:.1f} %" if math.isfinite(study.explained) else "not defined"
-    beside = f"the training targets' sd is {number(study.spread)}"
+    others = f"standard deviation of the training targets: {number(study.spread)}"
     if study.baselines:
         best = min(study.baselines, key=lambda baseline: baseline.rmse)
-        beside += f"; of simple rules the {best.name} does best, {number(best.rmse)}"
+        others += f"; best baseline ({best.name}): {number(best.rmse)}"
     out = [
-        ("Error on held-out data (RMSE)", number(study.rmse), beside),
-        ("Variance explained (R²)", explained, f"of {count:,} held-out {noun}{_in_groups(study)}"),
-        ("95 % intervals cover", f"{100 * study.coverage:.1f} %", f"{covered:,} of {count:,}: {verdict(study, noun)}"),
+        ("Error on held-out data (RMSE)", number(study.rmse), others),
+        ("Variance explained (R²)", explained, f"of {count:,} held-out {noun}{in_groups(study)}"),
+        (
+            "Coverage of 95 % intervals",
+            f"{100 * study.coverage:.1f} %",
+            f"{covered:,} of {count:,}: {verdict(study, noun)}",
+        ),
     ]
     if study.comparison is not None and study.own is not None:
         kl = study.comparison.estimate("kl", *study.own)
         points = len(study.comparison.example.observed)
         method, size = study.own
-        total = format_estimate(kl) if abs(kl.mean) > _ROUNDING else "0 but for rounding"
+        total = format_estimate(kl) if abs(kl.mean) > _ROUNDING else "0 up to rounding"
         key = ", with the standard error of the last digit in brackets" * ("(" in total)
         name = f"nats per held-out point; {method}, m = {size}: {total} over {points} {noun}{key}"
         out.append(("KL from the exact process", f"{kl.mean / points if abs(kl.mean) > _ROUNDING else 0:.2g}", name))
@@ -58,120 +60,120 @@ def cards(study: Study, noun: str) -> list[tuple[str, str, str]]:
 
 
 def verdict(study: Study, noun: str) -> str:
-    """Judge the coverage of 95 % intervals, and the whole calibration curve, at the 5 % and the 1 % level.
+    """Assess the coverage of 95 % intervals at the 5 % level, and the calibration curve at the 1 % level.
 
-    Errors in a group count as equal, so that the error bar is that of the effective number of groups.
+    Errors in a group count as equal, so that standard errors are those of the effective number of groups.
     """
     if few := too_few(study, noun):
         return few
     number = int(study.independent)
     low, high = stats.binom.ppf([0.025, 0.975], number, 0.95)
-    expected = f"{low:.0f} to {high:.0f} are to be expected"
-    if _in_groups(study):
-        expected = f"{100 * low / number:.0f} to {100 * high / number:.0f} % are to be expected{_in_groups(study)}"
+    expected = f"{low:.0f} to {high:.0f} are expected"
+    if in_groups(study):
+        expected = f"{100 * low / number:.0f} to {100 * high / number:.0f} % are expected{in_groups(study)}"
     covered = study.coverage * number
     if not low - _ROUNDING <= covered <= high + _ROUNDING:
         return f"intervals too {'narrow' if covered < low else 'wide'}, {expected}"
     scores = metrics.standardized_residuals(study.observed, study.prediction).abs().cpu().numpy()
     far = stats.kstest(scores, stats.halfnorm.cdf).statistic
     if stats.kstwo.sf(far, number) < 0.01:
-        return f"as it should be ({expected}), but intervals of other levels are off: see the calibration in the report"
-    return f"as it should be ({expected})"
+        return f"as expected ({expected}), but intervals of other levels are not: see the calibration in the report"
+    return f"as expected ({expected})"
 
 
 def too_few(study: Study, noun: str) -> str:
-    """Say that too few groups, or observations, are held out to judge the coverage; "" if it can be judged."""
+    """Return that too few groups, or observations, are held out to assess the coverage; "" if they are enough."""
     if study.independent >= FEW:
         return ""
-    if not _in_groups(study):
-        return f"too few {noun} to judge"
+    if not in_groups(study):
+        return f"too few {noun} to assess"
     assert study.groups is not None
     largest = int(np.unique(study.groups, return_counts=True)[1].max())
     of_one = f", {largest:,} of the {len(study.test):,} {noun} in one of them" if largest > 1 else ""
-    return f"cannot be judged: {counted(study.num_groups, 'held-out group')}{of_one}"
+    return f"cannot be assessed: {counted(study.num_groups, 'held-out group')}{of_one}"
 
 
-def _in_groups(study: Study) -> str:
-    """Say in how many groups the held-out observations are; "" where each is its own."""
+def in_groups(study: Study) -> str:
+    """Return the number of groups of held-out observations in words; "" if each is its own."""
     return "" if study.num_groups == len(study.test) else f" in {counted(study.num_groups, 'group')}"
 
 
 def diagnostics(study: Study) -> list[Block]:
-    """Return what is to be said of the fit, simple rules beside it, and the plots of its diagnosis and convergence."""
-    y, law = study.observed, study.prediction
-    is_vague = bool(_in_groups(study) and too_few(study, ""))
+    """Return the notes on a fit, the baselines, and the plots of diagnostics and convergence."""
+    y, prediction = study.observed, study.prediction
+    is_vague = bool(in_groups(study) and too_few(study, ""))
     found: list[Block] = [
         *(Text(note) for note in (repeats(study), *study.notes) if note not in ("", study.remark)),
-        *_beside(study),
+        *_errors(study),
     ]
     found += _of_likelihood(study)
     if not isinstance(study.model.family.options.likelihood, Bernoulli):
-        said = (
-            f"Held-out observations against predictions{shown(len(y), figures.MOST_BARS)}. Points scatter around the "
-            "diagonal, by about their bars."
+        caption = (
+            f"Held-out observations against predictions{shown(len(y), figures.MOST_BARS)}. Bars are one standard "
+            "deviation of the posterior predictive distribution. About two thirds of them should reach the diagonal."
         )
-        found.append(Plot(figures.predicted(y, law), said))
+        found.append(Plot(figures.predicted(y, prediction), caption))
     found += [
         Plot(
-            figures.calibration(y, law, max(1, int(study.independent))),
+            figures.calibration(y, prediction, max(1, int(study.independent))),
             "Calibration: the share of held-out observations inside the central interval of each level. Above the "
-            "diagonal the intervals are too wide, below it too narrow; inside the grey band chance explains it."
+            "diagonal intervals are too wide, below it too narrow. Differences inside the grey band may be chance."
             + _of_band(study),
         ),
         Plot(
-            figures.residuals(y, law),
-            f"Standardised residuals against predictions{shown(len(y), figures.MOST_POINTS)}. No trend and about 5 % "
-            "outside the dashed lines: the model fits. A funnel means that the noise is not the same everywhere."
-            + " This cannot be judged from so few groups."
+            figures.residuals(y, prediction),
+            f"Standardised residuals against predictions{shown(len(y), figures.MOST_POINTS)}. If the model fits, there "
+            "is no trend, and about 5 % of them are outside the dashed lines. A funnel means that the noise varies."
+            + " There are too few groups to assess this."
             * is_vague,
         ),
     ]
     fit = study.model.fit_report
     if fit is not None and len(fit.trace) > 1:
-        stages = " Each line is a stage of the fit, one after another, from where it began." * (len(fit.stages) > 1)
-        what = f"Convergence of the fit: the log marginal likelihood. {convergence(fit)}{stages}"
-        found.append(Plot(figures.convergence(fit), what))
+        stages = " Each line is a stage of the fit." * (len(fit.stages) > 1)
+        caption = f"Convergence of the fit: the log marginal likelihood. {convergence(fit)}{stages}"
+        found.append(Plot(figures.convergence(fit), caption))
     return found
 
 
 def _of_band(study: Study) -> str:
-    """Return what to add to the caption of the calibration where observations are in groups."""
-    if not _in_groups(study):
+    """Return the end of the caption of the calibration if observations are in groups."""
+    if not in_groups(study):
         return ""
     few = too_few(study, "observations")
-    said = f" The band counts the groups, {study.num_groups:,}, because errors in a group are not independent."
-    return f"{said} The calibration {few}." if few else said
+    text = f" The band is that of {study.num_groups:,} groups, because errors in a group are not independent."
+    return f"{text} The calibration {few}." if few else text
 
 
 def _of_likelihood(study: Study) -> list[Block]:
-    """Return the plots of a likelihood that is not normal."""
-    likelihood, y, law = study.model.family.options.likelihood, study.observed, study.prediction.observed()
+    """Return the plots of a likelihood that is not Gaussian."""
+    likelihood, y, predictive = study.model.family.options.likelihood, study.observed, study.prediction.observed()
     if isinstance(likelihood, Bernoulli):
-        said = (
-            "Reliability: the share of ones among held-out observations of about one predicted probability, with two "
-            "standard errors, against it. On the diagonal probabilities mean what they say."
+        caption = (
+            "Reliability: the share of ones among held-out observations with similar predicted probabilities, with two "
+            "standard errors. On the diagonal the probabilities are calibrated."
         )
-        right = int(((np.asarray(law.mean) > 0.5) == (y > 0.5)).sum())
-        cells = [[int(((y == t) & ((np.asarray(law.mean) > 0.5) == p)).sum()) for p in (0, 1)] for t in (0, 1)]
+        right = int(((np.asarray(predictive.mean) > 0.5) == (y > 0.5)).sum())
+        cells = [[int(((y == t) & ((np.asarray(predictive.mean) > 0.5) == p)).sum()) for p in (0, 1)] for t in (0, 1)]
         table = [[f"observed {t}", *(f"{cell:,}" for cell in row)] for t, row in enumerate(cells)]
         head = ["", "predicted 0", "predicted 1"]
-        told = (
+        counts = (
             f"{right:,} of {counted(len(y), 'held-out observation')} ({100 * right / len(y):.1f} %) are of the "
-            "likelier class."
+            "more probable class."
         )
-        plot = figures.reliability(y, np.asarray(law.mean), each=len(y) / study.independent)
-        return [Plot(plot, said), Grid(head, table, told, wide=False)]
+        plot = figures.reliability(y, np.asarray(predictive.mean), each=len(y) / study.independent)
+        return [Plot(plot, caption), Grid(head, table, counts, wide=False)]
     if not likelihood.is_discrete:
         return []
-    said = (
-        "Rootogram: square roots of how often a count was observed (bars) and of how often the predictions expect it "
-        "(line), among held-out observations. Bars that end off the line show what the likelihood misses."
+    caption = (
+        "Rootogram: square roots of the observed frequencies of counts (bars) and of the predicted ones (line), over "
+        "the held-out observations. Differences between them show where the likelihood does not fit."
     )
-    return [Plot(figures.rootogram(y, law), said)]
+    return [Plot(figures.rootogram(y, predictive), caption)]
 
 
-def _beside(study: Study) -> list[Block]:
-    """Return the errors of the model and of simple rules, as a table."""
+def _errors(study: Study) -> list[Block]:
+    """Return the errors of the model and of the baselines, as a table."""
     if not study.baselines:
         return []
     total = float(np.mean((study.observed - study.observed.mean()) ** 2))
@@ -179,37 +181,36 @@ def _beside(study: Study) -> list[Block]:
         [name, number(rmse), f"{100 * (1 - rmse**2 / total):.1f} %" if total > 0 else "not defined"]
         for name, rmse in (("this model", study.rmse), *study.others, *study.baselines)
     ]
-    caption = "Simple rules learned from the same training part, on the same held-out part."
-    if study.others:
-        caption = "Walks fitted to, and simple rules learned from, the same training part, on the same held-out part."
+    caption = "Errors on the held-out part of the model and of baselines that were fitted to the same training part."
     return [Grid(["prediction", "RMSE", "R²"], rows, caption, wide=False)]
 
 
 def shown(count: int, most: int) -> str:
-    """Say that only a part is drawn, where that is so."""
+    """Return the number that is drawn, if not all are."""
     return "" if count <= most else f", {most:,} of {count:,} shown"
 
 
 def convergence(fit: FitReport) -> str:
-    """Say in words how a fit went."""
+    """Return in words whether a fit converged."""
     steps = f"{counted(fit.iterations, 'iteration')} and {counted(fit.evaluations, 'evaluation')}"
     return (
         f"The optimiser converged after {steps}."
         if fit.converged
-        else f"The optimiser stopped after {steps} without converging ({fit.message}); doubt the hyperparameters."
+        else f"The optimiser stopped after {steps} without converging ({fit.message}); the hyperparameters may be poor."
     )
 
 
 def repeats(study: Study) -> str:
-    """Say that rows repeat each other, or observations their node, where they do."""
+    """Return how many rows repeat others, or observations the node of others; "" if none do."""
     if not study.repeated:
         return ""
     one, is_apart = study.repeated == 1, study.holdout == "random"
     if isinstance(study.model, GraphGP | MeshGP | RoadGP):
-        together = "; those of one node are held out, or trained on, together" * is_apart
-        return f"{counted(study.repeated, 'observation')} {'is' if one else 'are'} at the node of another{together}."
+        together = " Observations of one node are all held out or none." * is_apart
+        shared = "shares its node with another one" if one else "share their node with another one"
+        return f"{counted(study.repeated, 'observation')} {shared}.{together}"
     those = f"{counted(study.repeated, 'row')} {'repeats' if one else 'repeat'}"
-    return f"{those} another exactly{'; copies are held out, or trained on, together' * is_apart}."
+    return f"{those} another exactly{'; copies are on one side of the split' * is_apart}."
 
 
 def accuracy(study: Study) -> Section:
@@ -228,11 +229,11 @@ def accuracy(study: Study) -> Section:
             Plot(
                 figures.by_size(comparison, "kl", "KL from the exact posterior (nats)"),
                 f"KL from the exact to the approximate posterior at the held-out points, against the number of {noun}. "
-                "In total, not per point; below 1 nat the two can hardly be told apart. Bars are two standard errors.",
+                "It is a total over the points; below 1 nat the two hardly differ. Bars are two standard errors.",
             ),
             Plot(
                 figures.by_size(comparison, "kernel_error", "relative error of the kernel"),
-                "Relative Frobenius error of the kernel matrix: 0.1 is ten percent.",
+                "Relative error of the kernel matrix in the Frobenius norm; 0.1 is ten percent.",
             ),
             Plot(
                 figures.against_exact(comparison),
@@ -250,7 +251,8 @@ def accuracy(study: Study) -> Section:
                     "seconds",
                 ],
                 rows,
-                "Means over draws; 1.23(4) means 1.23 with standard error 0.04. Seconds to draw, condition, predict.",
+                "Means over draws; 1.23(4) means 1.23 with standard error 0.04. Seconds are those to draw, condition "
+                "and predict.",
             ),
         ],
     )
@@ -263,84 +265,28 @@ def _accuracy_row(comparison: Comparison, method: str, size: int) -> list[str]:
     return [method, str(size), *cells, f"{comparison.estimate('seconds', method, size).mean:.2f}"]
 
 
-def hyperparameters(model: Process[Any]) -> Grid:
-    """Return the hyperparameters as a table, in the user's units."""
-    found = model.hyperparameters
-    rows = []
-    for name in found.names:
-        value = found.value(name).detach()
-        text = (
-            number(float(value))
-            if value.ndim == 0
-            else f"{counted(value.numel(), 'value')}, see the relevance of the columns"
-        )
-        rows.append([name, text])
-    law = model.family.options.likelihood
-    if not model.family.is_normal:
-        told = "Of the latent function, and of the likelihood; outputscale is a variance."
-        return Grid(["hyperparameter", "value"], [["likelihood", figures.plain(repr(law))], *rows], told)
-    noise = float(found.noise.detach().reshape(-1)[0])
-    rows.append(["noise, as a standard deviation", number(math.sqrt(noise))])
-    told = "In the units of the data; outputscale and noise are variances."
-    others = len(model.members) - 1 if isinstance(model, TableGP) else 0
-    if others > 0:
-        told += f" Of the process with the largest share; it is averaged with {counted(others, 'other')}."
-    return Grid(["hyperparameter", "value"], rows, told)
+def mebibytes(count: float) -> str:
+    """Return a number of bytes in MiB."""
+    return f"{count / 2**20:,.1f} MiB"
 
 
-def cost(study: Study, features: str, memory: float, of: str = "features") -> Section:
-    """Return the section on what it cost; `features` says what was computed, `memory` is of these, bytes."""
-    rows = [[what, f"{seconds:.2f} s"] for what, seconds in study.seconds.items()]
-    if study.comparison is not None:
-        exact = study.comparison.exact[0]
-        rows.append(["the exact process of the comparison, without fitting", f"{exact.seconds:.2f} s"])
-    rows += [[of, features], [f"memory of the {of}", f"{memory / 2**20:,.1f} MiB"]]
-    return Section(
-        "Cost",
-        [
-            Grid(
-                ["what", "cost"],
-                rows,
-                "Seconds were measured while this report was made; memory follows from the sizes.",
-            )
-        ],
-    )
+STATISTICS = ("column", "mean", "sd", "min", "median", "max", "distinct")
+"""The header of statistics of columns."""
 
 
-def making(study: Study, settings: Mapping[str, object], command: str | None) -> Section:
-    """Return the section on how the report was made."""
-    rows = [[name, figures.plain(value, 300)] for name, value in {**settings, **study.making}.items()]
-    fit = study.model.fit_report
-    rows += [
-        ["trained on", f"{len(study.train):,}"],
-        [f"held out, {_how(study)}", f"{len(study.test):,}{_in_groups(study)}"],
-        ["fit", "none" if fit is None else convergence(fit)],
-        ["rfgp", version("rfgp")],
-        ["Python", platform.python_version()],
-        ["date", datetime.date.today().isoformat()],
-    ]
-    if study.repeated:
-        rows.append(["copies", repeats(study)])
-    if command is not None:
-        rows.append(["command", figures.plain(command, 300)])
-    return Section(
-        "How it was made", [hyperparameters(study.model), Grid(["setting", "value"], rows, "Enough to make it again.")]
-    )
+def statistics(names: Sequence[str], columns: NDArray[np.float64], noun: str) -> Grid:  # columns (n, k)
+    """Return a table of statistics of columns (n, k) of numbers. The noun names their n rows."""
+    rows = [statistics_row(name, column) for name, column in zip(names, columns.T, strict=True)]
+    return Grid(STATISTICS, rows, f"{counted(len(columns), noun)}.")
 
 
-def _how(study: Study) -> str:
-    """Say how the held-out part was taken."""
-    if study.holdout == "last":
-        return "the last in their order"
-    return f"at random, by {figures.plain(study.split_by)}" if study.split_by else "at random"
-
-
-def statistics(names: Sequence[str], columns: np.ndarray) -> Grid:  # columns (n, k)
-    """Return a table of the columns (n, k): mean, sd, min, median, max, distinct values."""
-    rows = []
-    for i, name in enumerate(names):
-        values = columns[:, i]
-        found = (values.mean(), values.std(ddof=1), values.min(), np.median(values), values.max())
-        rows.append([figures.plain(name), *(number(float(v)) for v in found), f"{len(np.unique(values)):,}"])
-    header = ["column", "mean", "sd", "min", "median", "max", "distinct"]
-    return Grid(header, rows, f"{counted(len(columns), 'row')}.", wide=len(rows) > 12)
+def statistics_row(name: str, values: NDArray[Any], role: str = NUMBER) -> list[str]:
+    """Return the statistics of values (n,) of a variable of a role."""
+    found, counts = np.unique(values, return_counts=True)
+    shown, distinct = figures.plain(name), f"{len(found):,}"
+    if role == CATEGORY:
+        return [shown, "-", "-", "-", figures.plain(found[counts.argmax()], 24), "-", distinct]
+    own = [values.mean(), values.min(), np.median(values), values.max()]
+    mean, low, middle, high = as_dates(np.floor(own)) if role == DATE else [number(float(value)) for value in own]
+    deviation = number(float(values.std(ddof=1))) + " days" * (role == DATE)
+    return [shown, mean, deviation, low, middle, high, distinct]

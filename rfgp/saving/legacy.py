@@ -24,7 +24,7 @@ from rfgp.kernels import Kernel, Mesh, Nodes, Roads
 from rfgp.kernels.kernel import transformed
 from rfgp.kernels.stationary import LENGTHSCALE_BOUNDS
 from rfgp.regression.spec import ModelOptions
-from rfgp.regression.table import model_options, options_of
+from rfgp.regression.stationary import stationary_model
 from rfgp.saving import objects, plain
 from rfgp.saving.kernels import encode_kernel
 from rfgp.saving.models import Json, Tensors, part
@@ -127,10 +127,6 @@ def _renamed(name: str, kernels: Sequence[Kernel]) -> str | None:
 # --- tables ----------------------------------------------------------------------------------------
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
 _DECODE: dict[str, Callable[[Any], Any]] = {
     "spectrum": lambda entry: spectra.by_name(**entry),
     "coupling": lambda entry: couplings.by_name(**entry),
@@ -138,18 +134,42 @@ _DECODE: dict[str, Callable[[Any], Any]] = {
     "likelihood": plain.decode_likelihood,
 }
 """The options that JSON does not have as they are, but for priors."""
+_SHARED = ("ard", "standardize", "lengthscale", "outputscale", "noise", "local_lengthscale", "local_outputscale")
+"""The options that are arguments of any model of stationary kernels."""
 
 
 def _table(old: Json, tensors: Tensors) -> tuple[ModelOptions, list[Json]]:
     """Return the options of a model of a table and its draws."""
-    given, features = {name: _DECODE.get(name, _same)(one) for name, one in old.items()}, old.get("features", "exact")
-    given |= {"features": None if features == "none" else features, "inference": old.get("approximation")}
-    conditioning = old.get("conditioning", "auto")
-    given |= {"condition_on": "responses" if conditioning == "observations" else conditioning, "priors": None}
-    options, dtype = model_options(options_of(**given)), tensors["scaling.inputs.scale"].dtype
-    jitter = old.get("jitter", JITTER.get(dtype, JITTER[torch.float32]))  # once that of the type of the rows
+    given = {name: _DECODE[name](one) if name in _DECODE else one for name, one in old.items()}
+    features, local, seed = given.get("features", "exact"), given.get("local"), given.get("seed", 0)
+    known = {name: given[name] for name in (*_SHARED, "dtype", "likelihood") if name in given}
+    asked, neighbors = given.get("conditioning", "auto"), given.get("num_neighbors", 30)
+    near = Vecchia(neighbors, condition_on={"observations": "responses"}.get(asked, asked), seed=seed)
+    first, beside = _first(given, features, near, seed), Exact() if features == "exact" else near
+    spectrum: Any = local if features == "none" else given.get("spectrum", "gaussian")
+    second = None if features in ("none", "nystrom") else local
+    options = stationary_model(spectrum, first, second, beside, inference=old.get("approximation"), seed=seed, **known)
+    jitter = old.get("jitter", JITTER.get(tensors["scaling.inputs.scale"].dtype, JITTER[torch.float32]))
     own = {"jitter": jitter} if features == "nystrom" else {}
     return options, [{**_DRAWS[type(used)], **own} for used in options.approximations.values()]
+
+
+def _first(given: Json, features: str, near: Vecchia, seed: int) -> Approximation:
+    """Return the approximation of the first term of a model of a table."""
+    if features in ("exact", "none"):
+        return Exact() if features == "exact" else near
+    if features == "nystrom":
+        return InducingPoints(
+            given["num_inducing"],
+            init="kmeans" if given["inducing"] == "k-means" else given["inducing"],
+            method=given.get("diagonal") or "sor",
+            learn_locations=given.get("learn_inducing", False),
+            residual=near if given.get("local") == "residual" else None,
+            seed=seed,
+        )
+    learned = given.get("frequencies", "fixed") == "learned"
+    own = {"kind": features, "coupling": given["coupling"], "learn_frequencies": learned}
+    return RandomFeatures(given["num_frequencies"], seed=seed, **own)
 
 
 _DRAWS: dict[type[Approximation], Json] = {

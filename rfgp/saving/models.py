@@ -28,7 +28,13 @@ from rfgp.regression.observing import restored
 from rfgp.rows import ArrayRows, Chunk, GivenArrays, in_memory
 from rfgp.rows.arrays import read_per_row
 from rfgp.saving.container import read_file, write_file
-from rfgp.saving.plain import decode_choice, decode_report, encode_choice, encode_report
+from rfgp.saving.plain import (
+    decode_report,
+    decode_selection,
+    encode_report,
+    encode_selection,
+    renamed_selection,
+)
 from rfgp.scaling import Affine, Scaling
 from rfgp.solvers import Posterior
 
@@ -98,7 +104,7 @@ def write(path: Path, saved: Saved, codec: Codec, *, data: bool) -> None:
         "num_observations": regression.num_observations,
         "columns": regression.scaling.columns,
         "fit_report": encode_report(saved.report),
-        "choice": encode_choice(saved.report),
+        "selection": encode_selection(saved.report),
         "metadata": _checked_metadata(saved.metadata),
         "data": None if given is None else ("numpy" if as_numpy else "tensor"),
     }
@@ -134,7 +140,8 @@ def read(file: Path, codec_of: Callable[[str], Codec]) -> Saved:
         raise ValueError("the metadata are no JSON object")
     report = decode_report(header["fit_report"])
     if report is not None:
-        report = replace(report, choice=decode_choice(header.get("choice")))
+        content = header.get("selection", renamed_selection(header.get("choice")))
+        report = replace(report, selection=decode_selection(content))
     regression = _regression(header, tensors, codec)
     return Saved(header["class"], regression, report, header["metadata"])
 

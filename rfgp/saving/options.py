@@ -30,6 +30,7 @@ def encode_options(options: ModelOptions, encoder: Encoder) -> Json:
         "start": {name: _encode_start(name, value, encoder) for name, value in options.start.items()},
         "priors": plain.encode_priors(options.priors),
         "dtype": plain.encode_dtype(options.dtype),
+        **({"indicators": [[key, list(own)] for key, own in options.indicators.items()]} if options.indicators else {}),
     }
 
 
@@ -65,5 +66,18 @@ def decode_options(described: Mapping[str, Any], decoder: Decoder) -> ModelOptio
         start={name: decoder.decode(value) for name, value in described["start"].items()},
         priors=plain.decode_priors(described["priors"]),
         dtype=None if dtype is None else plain.decode_dtype(dtype),
+        indicators=_decode_indicators(described.get("indicators", [])),
         **chosen,
     )
+
+
+def _decode_indicators(content: Any) -> dict[Any, tuple[Any, ...]]:
+    """Return the levels of columns that are read as indicators.
+
+    Raises:
+        ValueError: a key or a level has a type that none has.
+    """
+    found = {key: tuple(levels) for key, levels in content}
+    if not all(type(one) in (str, int, bool) for key, levels in found.items() for one in (key, *levels)):
+        raise ValueError("the levels of a column have a type that none has")
+    return found

@@ -12,8 +12,8 @@ from rfgp import likelihoods
 from rfgp.errors import InvalidArgumentError
 from rfgp.likelihoods import Likelihood
 from rfgp.parameters import Hyperprior
-from rfgp.regression import Choice, FitReport
-from rfgp.regression.record import DENSITY, ERROR
+from rfgp.regression import FitReport, SelectionReport
+from rfgp.regression.selection_report import DENSITY, ERROR
 
 _PRIORS = (
     "Beta",
@@ -136,10 +136,10 @@ _ROUNDING = 1e-6
 
 
 def encode_report(report: FitReport | None) -> dict[str, Any] | None:
-    """Return a report as JSON without its choice, which is an entry of its own: older versions read the rest."""
+    """Return a report as JSON, without the selection, which has an entry of its own."""
     if report is None:
         return None
-    return {name: value for name, value in asdict(report).items() if name != "choice"}
+    return {name: value for name, value in asdict(report).items() if name != "selection"}
 
 
 def decode_report(content: Mapping[str, Any] | None) -> FitReport | None:
@@ -154,30 +154,60 @@ def decode_report(content: Mapping[str, Any] | None) -> FitReport | None:
     return report
 
 
-def encode_choice(report: FitReport | None) -> dict[str, Any] | None:
-    """Return the choice of a report as JSON. None if there is none."""
-    return None if report is None or report.choice is None else asdict(report.choice)
+def encode_selection(report: FitReport | None) -> dict[str, Any] | None:
+    """Return the selection of a report as JSON, if there is one."""
+    return None if report is None or report.selection is None else asdict(report.selection)
 
 
-def decode_choice(content: Mapping[str, Any] | None) -> Choice | None:
-    """Return the choice that `encode_choice` wrote.
+def decode_selection(content: Mapping[str, Any] | None) -> SelectionReport | None:
+    """Return the selection that `encode_selection` wrote.
 
     Raises:
-        ValueError: it holds what no choice has.
+        ValueError: it holds what no selection has.
     """
-    choice: Choice | None = _decode(Choice | None, content)
-    if choice is None:
+    selection: SelectionReport | None = _decode(SelectionReport | None, content)
+    if selection is None:
         return None
-    known = choice.measure in (DENSITY, ERROR) and 0 <= choice.best < len(choice.trials)
-    if not known or (choice.shares and not _are_shares(choice)):
-        raise ValueError("the record of the choice holds values that no choice has")
-    return choice
+    known = selection.measure in (DENSITY, ERROR) and 0 <= selection.best < len(selection.trials)
+    if not known or (selection.weights and not _are_weights(selection)):
+        raise ValueError("the record of the selection holds values that no selection has")
+    return selection
 
 
-def _are_shares(choice: Choice) -> bool:
-    shares = choice.shares
-    known = len(shares) == len(choice.trials) and all(0 <= share <= 1 for share in shares)
-    return known and abs(sum(shares) - 1) < _ROUNDING and 0 < shares[choice.best] == max(shares)
+def _are_weights(selection: SelectionReport) -> bool:
+    weights = selection.weights
+    known = len(weights) == len(selection.trials) and all(0 <= weight <= 1 for weight in weights)
+    return known and abs(sum(weights) - 1) < _ROUNDING and 0 < weights[selection.best] == max(weights)
+
+
+_FORMER = {
+    "judged": "num_validation",
+    "way": "validation",
+    "budget": "time_limit",
+    "rules": "baselines",
+    "shares": "weights",
+    "measured": "scores",
+    "remark": "status",
+    "behind": "difference",
+    "behind_error": "difference_error",
+}
+"""The present names of entries of a selection by those of formats up to 6."""
+
+
+def renamed_selection(content: Any) -> Any:
+    """Return the JSON of a selection of formats up to 6 under the present names."""
+    if isinstance(content, list):
+        return [renamed_selection(each) for each in content]
+    if not isinstance(content, dict):
+        return content
+    is_by_name = {"rules", "options"} & set(content)
+    kept = {name: content[name] for name in is_by_name}
+    found = {_FORMER.get(name, name): renamed_selection(value) for name, value in content.items()}
+    if "rules" in kept:
+        found["baselines"] = {name: renamed_selection(value) for name, value in kept["rules"].items()}
+    if "options" in kept:
+        found["options"] = kept["options"]
+    return found
 
 
 def _decode(kind: Any, content: Any) -> Any:

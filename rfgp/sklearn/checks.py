@@ -1,22 +1,28 @@
 """What the estimators check in common, on scikit-learn 1.4 and later."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from sklearn.utils import check_consistent_length
 
 from rfgp import random
+from rfgp.columns import Table
 from rfgp.counts import counted
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.rows import merge_repeats
-from rfgp.rows.names import without_index
+from rfgp.rows.names import names_of, without_index
 
 try:
     from sklearn.utils.validation import validate_data as validate_data
 except ImportError:  # before scikit-learn 1.6 a method of the estimator
 
     def validate_data(estimator: Any, *data: Any, **checks: Any) -> Any:
-        """Check X (n, d), and y where it is given, and keep or compare the columns' number and names."""
+        """Check X (n, d), and y if it is given, and keep or compare the number and names of the columns."""
+        if checks.pop("skip_check_array", False):
+            checks["cast_to_ndarray"] = False
         return estimator._validate_data(*data, **checks)
 
 
@@ -73,12 +79,14 @@ def read_weights(sample_weight: Any, n: int) -> Any:
 def common_float(X: Any, y: Any) -> Any:
     """Return the floating dtype in which X (n, d) and y (n,) or (n, k) lose nothing: float32 or float64.
 
+    The dtype is that of y if X is a dataframe.
+
     Raises:
         DataError: y is not numeric.
     """
     if y.dtype.kind not in "fiub":
         raise DataError(f"y holds {y.dtype} values; encode text and dates as numbers first.")
-    common = np.result_type(X.dtype, y.dtype)
+    common = np.result_type(getattr(X, "dtype", y.dtype), y.dtype)
     return common if common in FLOATS else np.dtype(np.float64)
 
 
@@ -88,46 +96,97 @@ def read_rows(
     y: Any,
     sample_weight: Any,
     exposure: Any = None,  # () or (n,)
+    *,
+    read_targets: Callable[[Any], Any] | None = None,
 ) -> tuple[Any, Any, Any, Any]:
-    """Return checked rows (m, d), under their names where they have some, targets, weights and exposures.
+    """Return checked rows (m, d), their targets, weights and exposures.
 
     Rows of weight zero are left out, and rows that repeat each other are merged (`merge_rows`).
 
+    Args:
+        estimator: The estimator, which learns the names of the columns.
+        X: Rows (n, d), an array or a dataframe.
+        y: Targets.
+        sample_weight: How often each row counts (n,). If None, once.
+        exposure: The exposures. If None, there are none.
+        read_targets: The reader of targets that are not numbers. If None, they are numbers.
+
     Raises:
-        DataError: weights that cannot be used.
-        ValueError: scikit-learn's, other data that cannot be used.
+        DataError: the weights cannot be used.
+        ValueError: scikit-learn's; other data cannot be used.
     """
-    X, y = validate_data(estimator, X, y, dtype=FLOATS, multi_output=True, y_numeric=True, ensure_min_samples=2)
-    dtype = common_float(X, y)
-    y = y.astype(dtype, copy=False)
+    options = {"multi_output": True, "y_numeric": True} if read_targets is None else {}
+    estimator.keeps_columns_ = _has_mixed_columns(estimator.kernel, X)
+    if estimator.keeps_columns_:
+        X, y = _read_frame(estimator, X, y, options)
+    else:
+        X, y = validate_data(estimator, X, y, dtype=FLOATS, ensure_min_samples=2, **options)
+    if read_targets is None:
+        y = y.astype(common_float(X, y), copy=False)
+        X = X if estimator.keeps_columns_ else X.astype(y.dtype, copy=False)
+    else:
+        y = read_targets(y)
+    X = named_rows(estimator, X)
     each = [] if np.ndim(exposure) == 0 else [np.asarray(exposure)]
-    X, rows, weight = merged(estimator, sample_weight, X.astype(dtype, copy=False), y, *each)
+    rows, weight = merge_rows(sample_weight, *_columns(X), y, *each)
+    X = X if len(rows) == len(y) and weight is None else _taken(X, rows)
     return X, y[rows], weight, each[0][rows] if each else exposure
 
 
-def merged(estimator: Any, sample_weight: Any, X: Any, *others: Any) -> tuple[Any, Any, Any]:
-    """Return the rows that a process is given, without an index of pandas, their positions (m,) and weights.
+def _taken(X: Any, rows: NDArray[np.int64]) -> Any:
+    """Return some rows (m,) of an array or a dataframe of pandas, polars or Arrow."""
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    return X.take(rows) if hasattr(X, "column_names") else X[rows]
 
-    The index is looked for in all rows: those that are left once equal ones are merged do not count them.
+
+def _has_mixed_columns(kernel: Any, X: Any) -> bool:
+    """Return whether X is a dataframe whose columns the model reads by itself.
+
+    It does if the kernel is given, which names them, and if a column does not hold numbers.
     """
-    named = named_rows(estimator, X)
-    rows, weight = merge_rows(sample_weight, np.asarray(named), *others)
-    return named.iloc[rows] if isinstance(named, pd.DataFrame) else named[rows], rows, weight
+    if names_of(X) is None:
+        return False
+    return not isinstance(kernel, str) or any(column.dtype.kind not in "fiub" for column in _columns(X))
+
+
+def _read_frame(estimator: Any, X: Any, y: Any, options: dict[str, Any]) -> tuple[Any, Any]:
+    """Return a dataframe as it is and checked targets."""
+    y = validate_data(estimator, y=y, **options)
+    X = validate_data(estimator, X, skip_check_array=True)
+    check_consistent_length(X, y)
+    if len(y) < 2:
+        raise DataError(f"X must have at least two rows, got {counted(len(y), 'sample')}.")
+    return X, y
+
+
+def _columns(X: Any) -> list[Any]:
+    """Return the columns (n,) of an array or a dataframe as arrays."""
+    return [np.asarray(column) for column in Table.of(X).columns.values()] if names_of(X) else list(X.T)
 
 
 def named_rows(estimator: Any, X: Any) -> Any:
-    """Return checked rows (n, d) under their names where they have some, which the process is to know as well.
+    """Return checked rows (n, d) as a dataframe if they have names, for the model to know them.
 
-    A column that is an index of pandas is left out, with a warning.
+    A column that is an index of pandas is left out, with a warning. It is recognised before rows are merged, because it
+    does not count the rows that are left.
     """
+    estimator.used_columns_ = None
     names = getattr(estimator, "feature_names_in_", None)
     if names is None:
-        estimator.used_columns_ = None
         return X
+    if estimator.keeps_columns_:
+        kept = without_index(X, tuple(names), stacklevel=5) if _reads_all(estimator.kernel) else names
+        return X if len(kept) == len(names) else X[list(kept)]
     frame = pd.DataFrame(X, columns=names)
     kept = without_index(frame, tuple(names), stacklevel=5)
     estimator.used_columns_ = None if len(kept) == len(names) else [list(names).index(name) for name in kept]
     return frame[list(kept)]
+
+
+def _reads_all(kernel: Any) -> bool:
+    """Return whether a kernel has a factor without columns of its own, which reads all."""
+    return isinstance(kernel, str) or any(factor.columns is None for term in kernel.terms() for factor in term.factors)
 
 
 def read_new(estimator: Any, X: Any) -> Any:
@@ -136,9 +195,10 @@ def read_new(estimator: Any, X: Any) -> Any:
     Raises:
         ValueError: scikit-learn's.
     """
+    if estimator.keeps_columns_ and names_of(X) is not None:
+        return validate_data(estimator, X, reset=False, skip_check_array=True)
     X = validate_data(estimator, X, dtype=FLOATS, reset=False)
-    kept = getattr(estimator, "used_columns_", None)
-    return X if kept is None else X[:, kept]
+    return X if estimator.used_columns_ is None else X[:, estimator.used_columns_]
 
 
 def merge_rows(sample_weight: Any, *data: Any) -> tuple[Any, Any]:
@@ -157,6 +217,13 @@ def merge_rows(sample_weight: Any, *data: Any) -> tuple[Any, Any]:
     """
     weight, counts = read_weights(sample_weight, len(data[0]))
     kept = np.flatnonzero(counts)
-    columns = [column for part in data for column in part[kept].reshape(len(kept), -1).T]
+    columns = [_comparable(column) for part in data for column in part[kept].reshape(len(kept), -1).T]
     rows, weight = merge_repeats(columns, weight)
     return kept[rows], weight
+
+
+def _comparable(
+    column: Any,  # (n,)
+) -> Any:
+    """Return a column whose cells have an order: objects of several types as text."""
+    return column if column.dtype.kind != "O" else np.array([repr(cell) for cell in column])

@@ -1,4 +1,4 @@
-"""What the classifiers have in common: a process whose observations are labels, and predictions as scikit-learn has."""
+"""The common base of the classifiers: a fitted model of labels, and predictions as scikit-learn shapes them."""
 
 from abc import ABC, abstractmethod
 from typing import Any, Self
@@ -15,7 +15,7 @@ from rfgp.sklearn.regressor import learn
 
 
 class ProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
-    """A classifier around a process `gp_`; a subclass says how it is made, and how inputs are read."""
+    """A classifier around a model `gp_`. A subclass makes the model and reads inputs."""
 
     gp_: Process[Any]
     classes_: Any
@@ -26,7 +26,7 @@ class ProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
     def predict_proba(self, X: Any) -> Any:
         """Return the probabilities of the classes, (n, C), in the order of `classes_`.
 
-        They are means over the posterior of the latent functions, not at their means.
+        They are averages over the posterior of the latent functions.
 
         Args:
             X: Rows (n, d), or n labels of nodes.
@@ -40,7 +40,7 @@ class ProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
         return mean if mean.ndim == 2 else np.column_stack([1 - mean, mean])
 
     def predict(self, X: Any) -> Any:
-        """Return the likeliest classes, (n,).
+        """Return the most probable classes, (n,).
 
         Args:
             X: Rows (n, d), or n labels of nodes.
@@ -54,11 +54,11 @@ class ProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     @abstractmethod
     def _read_new(self, X: Any) -> Any:
-        """Return checked inputs for the process, (n, d) or n labels."""
+        """Return checked inputs for the model, (n, d) or n labels."""
 
     @abstractmethod
     def _process(self, likelihood: Likelihood) -> Process[Any]:
-        """Return the process, before a fit."""
+        """Return the model, before a fit."""
 
     def _learn(
         self,
@@ -66,10 +66,10 @@ class ProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
         y: Any,  # (n,)
         weight: Any,  # (n,)
     ) -> Self:
-        """Fit the process to labels."""
+        """Fit the model to labels."""
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
-            raise DataError(f"A classifier needs two classes at least, got only one: {classes[0]!r}.")
+            raise DataError(f"y must have at least two classes, got only one: {classes[0]!r}.")
         gp = self._process(Bernoulli(self.link) if len(classes) == 2 else Categorical(len(classes)))
         dtype = getattr(X, "dtype", np.dtype(np.float64))
         codes = codes.astype(dtype if dtype in (np.float32, np.float64) else np.float64)
@@ -79,10 +79,10 @@ class ProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
 
 
 def read_classes(y: Any) -> Any:
-    """Return labels (n,), numbers or texts, checked.
+    """Return checked labels (n,), numbers or text.
 
     Raises:
-        ValueError: they are no classes.
+        ValueError: they are not classes.
     """
     y = column_or_1d(y, warn=True)
     check_classification_targets(y)

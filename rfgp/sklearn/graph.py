@@ -10,7 +10,6 @@ from sklearn.utils import check_array, check_consistent_length
 
 import graphs
 from graphs.kernels import GraphKernel
-from rfgp import random
 from rfgp.counts import check_count
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.likelihoods import Likelihood
@@ -29,8 +28,8 @@ class GraphGPRegressor(ProcessRegressor):
     array or a Series, or (n, 1) as scikit-learn's tools make them; (n, 2) and wider are labels that are tuples. A list
     of tuples is a list of labels. There is no `n_features_in_`.
 
-    The standard deviations of `predict` are those of the latent function; `gp_.predict(X).observed()` is the law of an
-    observation. A constant output is predicted as it is, as `RandomFeatureGPRegressor` does.
+    The standard deviations of `predict` are those of the latent function. `gp_.predict(X).observed()` is the
+    distribution of an observation. A constant output is predicted as it is, as `GPRegressor` does.
 
     Copies by `sklearn.base.clone` share the graph, which never changes.
 
@@ -148,10 +147,6 @@ class GraphGPRegressor(ProcessRegressor):
     def _read_new(self, X: Any) -> Any:
         return _read_labels(X)
 
-    def _sample(self, inputs: Any, count: int, seed: int) -> Any:
-        assert self.gp_ is not None
-        return self.gp_.predict(inputs).sample(count, generator=random.generator(seed, random.Role.FUNCTIONS))
-
     def __sklearn_clone__(self) -> Self:
         return _cloned(self, GraphGPRegressor)
 
@@ -176,8 +171,8 @@ class GraphGPClassifier(ProcessClassifier):
         n_walkers: Walkers per node, where features are walks.
         random_state: As for `GraphGPRegressor`.
         link: Of two classes, "logit" or "probit".
-        approximation: "laplace" or "variational", as for `rfgp.TableGP`; None: the latter up to 4,000 observations of
-            two classes, and 500 of several.
+        inference: "laplace" or "variational". If None, variational up to 4,000 observations of two classes, and 500 of
+            several.
         features: As for `rfgp.GraphGP`; through "precision" several classes are variational only.
         outputscale: Starting value of the latent variance; None: 2, on average over the nodes.
         priors: Log densities (objects with `log_prob`) of named hyperparameters; see `rfgp.GraphGP`.
@@ -208,14 +203,14 @@ class GraphGPClassifier(ProcessClassifier):
         fixed: Iterable[str] = (),
         max_iter: int | None = None,
         walk_options: Mapping[str, Any] | None = None,
-        approximation: str | None = None,
+        inference: str | None = None,
     ) -> None:
         self.graph = graph
         self.kernel = kernel
         self.n_walkers = n_walkers
         self.random_state = random_state
         self.link = link
-        self.approximation = approximation
+        self.inference = inference
         self.features = features
         self.outputscale = outputscale
         self.priors = priors
@@ -262,7 +257,7 @@ class GraphGPClassifier(ProcessClassifier):
             seed=resolve_seed(self.random_state),
             walk_options=self.walk_options,
             likelihood=likelihood,
-            inference=self.approximation,
+            inference=self.inference,
         )
 
     def _read_new(self, X: Any) -> Any:

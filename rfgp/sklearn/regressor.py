@@ -1,4 +1,4 @@
-"""What the regressors have in common: a process that is fitted, and predictions as scikit-learn shapes them."""
+"""The common base of the regressors: a fitted model, and predictions as scikit-learn shapes them."""
 
 import warnings
 from abc import ABC, abstractmethod
@@ -16,50 +16,50 @@ from rfgp.sklearn.targets import Targets
 
 
 class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
-    """A regressor around a process `gp_`; a subclass says how it is made, and how inputs are read."""
+    """A regressor around a model `gp_`. A subclass makes the model and reads inputs."""
 
     gp_: Process[Any] | None
     fixed: Any
     max_iter: int | None
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
-        """Return the mean of the latent function, and how sure it is.
+        """Return the posterior mean, alone or with the standard deviation or the covariance.
 
-        The deviation and the covariance are those of the latent function, without the noise of an observation. For the
-        law of an observation there is `gp_.predict(X).observed()`.
+        These do not include the noise of an observation. `gp_.predict(X).observed()` is the distribution of an
+        observation.
 
         Args:
             X: Rows (n, d), or n labels of nodes.
-            return_std: Return the standard deviation too.
-            return_cov: Return the covariance too; not both.
+            return_std: Whether the standard deviation is returned too.
+            return_cov: Whether the covariance is returned too. Only one of the two may be asked for.
 
         Returns:
-            The mean (n,), or (n, k) for k outputs; or a pair, the mean and the standard deviation, shaped as the mean,
-            or the covariance (n, n), or (n, n, k).
+            The mean (n,), or (n, k) for k outputs; or a pair of the mean and the standard deviation, shaped as the
+            mean, or of the mean and the covariance (n, n), or (n, n, k).
 
         Raises:
             NotFittedError: scikit-learn's, before `fit`.
-            InvalidArgumentError: both are asked for.
+            InvalidArgumentError: both the standard deviation and the covariance are asked for.
             ValueError: X cannot be used.
         """
         if return_std and return_cov:
             raise InvalidArgumentError("Ask for return_std or for return_cov, not for both.")
         check_is_fitted(self)
         inputs, whole = self._read_new(X), self._targets.whole
-        n, law = len(inputs), None if self.gp_ is None else self.gp_.predict(inputs)
-        mean = whole(None if law is None else law.mean, (n,), self._targets.means)
+        n, found = len(inputs), None if self.gp_ is None else self._mean_function(inputs)
+        mean = whole(None if found is None else found.mean, (n,), self._targets.means)
         if return_std:
-            return mean, whole(None if law is None else np.sqrt(law.variance), (n,), 0.0)
+            return mean, whole(None if found is None else found.std, (n,), 0.0)
         if return_cov:
-            return mean, whole(None if law is None else law.covariance, (n, n), 0.0)
+            return mean, whole(None if found is None else found.covariance, (n, n), 0.0)
         return mean
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Any:
-        """Draw from the joint law of the latent function at some points.
+        """Draw values of the mean function at some points from their joint posterior distribution.
 
         Args:
             X: Rows (n, d), or n labels of nodes.
-            n_samples: s.
+            n_samples: The number s of draws.
             random_state: An integer, a `numpy.random.RandomState`, or None for a seed from the system.
 
         Returns:
@@ -67,21 +67,22 @@ class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
 
         Raises:
             NotFittedError: scikit-learn's, before `fit`.
-            InvalidArgumentError: s is not a positive integer, or `random_state` is none.
+            InvalidArgumentError: s is not a positive integer, or `random_state` has a wrong type.
             ValueError: X cannot be used.
         """
         check_is_fitted(self)
         inputs, count, seed = self._read_new(X), check_count("n_samples", n_samples), resolve_seed(random_state)
-        learned = None if self.gp_ is None else self._sample(inputs, count, seed)
+        learned = None if self.gp_ is None else self._mean_function(inputs).sample(count, seed=seed)
         return np.moveaxis(self._targets.whole(learned, (count, len(inputs)), self._targets.means), 0, -1)
 
     @abstractmethod
     def _read_new(self, X: Any) -> Any:
         """Return checked inputs for the process, (n, d) or n labels."""
 
-    @abstractmethod
-    def _sample(self, inputs: Any, count: int, seed: int) -> Any:
-        """Return draws at n checked inputs, (s, n) or (s, n, k)."""
+    def _mean_function(self, inputs: Any) -> Any:
+        """Return the distribution of the mean of an observation at checked inputs: that of the latent function."""
+        assert self.gp_ is not None
+        return self.gp_.predict(inputs)
 
     def _learn(
         self,
@@ -90,7 +91,7 @@ class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         y: Any,  # (n,) or (n, k)
         weight: Any,  # (n,)
     ) -> Self:
-        """Fit the process to the outputs that are not constant."""
+        """Fit the model to the outputs that are not constant."""
         targets = Targets.of(y)
         if not bool(targets.varies.all()):
             _warn_of_constants(targets)
@@ -104,23 +105,23 @@ class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
 
 NAMES: dict[str, str | None] = {
     "max_iterations": "max_iter",
-    "num_frequencies": "n_frequencies",
     "num_walkers": "n_walkers",
     "degree": None,
     "rank": None,
 }
-"""What the arguments of the models are called here; None: they cannot be given."""
+"""The names of the models' arguments in these estimators. None if they cannot be given."""
 
 
 def learn(estimator: Any, gp: Process[Any], X: Any, y: Any, **given: Any) -> None:
-    """Fit the process of an estimator, and set down what that came to.
+    """Fit the model of an estimator, and keep the results of the fit.
 
     Args:
-        estimator: With `fixed` and `max_iter`; gets `gp_`, `log_marginal_likelihood_value_` and `n_iter_`.
-        gp: Its process.
+        estimator: The estimator, with `fixed` and `max_iter`. It gets `gp_`, `log_marginal_likelihood_value_` and
+            `n_iter_`.
+        gp: Its model.
         X: Inputs, (n, d) or n labels.
         y: Targets, (n,) or (n, k).
-        given: Else for `Process.fit`.
+        given: Other arguments of `rfgp.GP.fit`.
     """
     most = None if estimator.max_iter is None else check_count("max_iter", estimator.max_iter, least=0)
     with called(**NAMES):
@@ -133,9 +134,10 @@ def learn(estimator: Any, gp: Process[Any], X: Any, y: Any, **given: Any) -> Non
 
 def _warn_of_constants(targets: Targets) -> None:
     constant = np.flatnonzero(~targets.varies)
-    what = "The target is" if targets.is_vector else f"Outputs {', '.join(map(str, constant))} of y are"
+    subject = "The target is" if targets.is_vector else f"Outputs {', '.join(map(str, constant))} of y are"
+    values = ", ".join(f"{value:g}" for value in targets.means[constant])
     message = (
-        f"{what} constant ({', '.join(f'{value:g}' for value in targets.means[constant])}), so how far it can stray is "
-        "unknown. This constant is predicted everywhere, with standard deviation 0, which is too sure."
+        f"{subject} constant ({values}), so the variance is unknown. The constant is predicted everywhere, with "
+        "standard deviation 0, which is too small."
     )
     warnings.warn(ConstantTargetWarning(message), stacklevel=4)

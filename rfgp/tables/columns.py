@@ -42,6 +42,7 @@ class Column:
             number that a cell happens to be, else NaN.
         cells: (n,) Arrow texts, null where missing; None where the file held typed values.
         is_target: Whether this is the target, which cannot be left out.
+        is_level: Whether a kernel reads the cells as levels.
     """
 
     file: Path | str
@@ -52,6 +53,7 @@ class Column:
     values: NDArray[np.float64]
     cells: Any = None
     is_target: bool = False
+    is_level: bool = False
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -133,6 +135,20 @@ class Frame:
             raise column.error(f"{fault}. {column.without}")
         kind, values, cells = _read(column, source, self.form)
         return replace(column, kind=kind, values=values, cells=cells)
+
+    def texts(self, place: int, rows: NDArray[np.int64]) -> tuple[str, ...]:
+        """Return the cells of a column at positions `rows` (m,) as texts, empty where missing.
+
+        Raises:
+            DataError: its type cannot be written as text.
+        """
+        import pyarrow as pa
+
+        source = self.sources[place]
+        if isinstance(source, pa.DataType):
+            fault = f"holds values of type {plain(str(source))}, which cannot become text."
+            raise DataError(f"{title(self.file)}: column {show(self.names[place])} {fault}")
+        return tuple(cell or "" for cell in source.take(rows).cast(pa.string()).to_pylist())
 
     def find(self, wanted: str | int) -> int:
         """Return the position of a column given by name or position (negative: from the end).

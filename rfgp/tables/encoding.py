@@ -3,7 +3,7 @@
 import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -45,7 +45,8 @@ def encode_table(frame: Frame, request: Request) -> Table:
     """
     inputs, output = _choose(frame, request)
     columns = (*inputs, output)
-    gap = np.any([column.missing for column in columns], axis=0)
+    lacking = (output,) if request.missing == "mean" else columns
+    gap = np.any([column.missing for column in lacking], axis=0)
     rows = _used_rows(frame, gap, request.missing, "; leave out the columns with the most gaps")
     if frame.holds_truth(output):
         said = f"{title(frame.file)}: the target {show(output.name)} holds truth values; they are fitted as 0 and 1."
@@ -61,19 +62,35 @@ def encode_table(frame: Frame, request: Request) -> Table:
         header=frame.header,
         dropped=tuple(name for place, name in enumerate(frame.names) if place not in used),
         missing=request.missing,
-        fills=tuple(np.nanmean(X, axis=0).tolist()) if request.missing == "mean" else (),
+        fills=_means(X, inputs) if request.missing == "mean" else (),
         **asdict(frame.form),
     )
     return Table(_filled(X, schema), y, schema.columns, schema.target, schema, schema.classes, rows, frame.num_rows)
 
 
-def encode_inputs(frame: Frame, schema: Schema) -> Inputs:
-    """Return the inputs of a file's columns, encoded as the schema says.
+def _means(X: NDArray[np.float64], inputs: Sequence[Column]) -> tuple[float, ...]:
+    """Return the means (d,) of the encoded values of columns.
+
+    Raises:
+        DataError: a column has no value.
+    """
+    empty = [column for column in inputs if column.missing.all()]
+    if empty:
+        raise DataError(
+            f"Column {show(empty[0].name)} has no value in the rows with a target, and thus no mean. Leave it out."
+        )
+    return tuple(np.nanmean(X, axis=0).tolist())
+
+
+def encode_inputs(frame: Frame, schema: Schema, carried: Sequence[str | int] = ()) -> Inputs:
+    """Return the inputs of a file's columns, encoded as the schema says, and the texts of further columns.
 
     Raises:
         DataError: columns are missing, or hold what the schema does not know.
+        InvalidArgumentError: there is no such further column.
     """
     places, target = _match_names(frame, schema) if schema.header else _match_places(frame, schema)
+    others = [frame.find(wanted) for wanted in carried]
     policy = "inputs" if schema.missing == "error" else schema.missing
 
     def follow(rule: ColumnRule, place: int) -> Column:
@@ -82,31 +99,41 @@ def encode_inputs(frame: Frame, schema: Schema) -> Inputs:
         return column
 
     columns = _all(frame, [partial(follow, *pair) for pair in zip(schema.inputs, places, strict=True)])
-    gap = np.any([column.missing for column in columns], axis=0)
+    gap = np.any([column.missing for column in columns], axis=0) & (policy == "drop")
     rows = _used_rows(frame, gap, schema.missing, ", and rows with gaps are left out")
-    X = join(schema.inputs, [column.take(rows) for column in columns])
+    columns = [column.take(rows) for column in columns]
+    rules = tuple(_extended(*pair) for pair in zip(schema.inputs, columns, strict=True))
+    X = join(rules, columns)
     y = None
     if target is not None:
         (output,) = _all(frame, [partial(_target, frame, schema.output, target)])
         output = output.take(rows)
         y = None if output.missing.any() else class_codes(schema.output, output)
-    return Inputs(_filled(X, schema), rows, frame.num_rows, y)
+    texts = {frame.names[place]: frame.texts(place, rows) for place in others}
+    return Inputs(_filled(X, schema), rows, frame.num_rows, y, rules, texts)
 
 
 def _choose(frame: Frame, request: Request) -> tuple[list[Column], Column]:
     """Return the input columns and the target."""
     dropped = {frame.find(name) for name in request.left_out}
+    levels = {frame.find(name) for name in request.as_levels}
     places = [place for place in range(len(frame.names)) if place not in dropped]
     if len(frame.names) < 2:
         raise DataError(f"{title(frame.file)} has one column; a table needs inputs and a target.")
     forced = {frame.find(name) for name in request.forced}
     target = frame.find(request.target) if request.target is not None else _last(frame, places)
-    counts = _indices(frame, {*places} - forced - {target})
-    places = [place for place in places if place not in counts]
     if target in dropped:
         raise InvalidArgumentError(f"The target {show(frame.names[target])} is among the columns to drop.")
+    if request.wanted is None:
+        counts = _indices(frame, {*places} - forced - {target})
+        places = [place for place in places if place not in counts]
+    else:
+        places = _wanted(frame, request.wanted, target, dropped)
     frame.check_names(places)
-    read = [partial(_checked, frame, place, request, place in forced, place == target) for place in places]
+    columns = [
+        replace(frame.column(place, place == target), is_level=place in levels and place != target) for place in places
+    ]
+    read = [partial(_checked, frame, column, request, column.place in forced) for column in columns]
     found = dict(zip(places, _all(frame, read), strict=True))
     output = found.pop(target)
     inputs = [column for column in found.values() if column is not None]
@@ -114,6 +141,19 @@ def _choose(frame: Frame, request: Request) -> tuple[list[Column], Column]:
         raise DataError(f"{title(frame.file)} has no input columns left; the others were dropped.")
     assert output is not None
     return inputs, output
+
+
+def _wanted(frame: Frame, wanted: Sequence[str | int], target: int, dropped: set[int]) -> list[int]:
+    """Return the places of wanted input columns and the target, in the file's order.
+
+    Raises:
+        InvalidArgumentError: there is no such column, or it is the target or dropped.
+    """
+    places = {frame.find(name) for name in wanted}
+    for place in sorted(places & {target, *dropped}):
+        role = "the target" if place == target else "among the columns to drop"
+        raise InvalidArgumentError(f"The column {show(frame.names[place])} must not be an input, since it is {role}.")
+    return sorted({*places, target})
 
 
 def _last(frame: Frame, places: Sequence[int]) -> int:
@@ -172,13 +212,13 @@ def _counted_kinds(faults: list[str]) -> str:
     return f"And {counted(len(faults), 'more column')}{': ' * bool(words)}{words}."
 
 
-def _checked(frame: Frame, place: int, request: Request, forced: bool, is_target: bool) -> Column | None:
+def _checked(frame: Frame, column: Column, request: Request, forced: bool) -> Column | None:
     """Return a column as `_used` does, with all that is wrong with it in one error.
 
     Raises:
         DataError: its type, its texts or dates, its gaps, or texts that are all different.
     """
-    column, faults = frame.column(place, is_target), []
+    faults = []
     try:
         used = _used(frame, column, request, forced)
     except DataError as error:
@@ -202,7 +242,8 @@ def _checked(frame: Frame, place: int, request: Request, forced: bool, is_target
 def _used(frame: Frame, column: Column, request: Request, forced: bool) -> Column | None:
     """Return a column that can be used, one of text as a category; None where it is to be left out."""
     is_target = column.is_target
-    if forced and not column.missing.all():
+    is_text = forced or (column.is_level and column.kind != "number")
+    if is_text and not column.missing.all():
         return column.as_text()
     if column.kind == "number":
         return column
@@ -218,13 +259,15 @@ def _used(frame: Frame, column: Column, request: Request, forced: bool) -> Colum
         return None
     if column.missing.all():
         return column
-    raise refused_dates(column, is_target) if is_date else refused_text(column, frame)
+    if is_date:
+        raise refused_dates(column, is_target)
+    raise refused_text(column, frame, is_named=request.wanted is not None)
 
 
 def _used_rows(frame: Frame, gap: NDArray[np.bool_], policy: str, remedy: str) -> NDArray[np.int64]:
     """Return the rows (n,) to use of those with gaps (mask)."""
     rows = np.arange(frame.num_rows, dtype=np.int64)
-    if policy != "drop":
+    if policy not in ("drop", "mean"):
         return rows
     if gap.all():
         raise DataError(f"{title(frame.file)}: every row lacks a value{remedy}.")
@@ -236,6 +279,8 @@ def _rule(column: Column, frame: Frame) -> ColumnRule:
         return ColumnRule(column.name, column.place, column.kind)
     cells = column.cells.drop_null()
     levels = cells.unique()
+    if column.is_level:
+        return ColumnRule(column.name, column.place, "level", tuple(sorted(levels.to_pylist())))
     if are_all_different(column):
         fault = (
             f"has {counted(len(levels), 'different text')} in {counted(len(cells), 'cell')}; it looks like an "
@@ -259,7 +304,7 @@ def join(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.flo
     place = 0
     for rule, column in zip(rules, columns, strict=True):
         codes = class_codes(rule, column)[:, None]
-        if rule.levels:
+        if rule.role == "category":
             codes = np.where(np.isnan(codes), np.nan, codes == np.arange(len(rule.levels)))
         X[:, place : place + codes.shape[1]] = codes
         place += codes.shape[1]
@@ -267,8 +312,8 @@ def join(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.flo
 
 
 def class_codes(rule: ColumnRule, column: Column) -> NDArray[np.float64]:
-    """Return a category's positions (n,) among its levels, NaN where missing or unknown; else the values (n,)."""
-    if rule.role != "category":
+    """Return the positions (n,) of texts among levels, NaN where missing or unknown; else the values (n,)."""
+    if not rule.levels:
         return column.values
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -313,6 +358,8 @@ def _follow(rule: ColumnRule, column: Column) -> Column:
     """Return a column that is what its rule says."""
     if rule.role == "category":
         return _check_levels(rule, column.as_text())
+    if rule.role == "level":
+        return replace(column.as_text(), is_level=True)
     if column.missing.all():
         return column
     if column.kind == "text":
@@ -333,6 +380,14 @@ def _target(frame: Frame, rule: ColumnRule, place: int) -> Column:
     column = _follow(rule, frame.column(place))
     check_gaps(column, "drop")
     return column
+
+
+def _extended(rule: ColumnRule, column: Column) -> ColumnRule:
+    """Return a rule with the levels that only this file has after those of the fitted table."""
+    if rule.role != "level":
+        return rule
+    new = dict.fromkeys(column.cells.drop_null().to_pylist())
+    return replace(rule, levels=tuple(dict.fromkeys((*rule.levels, *new))))
 
 
 def _check_levels(rule: ColumnRule, column: Column) -> Column:

@@ -74,6 +74,8 @@ class TableOptions(TypedDict, total=False):
     missing_marks: Sequence[str]
     encoding: str
     thousands: str | None
+    columns: str | int | Sequence[str | int] | None
+    levels: str | int | Sequence[str | int]
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,8 @@ class Request:
     encoding: str = "utf-8"
     as_categories: str | int | Sequence[str | int] = ()
     thousands: str | None = None
+    columns: str | int | Sequence[str | int] | None = None
+    levels: str | int | Sequence[str | int] = ()
 
     def __post_init__(self) -> None:
         for option in ("categories", "dates", "missing"):
@@ -116,6 +120,16 @@ class Request:
     def forced(self) -> tuple[str | int, ...]:
         """The columns that are categories whatever they hold, by name or position."""
         return _as_tuple(self.as_categories)
+
+    @property
+    def wanted(self) -> tuple[str | int, ...] | None:
+        """The columns to read as inputs, by name or position. None if all others than the target are read."""
+        return None if self.columns is None else _as_tuple(self.columns)
+
+    @property
+    def as_levels(self) -> tuple[str | int, ...]:
+        """The columns whose texts are levels, by name or position."""
+        return _as_tuple(self.levels)
 
 
 def _as_tuple(columns: str | int | Sequence[str | int]) -> tuple[str | int, ...]:

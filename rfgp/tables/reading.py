@@ -43,6 +43,8 @@ def read_table(
     encoding: str = "utf-8",
     as_categories: str | int | Sequence[str | int] = (),
     thousands: str | None = None,
+    columns: str | int | Sequence[str | int] | None = None,
+    levels: str | int | Sequence[str | int] = (),
 ) -> Table:
     """Read a table with a target column from a text file (.csv, .tsv, .txt, .data, also .gz), Parquet or a dataframe.
 
@@ -57,7 +59,8 @@ def read_table(
         names: The columns' names, for a text file without a header.
         categories: Text columns are an error, one column of 0 and 1 for each level ("one-hot"), or left out.
         dates: ISO 8601 dates are an error, days since 1970-01-01T00:00 UTC ("days"), or left out.
-        missing: Missing cells are an error; their rows are left out ("drop"), or the column's mean fills them.
+        missing: Missing cells are an error; their rows are left out ("drop"), or the column's mean fills them, and rows
+            without a target are left out ("mean").
         drop: Columns to leave out, by name or position.
         decimal: The decimal mark, "." or ",".
         comment: Lines that begin with this mark are skipped.
@@ -66,6 +69,9 @@ def read_table(
         as_categories: Columns, by name or position, that are one-hot encoded whatever they hold, numbers
             among texts too; for the target: that become classes.
         thousands: What separates groups of three digits before the decimal mark, such as "," in 1,200; None: nothing.
+        columns: The input columns to read, by name or position. If None, all but the target.
+        levels: Columns whose texts a kernel reads as levels, by name or position. `X` has their positions among the
+            sorted levels, `frame()` the texts. Columns of numbers stay numbers.
 
     Raises:
         DataError: the file cannot be read, or has cells that cannot become finite numbers (named by
@@ -97,6 +103,8 @@ def read_table(
         encoding,
         as_categories,
         thousands,
+        columns,
+        levels,
     )
     if is_frame(path):
         return _read_frame(path, request)
@@ -134,7 +142,7 @@ def read_parquet(path: str | Path, target: str | int | None = None, **options: U
     return _read_parquet(path, Request(target, **options))
 
 
-def read_inputs(path: Any, schema: Schema) -> Inputs:
+def read_inputs(path: Any, schema: Schema, carried: Sequence[str | int] = ()) -> Inputs:
     """Read the inputs of a file or dataframe as the schema of a fitted table says.
 
     Columns are found by name where that table's file had a header (others are ignored, their order is
@@ -143,16 +151,17 @@ def read_inputs(path: Any, schema: Schema) -> Inputs:
     Args:
         path: The file, or a dataframe.
         schema: `Table.schema`; `Schema.with_missing` has another policy about missing cells.
+        carried: Further columns, by name or position, whose texts are returned as they are.
 
     Raises:
         DataError: the file cannot be read, lacks columns, or has cells that the schema does not know.
-        InvalidArgumentError: the ending of the file's name is not known.
+        InvalidArgumentError: the ending of the file's name is not known, or there is no such further column.
     """
     if is_frame(path):
-        return _encoded(read_frame(path, schema.format), schema)
+        return _encoded(read_frame(path, schema.format), schema, carried)
     if _is_parquet(path):
-        return _encoded(read_parquet_frame(Path(path), schema.format), schema)
-    return _encoded(read_text(Path(path), schema.format, header=schema.header), schema)
+        return _encoded(read_parquet_frame(Path(path), schema.format), schema, carried)
+    return _encoded(read_text(Path(path), schema.format, header=schema.header), schema, carried)
 
 
 def read_names(path: str | Path, **options: Unpack[TableOptions]) -> tuple[str, ...]:
@@ -172,10 +181,10 @@ def read_names(path: str | Path, **options: Unpack[TableOptions]) -> tuple[str, 
     return read_text(Path(path), request.format, names=request.names).names
 
 
-def _encoded(frame: Frame, schema: Schema) -> Inputs:
+def _encoded(frame: Frame, schema: Schema, carried: Sequence[str | int]) -> Inputs:
     """Return the inputs of a file's columns; what is wrong with them may be marks unlike those of the fitted table."""
     try:
-        return encode_inputs(frame, schema)
+        return encode_inputs(frame, schema, carried)
     except DataError as error:
         cells = (cell for source in frame.sources for cell in marked(source) if not is_value(cell, frame.form))
         if (odd := next(cells, None)) is None:

@@ -7,7 +7,7 @@ import numpy as np
 from rfgp.errors import DataError
 from rfgp.tables.columns import Column, Frame
 from rfgp.tables.marks import advice, marked
-from rfgp.tables.messages import counted
+from rfgp.tables.messages import counted, show
 
 MOST_LEVELS = 256
 """Different texts of a category."""
@@ -22,8 +22,17 @@ def refused_dates(column: Column, is_target: bool) -> DataError:
     return column.error(f"holds dates ({column.spell(row)} in row {row}). {remedy}")
 
 
-def refused_text(column: Column, frame: Frame) -> DataError:
-    """Return the error of text, where a request does not say what to do with it."""
+def refused_text(column: Column, frame: Frame, *, is_named: bool = False) -> DataError:
+    """Return the error of text, where a request does not say what to do with it.
+
+    Args:
+        column: The column.
+        frame: The file.
+        is_named: Whether a kernel names the column.
+    """
+    if is_named and not column.is_target:
+        remedy = f"The kernel reads numbers there. Use a kernel of levels, such as Group({show(column.name)})."
+        return column.error(f"{holds_text(column)}. {hint(column, frame)}{remedy}")
     if are_all_different(column):
         kind = f"{counted(len(column.cells.drop_null().unique()), 'different text')}, as of an identifier"
         return column.error(f"{holds_text(column)}, {kind}. {hint(column, frame)}{column.without}")
@@ -85,21 +94,23 @@ def check_dates(column: Column) -> None:
 
 
 def check_gaps(column: Column, policy: str) -> None:
-    """Name infinite cells, and missing ones where the policy is not to drop or fill them; no mean fills a target.
+    """Name infinite cells, and missing ones where the policy is not to drop or fill them.
+
+    A row without a target is dropped where means fill the inputs. No mean fills a column of levels.
 
     Raises:
         DataError: there are such cells.
     """
     missing = column.missing
     bad = np.isinf(column.values) if column.kind == "number" else np.zeros_like(missing)
-    if policy != "drop" and (policy != "mean" or column.is_target):
+    if policy not in ("drop", "mean") or (policy == "mean" and column.is_level):
         bad |= missing
     if not bad.any():
         return
     row, count = np.flatnonzero(bad)[0], np.count_nonzero(bad)
     cell, remedy = column.spell(row), _CORRECT
     if missing[row]:
-        may_fill = policy == "error" and not column.is_target
+        may_fill = policy == "error" and not column.is_target and not column.is_level
         cell, remedy = "missing", 'Give missing="drop", or missing="mean".' if may_fill else 'Give missing="drop".'
     role = "(the target) " * column.is_target
     values = counted(int(count), "missing or infinite value")

@@ -12,7 +12,8 @@ from rfgp.tables.messages import counted, show
 from rfgp.tables.options import CHOICES, MISSING_MARKS, TextFormat, no_choice
 
 _VERSION = 1
-_ROLES = ("number", "category", "date")
+_ROLES = ("number", "category", "date", "level")
+_WITH_LEVELS = ("category", "level")
 _HUGE = sys.float_info.max
 
 
@@ -23,8 +24,9 @@ class ColumnRule:
     Attributes:
         name: The column's name; its position where the file has no header.
         position: Its place in the file, from 0.
-        role: "number", "category" or "date" (days since 1970-01-01T00:00 UTC).
-        levels: A category's texts, sorted.
+        role: "number", "category" (one column of 0 and 1 for each level), "date" (days since 1970-01-01T00:00 UTC) or
+            "level" (one column of the texts' positions among the levels).
+        levels: The texts of a category or of levels, sorted.
     """
 
     name: str
@@ -142,8 +144,10 @@ def _check(schema: Schema) -> None:
     for rule in rules:
         if rule.role not in _ROLES:
             raise _bad(f"column {show(rule.name)} has the role {show(rule.role)}")
-        if bool(rule.levels) != (rule.role == "category") or list(rule.levels) != sorted(set(rule.levels)):
+        if bool(rule.levels) != (rule.role in _WITH_LEVELS) or list(rule.levels) != sorted(set(rule.levels)):
             raise _bad(f"column {show(rule.name)} has levels that do not fit its role, or are not sorted and different")
+        if rule.role == "level" and rule is schema.output:
+            raise _bad(f"the target {show(rule.name)} has the role 'level'")
         if not 0 <= rule.position < schema.width:
             raise _bad(f"column {show(rule.name)} has a position that is not among {counted(schema.width, 'column')}")
     if schema.missing not in CHOICES["missing"]:

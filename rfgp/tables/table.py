@@ -1,5 +1,6 @@
 """Tables of numbers, and the inputs of a file without them all."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from rfgp.ambient import hides
 from rfgp.errors import DataError
 from rfgp.tables.messages import counted, listed, show
-from rfgp.tables.schema import Schema
+from rfgp.tables.schema import ColumnRule, Schema
 
 
 def _no_rows() -> NDArray[np.int64]:
@@ -56,10 +57,11 @@ class Table:
         return f"Table({size}, target {show(self.target)}{classes})"
 
     def frame(self) -> Any:
-        """Return the inputs as a pandas DataFrame (n, d), whose names a model that is fitted to it keeps."""
-        import pandas as pd
+        """Return the inputs as a pandas DataFrame (n, d), whose names a model that is fitted to it keeps.
 
-        return pd.DataFrame(self.X, columns=list(self.columns))
+        Columns of levels hold their texts, others numbers.
+        """
+        return frame_of(self.schema.inputs, self.X)
 
     def check_numeric_target(self, most_classes: int = 0) -> None:
         """Refuse a target of classes, whose numbers mean nothing to a regression, or of more than a likelihood takes.
@@ -69,7 +71,7 @@ class Table:
         """
         if self.classes is None or len(self.classes) <= most_classes:
             return
-        advice = "Choose another target, or fit classes with rfgp.sklearn.RandomFeatureGPClassifier."
+        advice = "Choose another target, or fit classes with rfgp.sklearn.GPClassifier."
         if len(self.classes) == 2:
             advice = f'likelihood="bernoulli" (--likelihood bernoulli) has the probability of {show(self.classes[1])}.'
         raise DataError(
@@ -87,13 +89,34 @@ class Inputs:
         rows: The positions (n,) of the rows in the file, from 0 after the header.
         num_rows: The number of rows of the file, at least n.
         y: Targets (n,) where the file has the target column without a gap; else None.
+        rules: The rules of the columns, with the levels of this file after those of the fitted table.
+        carried: The texts of further columns (n,) by name, as the file has them.
     """
 
     X: NDArray[np.float64]
     rows: NDArray[np.int64]
     num_rows: int
     y: NDArray[np.float64] | None = None
+    rules: tuple[ColumnRule, ...] = ()
+    carried: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def frame(self) -> Any:
+        """Return the inputs as a pandas DataFrame (n, d). Columns of levels hold their texts, others numbers."""
+        return frame_of(self.rules, self.X)
 
     def __repr__(self) -> str:
         n, d = self.X.shape
         return f"Inputs({counted(n, 'row')}, {counted(d, 'column')}, {'no' if self.y is None else 'with'} targets)"
+
+
+def frame_of(rules: Sequence[ColumnRule], X: NDArray[np.float64]) -> Any:
+    """Return encoded inputs (n, d) as a pandas DataFrame, with texts in columns of levels."""
+    import pandas as pd
+
+    frame = pd.DataFrame(X, columns=[name for rule in rules for name in rule.encoded])
+    place = 0
+    for rule in rules:
+        if rule.role == "level":
+            frame.isetitem(place, np.array(rule.levels, dtype=object)[X[:, place].astype(np.int64)])
+        place += len(rule.encoded)
+    return frame

@@ -145,9 +145,10 @@ def test_readme_and_docs_quote_what_the_results_say(path):
     assert page.quoted(text, record.read()) == text
 
 
-def test_the_readme_quotes_own_results():
-    assert page.ROOT / "README.md" in page.texts()
-    assert (page.ROOT / "README.md").read_text(encoding="utf-8").count("<!-- own/couplings: ") >= 12
+@pytest.mark.parametrize(("name", "least"), [("README.md", 1), ("docs/howto/couplings.md", 12)])
+def test_pages_quote_own_results(name, least):
+    assert page.ROOT / name in page.texts()
+    assert (page.ROOT / name).read_text(encoding="utf-8").count("<!-- own/couplings: ") >= least
 
 
 def test_every_figure_of_a_paper_has_its_file():

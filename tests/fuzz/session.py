@@ -13,6 +13,8 @@ import torch
 
 import graphs
 import rfgp
+from rfgp.regression.spec import ModelSpec
+from rfgp.regression.stationary import stationary_model
 from tests.fuzz import twin
 from tests.fuzz.rules import FoundError, is_error, outcome
 
@@ -86,6 +88,11 @@ class State:
     is_moved: bool = False
 
 
+def stationary(**options):
+    """Return the model of one stationary kernel; see `rfgp.regression.stationary.stationary_model`."""
+    return rfgp.GP.of(ModelSpec(stationary_model(**options)))
+
+
 class Session:
     """One model with its twin; `do` makes a step and compares all that both can say.
 
@@ -112,10 +119,10 @@ class Session:
         common["spectrum"] = {"matern": rfgp.spectra.Matern(1.5)}.get(s["spectrum"], s["spectrum"])
         near = {"gaussian": "gaussian", "matern": "matern32", None: None}[s.get("local")]
         if s["features"] == "none":  # with all neighbours that is the exact process of the kernel
-            return rfgp.TableGP(None, local=near, num_neighbors=10**4, seed=s["seed"], **common)
-        if s["features"] == "residual":  # and so is that of inducing points with what they leave
-            more = {"num_inducing": s["m"], "local": "residual", "num_neighbors": 10**4}
-            return rfgp.TableGP("nystrom", seed=s["seed"], **more, **common)
+            return stationary(approximation=rfgp.Vecchia(10**4), seed=s["seed"], **{**common, "spectrum": near})
+        if s["features"] == "residual":  # and so is that of inducing points with their residual
+            approximation = rfgp.InducingPoints(s["m"], residual=rfgp.Vecchia(10**4))
+            return stationary(approximation=approximation, seed=s["seed"], **common)
         if self.is_exact:
             return rfgp.ExactGP(local=near, **common)
         return rfgp.SparseSpectrumGP(

@@ -29,10 +29,10 @@ HEAVY = ("adapters", "dask", "checkpoint")
 def compiled():
     """What is compiled once, in a clean checkout, takes longer than an example may."""
     X = np.random.default_rng(0).standard_normal((12, 2))
-    for features, local in ((None, "matern32"), ("nystrom", "residual")):
-        for condition_on in ("responses", "latent"):
-            options = {"num_inducing": 3, "num_neighbors": 3, "condition_on": condition_on}
-            gp = rfgp.TableGP(features, "matern32", local=local, seed=0, **options)
+    for condition_on in ("responses", "latent"):
+        near = rfgp.Vecchia(3, condition_on=condition_on)
+        for approximation in (near, rfgp.InducingPoints(3, residual=near)):
+            gp = rfgp.GP(rfgp.kernels.Matern(nu=1.5), approximation=approximation, seed=0)
             gp.fit(X, X[:, 0], max_iterations=1).predict(X + 1).variance.sum()
     grid = graphs.Graph.from_grid((4, 4))
     gp = rfgp.GraphGP(grid, features="walks", num_walkers=4, seed=0)

@@ -13,13 +13,46 @@ import torch
 
 import graphs
 import rfgp
+from rfgp import kernels as k
+from rfgp.regression.spec import ModelSpec
+from rfgp.regression.stationary import stationary_model
 
 SCALES = {"lengthscale": [0.8, 1.3], "outputscale": 1.5, "noise": 0.1, "seed": 0}
 LATENT = {"lengthscale": [0.8, 1.3], "outputscale": 1.5, "seed": 0}
-LOCAL = {"local": "matern32", "num_neighbors": 6, "local_lengthscale": 0.5, "local_outputscale": 0.4}
+RBF, MATERN = k.RBF(lengthscale=[0.8, 1.3], name="rbf"), k.Matern(nu=1.5, lengthscale=[0.8, 1.3], name="matern")
+BOTH = RBF + k.Matern(nu=1.5, lengthscale=0.5, name="local")
+START, LOCAL_START = (
+    {"outputscale": 1.5, "noise": 0.1},
+    {"rbf.outputscale": 1.5, "local.outputscale": 0.4, "noise": 0.1},
+)
 EQUAL = rfgp.couplings.Energy()
 FEW = {"num_frequencies": 12, "coupling": EQUAL}
-ALONE = {"features": None, "local": "matern32", "num_neighbors": 6}
+
+
+def near(condition_on="responses"):
+    """Return nearest neighbours with a seed of their own."""
+    return rfgp.Vecchia(6, condition_on=condition_on, seed=0)
+
+
+def frequencies(count=12, learn_frequencies=False):
+    """Return frequencies with a seed of their own."""
+    return rfgp.RandomFeatures(count, coupling=EQUAL, learn_frequencies=learn_frequencies, seed=0)
+
+
+def points(method="sor", residual=None):
+    """Return inducing points with a seed of their own."""
+    return rfgp.InducingPoints(8, method=method, residual=residual, seed=0)
+
+
+def gp(kernel, *approximations):
+    """Return the options of `rfgp.GP` with an approximation of each term, at given hyperparameters."""
+    chosen = dict(zip([term.name for term in kernel.terms()], approximations, strict=True))
+    return {
+        "kernel": kernel,
+        "approximation": chosen,
+        "start": LOCAL_START if len(chosen) > 1 else START,
+        "seed": 0,
+    }
 
 
 class Case(NamedTuple):
@@ -91,11 +124,17 @@ def observed(model, likelihood, options, count=40, exposure=False):
     return Case(model(likelihood=likelihood, **options).condition(X, targets(likelihood, X), **given), new)
 
 
+def fourier(spectrum="gaussian", *, num_frequencies, kind="fourier", coupling="energy", seed, **options):
+    """Return a `rfgp.SparseSpectrumGP` whose frequencies have a seed of their own, as those of the references."""
+    features = rfgp.RandomFeatures(num_frequencies, kind=kind, coupling=coupling, seed=seed)
+    return rfgp.SparseSpectrumGP.of(ModelSpec(stationary_model(spectrum, features, seed=seed, **options)))
+
+
 def streamed():
     """Return features that read their rows in blocks."""
     X, y, new = rows(200)
     source = rfgp.tables.Blocks(lambda: ((X[i : i + 64], y[i : i + 64]) for i in range(0, 200, 64)))
-    return Case(rfgp.SparseSpectrumGP(**FEW, **SCALES).condition(source), new, has_data=False)
+    return Case(fourier(**FEW, **SCALES).condition(source), new, has_data=False)
 
 
 def distributed():
@@ -106,7 +145,7 @@ def distributed():
     X, y, new = rows(200)
     with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
         parts = rfgp.dask.Partitions(da.from_array(X, chunks=(64, 2)), da.from_array(y, chunks=64), client=client)
-        model = rfgp.SparseSpectrumGP(**FEW, **SCALES).condition(parts)
+        model = fourier(**FEW, **SCALES).condition(parts)
         assert np.isfinite(model.predict(new).mean).all()  # computed while there is a cluster
     return Case(model, new, has_gradient=False, has_data=False)
 
@@ -114,28 +153,26 @@ def distributed():
 def learned(local=False):
     """Return frequencies that a few steps of a search have moved; the data are sound, so that it converges."""
     X, y, new = rows(120)
-    options = {**SCALES, **(LOCAL if local else {})}
-    model = rfgp.TableGP(
-        "fourier", "gaussian", 4, EQUAL, frequencies="learned", local=options.pop("local", None), **options
-    )
-    return Case(model.fit(X, y), new)
+    moved = frequencies(4, learn_frequencies=True)
+    options = gp(BOTH, moved, near("auto")) if local else gp(RBF, moved)
+    return Case(rfgp.GP(**options).fit(X, y), new)
 
 
 def averaged():
     """Return an average of exact processes."""
     X, y, new = rows(60)
-    return Case(rfgp.TableGP(seed=0).fit(X, y), new)
+    return Case(rfgp.GP(seed=0).fit(X, y), new)
 
 
 def latent(options):
     """Return a nearest-neighbour process whose rows are conditioned on latent values."""
     X, y, new = rows(80)
-    return Case(rfgp.TableGP(condition_on="latent", **{**SCALES, **options}).condition(X, y), new, has_gradient=False)
+    return Case(rfgp.GP(**options).condition(X, y), new, has_gradient=False)
 
 
 def in_blocks():
     """Return neighbours beside features whose rows are whitened in blocks, as many rows are."""
-    case = table(rfgp.TableGP, BESIDE)
+    case = table(rfgp.GP, BESIDE)
     blocks = "rfgp.solvers.whitened.blocked"
     return case._replace(constants={f"{blocks}:MOST_FEATURES": 100, f"{blocks}:BLOCK_FEATURES": 128})
 
@@ -202,13 +239,11 @@ def nodes(features, kernel=None, outputs=1, likelihood="normal", size=(6, 7), **
     return Case(model.condition(seen, y), np.setdiff1d(np.arange(graph.num_nodes), seen)[:6])
 
 
-FOURIER, EXACT, TABLE = rfgp.SparseSpectrumGP, rfgp.ExactGP, rfgp.TableGP
+FOURIER, EXACT, TABLE = fourier, rfgp.ExactGP, rfgp.GP
 WEIGHTS, NOISE = weighted()
 PRECISE = graphs.kernels.RegularizedLaplacian(2, 1.5)
 RATIONAL = graphs.kernels.Matern(1.5, 2.0)
-BESIDE = {"features": "fourier", **FEW, "frequencies": "fixed", "condition_on": "responses"}
-BESIDE |= {**SCALES, **LOCAL}
-INDUCING = {"features": "nystrom", "spectrum": "matern32", "num_inducing": 8, "local": None}
+BESIDE = gp(BOTH, frequencies(), near())
 
 CASES: dict[str, Callable[[], Case]] = {
     "features": partial(table, FOURIER, {**FEW, **SCALES}),
@@ -226,22 +261,20 @@ CASES: dict[str, Callable[[], Case]] = {
     "exact-matern": partial(table, EXACT, {"spectrum": "matern52", **SCALES}),
     "exact-weights": partial(table, EXACT, SCALES, {**WEIGHTS, **NOISE}),
     "exact-outputs": partial(table, EXACT, SCALES, outputs=2),
-    "exact-sum": partial(table, TABLE, {"features": "exact", "spectrum": "gaussian", **SCALES, **LOCAL}),
+    "exact-sum": partial(table, TABLE, gp(BOTH, rfgp.Exact(), rfgp.Exact())),
     "average": averaged,
-    "inducing": partial(table, TABLE, {**INDUCING, "diagonal": None, **SCALES}),
-    "inducing-fitc": partial(table, TABLE, {**INDUCING, "diagonal": "fitc", **SCALES}, WEIGHTS),
-    "inducing-vfe": partial(table, TABLE, {**INDUCING, "diagonal": "vfe", **SCALES}),
-    "inducing-residual": partial(
-        table, TABLE, {**INDUCING, "diagonal": None, **SCALES, "local": "residual", "num_neighbors": 6}
-    ),
-    "neighbors": partial(table, TABLE, {**ALONE, "condition_on": "responses", **SCALES}),
-    "neighbors-weights": partial(table, TABLE, {**ALONE, "condition_on": "responses", **SCALES}, {**WEIGHTS, **NOISE}),
-    "neighbors-outputs": partial(table, TABLE, {**ALONE, "condition_on": "responses", **SCALES}, outputs=2),
+    "inducing": partial(table, TABLE, gp(MATERN, points())),
+    "inducing-fitc": partial(table, TABLE, gp(MATERN, points("fitc")), WEIGHTS),
+    "inducing-vfe": partial(table, TABLE, gp(MATERN, points("vfe"))),
+    "inducing-residual": partial(table, TABLE, gp(MATERN, points(residual=near("auto")))),
+    "neighbors": partial(table, TABLE, gp(MATERN, near())),
+    "neighbors-weights": partial(table, TABLE, gp(MATERN, near()), {**WEIGHTS, **NOISE}),
+    "neighbors-outputs": partial(table, TABLE, gp(MATERN, near()), outputs=2),
     "neighbors-features": partial(table, TABLE, BESIDE),
     "neighbors-blocks": in_blocks,
     "neighbors-learned": partial(learned, local=True),
-    "neighbors-latent": partial(latent, ALONE),
-    "neighbors-latent-features": partial(latent, {"features": "fourier", **FEW, "frequencies": "fixed", **LOCAL}),
+    "neighbors-latent": partial(latent, gp(MATERN, near("latent"))),
+    "neighbors-latent-features": partial(latent, gp(BOTH, frequencies(), near("latent"))),
     "bernoulli": partial(observed, FOURIER, "bernoulli", {**FEW, "inference": "laplace"}),
     "bernoulli-variational": partial(observed, FOURIER, "bernoulli", {**FEW, "inference": "variational"}),
     "bernoulli-exact": partial(observed, EXACT, "bernoulli", {"inference": "laplace"}),

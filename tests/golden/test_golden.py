@@ -32,7 +32,7 @@ def test_every_model_and_likelihood_has_a_case():
     assert {type(model) for model in models} == {
         rfgp.SparseSpectrumGP,
         rfgp.ExactGP,
-        rfgp.TableGP,
+        rfgp.GP,
         rfgp.RoadGP,
         rfgp.MeshGP,
         rfgp.GraphGP,

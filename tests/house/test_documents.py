@@ -19,7 +19,8 @@ BLOCKS = blocks_of(ROOT / "README.md")
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.splitlines()[0])
 @pytest.mark.slow
-def test_readme_code_runs(block, capsys):
+def test_readme_code_runs(block, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     names = {}
     exec(compile(block, "README.md", "exec"), names)
     assert {"gp", "kernel", "k_hat", "layer"} & set(names)

@@ -89,7 +89,7 @@ def test_hyperparameters_list_themselves_and_little_else():
 
 
 INNER = {  # what is there for the rest of the house, and not for completion
-    "model": (model, ("codec", "family", "of", "regression", "strategy"), ("fit", "options", "predict", "seed")),
+    "model": (model, ("codec", "family", "of", "regression", "strategy"), ("fit", "predict", "seed", "terms")),
     "prediction": (
         lambda: model().predict(np.zeros((2, 3))),
         ("latent", "location", "scale", "template"),

@@ -13,7 +13,7 @@ CASES = (("airfoil", 1300), ("concrete", 800), ("power-plant", 2500), ("waves", 
 SIZES = (8, 16, 32, 64, 128, 256, 512)
 HELD, FAR = 200, 3
 EXHAUSTED, HALF = 0.9, 0.5
-"""Shares of the weights used: the threshold of `rfgp.regression.table`, and one below which nothing starves."""
+"""The shares of effective degrees of freedom: the threshold of `rfgp.regression.spec.diagnostics`, and half."""
 
 
 def load(name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -3,7 +3,7 @@
 from rfgp.regression.graph.checks import FeatureCheck as FeatureCheck
 from rfgp.regression.graph.checks import check_features as check_features
 from rfgp.regression.graph.checks import features_of as features_of
-from rfgp.regression.graph.choosing import advised_choice as advised_choice
-from rfgp.regression.graph.choosing import choice_of as choice_of
-from rfgp.regression.graph.choosing import choice_of_features as choice_of_features
-from rfgp.regression.graph.choosing import exact_choice as exact_choice
+from rfgp.regression.graph.selection import advised_selection as advised_selection
+from rfgp.regression.graph.selection import exact_selection as exact_selection
+from rfgp.regression.graph.selection import selection_of as selection_of
+from rfgp.regression.graph.selection import selection_of_features as selection_of_features

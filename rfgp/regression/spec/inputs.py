@@ -1,7 +1,7 @@
 """Mixed columns as the inputs of a model."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from torch import Tensor
 
 import graphs
 from rfgp.columns import Kind, Schema, Table
+from rfgp.columns.indicators import Indicators, with_indicators
 from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.kernels import Kernel
@@ -38,6 +39,7 @@ class ModelInputs:
         other_terms: The terms of the other models of an average.
         reads_all: Whether the first term reads all columns of a table in their order, so that columns go by position
             where the table or the training data have no names.
+        indicators: The levels of columns that are read as indicators, by their keys.
     """
 
     schema: Schema | None
@@ -48,13 +50,14 @@ class ModelInputs:
     noise_terms: Sequence[BoundTerm] = ()
     other_terms: Sequence[BoundTerm] = ()
     reads_all: bool = False
+    indicators: Indicators = field(default_factory=dict)
     reads_blocks = True
 
     def read(self, inputs: Any) -> tuple[Tensor, Origin]:
         """Return the columns of a table as a matrix (n, D), and the origin of the table."""
         assert self.schema is not None
         graph = self.terms[0].term.factors[0].nodes if len(self.schema.columns) == 1 else None
-        table = self.named(table_of(inputs, graph))
+        table = self.named(with_indicators(table_of(inputs, graph), self.indicators))
         found = self.schema.read(table)
         found = found if self.dtype is None else found.to(self.dtype)
         check_points(self._all_terms, found)

@@ -9,6 +9,7 @@ import torch
 from rfgp import random
 from rfgp.approximations import Exact, Vecchia
 from rfgp.approximations.planning import read_approximation
+from rfgp.columns.indicators import Indicators
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel
@@ -43,7 +44,9 @@ class ModelOptions:
         budget: The number of features that the terms with random features share. If None, each has its own.
         memory: The most memory, in bytes. If None, most of the machine's.
         alternatives: Kernels on the same columns by name, among which a fit chooses. If empty, it keeps `kernel`.
-        candidates: What is left open of a model of a table, for `rfgp.choosing`. If None, nothing is.
+        search_space: The candidates among which a fit selects, for `rfgp.selection`. If None, it keeps `kernel`.
+        indicators: The levels of columns that are read as indicators, by their keys; known once there are data, if the
+            kernel is selected.
         starts: Starting values by path; known once there are data.
         hyperpriors: Log densities by path; known once there are data.
 
@@ -64,13 +67,14 @@ class ModelOptions:
     budget: int | None = None
     memory: float | None = None
     alternatives: Mapping[str, Kernel] = field(default_factory=dict)
-    candidates: Any = None
+    search_space: Any = None
+    indicators: Indicators = field(default_factory=dict)
     starts: Mapping[str, Any] = field(default_factory=dict)
     hyperpriors: Mapping[str, Hyperprior | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, Kernel):
-            raise InvalidArgumentError(f"kernel must be a kernel such as k.RBF(), got {self.kernel!r}.")
+            raise InvalidArgumentError(f'kernel must be a kernel such as k.RBF(), or "auto", got {self.kernel!r}.')
         object.__setattr__(self, "likelihood", read_likelihood(self.likelihood, None, takes_kernel=True))
         check_kernel(self.likelihood)
         check_approximation(self.inference, self.likelihood)

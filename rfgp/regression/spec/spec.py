@@ -13,6 +13,7 @@ from rfgp.approximations.planning import assign, divided, sharing
 from rfgp.approximations.role import Approximation, TermData, TermPrior
 from rfgp.blocks import Prior
 from rfgp.columns import Kind, Schema, Table
+from rfgp.columns.indicators import learn_indicators, with_indicators
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel, Sum
 from rfgp.kernels.kernel import transformed
@@ -88,7 +89,7 @@ class ModelSpec(Family):
         own = self.schema, self.terms, self.columns, options.dtype, options.standardize
         first = self.options.kernel.terms()[0].factors[0]
         reads_all = first.columns is None and first.kind is Kind.NUMBER
-        return ModelInputs(*own, of_noise, others, reads_all)
+        return ModelInputs(*own, of_noise, others, reads_all, options.indicators)
 
     @property
     def variances(self) -> tuple[Variance, ...]:
@@ -134,10 +135,13 @@ class ModelSpec(Family):
             return found, Chunk(found.inputs.coded(source))
         data = without_missing(data, self.options.kernel)
         target = data.y if isinstance(data.y, str) else None
-        whole = self.inputs.named(table_of(data.X, graph_of(self.options.kernel)))
+        whole = table_of(data.X, graph_of(self.options.kernel))
         y = data.y if target is None else whole.column(target)
-        table = whole if target is None else whole.without(target)
-        return _with_columns(self, table), data._replace(X=table, y=y)
+        table, spec = whole if target is None else whole.without(target), self
+        if self.schema is None and self.options.search_space is not None:
+            spec = replace(self, options=self.options.changed(indicators=learn_indicators(table)))
+        table = spec.inputs.named(with_indicators(table, spec.options.indicators))
+        return _with_columns(spec, table), data._replace(X=table, y=y)
 
     def with_data_summary(self, summary: DataSummary) -> tuple[Self, DataSummary]:
         """Return the specification, and a summary whose map leaves levels, nodes and coordinates as they are."""
@@ -279,12 +283,10 @@ class ModelSpec(Family):
     def fitted_kernel(self, values: Values) -> Kernel:
         """Return the kernel whose starting values are these hyperparameters."""
         assert self.columns is not None
-        kernel = self._resolved(
-            self.columns, {path: plain_value(values.value(path)) for path in values.space.names}
-        ).kernel
+        starts = {path: plain_value(values.value(path)) for path in values.space.names}
+        kernel = self._resolved(self.columns, starts).kernel
         assert kernel is not None
-        scales = [term.outputscale for term in self.terms]
-        own = [None if scale is None else variance_of(values, scale) for scale in scales]
+        own = [None if one.outputscale is None else variance_of(values, one.outputscale) for one in self.terms]
         pairs = zip(kernel.terms(), own, strict=True)
         return Sum(tuple(replace(term, variance=variance) for term, variance in pairs))
 
@@ -299,8 +301,7 @@ class ModelSpec(Family):
         if rows is not None and not is_read_in_blocks(rows):
             yield from warnings_of_places(terms, self.columns, gathered(rows).inputs)
         if report is not None and self.is_normal and self.schema is not None:
-            keys = [column.key for column in self.schema.columns]
-            yield from fit_warnings(report, values, self.terms, self.approximations, keys)
+            yield from fit_warnings(report, values, self.terms, self.approximations, self.schema.keys)
 
     def identity(self) -> Iterator[str | Tensor]:
         """Yield the options as texts, and the tensors (...) of graphs, meshes and roads; those of others likewise."""

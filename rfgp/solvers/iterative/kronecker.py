@@ -12,7 +12,7 @@ k_2(x, U_2) L_2^-T, and has a variance of its own if it lies beside the grid.
 Source: "latent Kronecker" structure, Lin et al. (2024), "Scalable Gaussian processes with latent Kronecker structure".
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import torch
@@ -197,7 +197,7 @@ class KroneckerTerm(Term):
         in_second = torch.einsum("iap,ibp->ab", signed, by_first)
         return 0.5 * ((first * in_first).sum() + (second * in_second).sum())
 
-    def functions(self, weights: Tensor) -> None:  # type: ignore[override]
+    def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
         """Refuse coordinates (N_1 N_2, p), which do not determine functions beside the grid.
 
         Raises:

@@ -1,4 +1,4 @@
-"""`rfgp advise`: what each choice would cost and bring, and a command that does it."""
+"""`rfgp advise`: candidates with scores and costs, and the command that fits the best."""
 
 import json
 import shlex
@@ -20,34 +20,60 @@ def written(path, n=80):
     return X, y
 
 
-def test_a_table_is_measured_and_the_command_makes_that_model(monkeypatch, capsys, tmp_path):
+def typed(out):
+    """Return the words of the command that is printed."""
+    return shlex.split(next(line for line in out.splitlines() if line.startswith("Type: ")).removeprefix("Type: "))
+
+
+def test_an_average_of_a_table_is_selected_again_by_the_command(monkeypatch, capsys, tmp_path):
     X, y = written(tmp_path / "t.csv")
     code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "t.csv", "--target", "y")
     assert code == 0, err
-    choice = rfgp.TableGP(seed=0).advise(X, y)
-    assert all(trial.name in out for trial in choice.trials)
-    assert choice.reason in out
+    selection = rfgp.GP(seed=0).select(X, y)
+    assert all(trial.name in out for trial in selection.trials)
+    assert selection.reason in out
     assert not list(tmp_path.glob("t-fit"))
-    command = shlex.split(next(line for line in out.splitlines() if line.startswith("Type: ")).removeprefix("Type: "))
-    code, _, err = run(monkeypatch, capsys, *command[1:], "--no-compare", "--out", tmp_path / "o")
+    code, _, err = run(monkeypatch, capsys, *typed(out)[1:], "--no-compare", "--out", tmp_path / "o")
     assert code == 0, err
     gp = rfgp.load(tmp_path / "o" / "model.safetensors")
-    assert gp.options.features == "exact"
-    assert gp.choice.parts.keys() == choice.parts.keys()
-    assert len(gp.members) == len(choice.parts) > 1
-    code, out, err = run(
-        monkeypatch, capsys, "advise", tmp_path / "t.csv", "--target", "y", "--budget", "9s", "--seed", "5"
-    )
+    assert gp.selection.parts.keys() == selection.parts.keys()
+    assert len(gp.members) == len(selection.parts) > 1
+    limits = ("--target", "y", "--time-limit", "9s", "--seed", "5", "--approximation", "Exact", "--memory", "1GB")
+    code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "t.csv", *limits)
     assert code == 0, err
-    assert "--features=exact --budget=9s --seed=5" in out
+    assert out.splitlines()[-1].endswith("--approximation Exact --time-limit 9s --memory 1GB --seed 5")
 
 
-def test_a_budget_is_kept_and_figures_are_for_programs(monkeypatch, capsys, tmp_path):
+def test_the_command_fits_the_best_kernel_with_the_same_table(monkeypatch, capsys, tmp_path):
     written(tmp_path / "t.csv")
-    code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "t.csv", "--budget", "1e-6s", "--json")
+    text = (tmp_path / "t.csv").read_text().replace(",", ";")
+    lines = [f"{line};{'ab'[i % 2]}" for i, line in enumerate(text.splitlines()[1:])]
+    (tmp_path / "t.csv").write_text("\n".join(["a;b;y;kind", *lines, "-;1;2;a"]))
+    given = ("--target", "y", "--missing-mark", "-", "--missing", "mean", "--categories", "one-hot", "--seed", "2")
+    chosen = ("--approximation", "RandomFeatures(16)", "--time-limit", "1min", "--json")
+    code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "t.csv", *given, *chosen)
     assert code == 0, err
     found = json.loads(out)
-    assert sum("over the budget" in each["remark"] for each in found["candidates"]) == len(found["candidates"]) - 1
+    words = shlex.split(found["command"])
+    assert {"--missing-mark=-", "--missing=mean", "--categories=one-hot", "--kernel", "--approximation"} <= {*words}
+    assert "RandomFeatures(num_frequencies=16)" in words
+    assert "--time-limit" not in words
+    code, _, err = run(monkeypatch, capsys, *words[1:], "--no-compare", "--out", tmp_path / "o")
+    assert code == 0, err
+    gp = rfgp.load(tmp_path / "o" / "model.safetensors")
+    best = next(each for each in found["candidates"] if each["name"] == found["best"])
+    (term,) = gp.kernel.terms()
+    assert best["options"]["kernel"].startswith(type(term.factors[0]).__name__)
+    assert term.factors[0].columns == ("a", "b", "kind=a", "kind=b")
+
+
+def test_a_time_limit_is_kept_and_figures_are_for_programs(monkeypatch, capsys, tmp_path):
+    written(tmp_path / "t.csv")
+    code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "t.csv", "--time-limit", "1e-6s", "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert {*found} == {"best", "weights", "reason", "candidates", "baselines", "command"}
+    assert sum("over the limit" in each["status"] for each in found["candidates"]) == len(found["candidates"]) - 1
     assert found["command"].startswith("rfgp fit ")
 
 
@@ -60,14 +86,14 @@ def test_graphs_and_meshes_are_measured(monkeypatch, capsys, tmp_path):
     assert code == 0, err
     assert "chebyshev(" in out
     assert 'Type: rfgp.GraphGP(graph, kernel="diffusion", features="' in out
-    code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "g.gml", "--budget", "1e-9s")
+    code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "g.gml", "--time-limit", "1e-9s")
     assert code == 0, err
     assert "the cheapest, for nothing keeps to the limits; without them " in out
     code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "g.gml", "--json")
     sizes = sorted({each["bytes"] for each in json.loads(out)["candidates"]})
     code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "g.gml", "--json", "--memory", str(sizes[0] + 1))
     found = json.loads(out)
-    kept = [each for each in found["candidates"] if not each["remark"]]
+    kept = [each for each in found["candidates"] if not each["status"]]
     assert 0 < len(kept) < len(found["candidates"])
     assert found["best"] == min(kept, key=lambda each: each["error_of_the_kernel"])["name"]
     assert "the best that keeps to the limits" in found["reason"]
@@ -75,8 +101,3 @@ def test_graphs_and_meshes_are_measured(monkeypatch, capsys, tmp_path):
     code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "m.obj")
     assert code == 0, err
     assert "Type: rfgp mesh" in out
-
-
-def test_nothing_open_is_nothing_to_advise():
-    with pytest.raises(rfgp.InvalidArgumentError, match="Every option is named"):
-        rfgp.TableGP("exact", "gaussian", local=None).advise(np.zeros((3, 1)), np.arange(3.0))

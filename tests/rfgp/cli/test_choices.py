@@ -7,23 +7,21 @@ import rfgp
 from graphs.builders.junctions import DUPLICATES
 from graphs.builders.mesh_files import MESH_SUFFIXES
 from graphs.precisions.roads.layout import BOUNDARIES
-from rfgp import couplings, likelihoods, spectra
+from rfgp import likelihoods
 from rfgp.approximations.node_features import FEATURES
+from rfgp.approximations.parsing import APPROXIMATIONS
 from rfgp.cli import choices
 from rfgp.fields import RESULTS, ROAD_SUFFIXES
-from rfgp.local import KINDS
-from rfgp.regression.table.options import DIAGONALS
+from rfgp.kernels.parsing import KERNELS
 from rfgp.report.holdout import HOLDOUTS
 
 
 @pytest.mark.parametrize(
     ("ours", "library"),
     [
-        (choices.KINDS, tuple(KINDS)),
-        (choices.SPECTRA, spectra.names()),
+        (choices.KERNELS, tuple(KERNELS)),
+        (choices.APPROXIMATIONS, tuple(APPROXIMATIONS)),
         (choices.LIKELIHOODS, likelihoods.names()),
-        (choices.COUPLINGS, couplings.names()),
-        ((None, *choices.DIAGONALS), DIAGONALS),
         (choices.GRAPH_KERNELS, graphs.kernels.names()),
         (choices.GRAPH_FEATURES, FEATURES),
         (choices.BOUNDARIES, BOUNDARIES),
@@ -48,9 +46,7 @@ def refused(call):
 @pytest.mark.parametrize(
     ("ours", "call"),
     [
-        (choices.FEATURES, lambda: rfgp.TableGP(features="nothing")),
-        (choices.FREQUENCIES, lambda: rfgp.TableGP(features="fourier", frequencies="nothing")),
-        (choices.INFERENCES, lambda: rfgp.TableGP(likelihood="poisson", inference="nothing")),
+        (choices.INFERENCES, lambda: rfgp.GP(likelihood="poisson", inference="nothing")),
         (choices.METRICS, lambda: graphs.RoadNetwork.from_lines([[(0, 0), (1, 1)]], metric="nothing")),
         (choices.WEIGHTS, lambda: graphs.Graph.from_mesh(rfgp.datasets.make_mesh(), weights="nothing")),
         (choices.NODES, lambda: graphs.Graph.from_mesh(rfgp.datasets.make_mesh(), nodes="nothing")),

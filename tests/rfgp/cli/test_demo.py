@@ -1,4 +1,4 @@
-"""The demo: its cases are those that the README names, and walks have a finite variance in each."""
+"""The demo: its cases are those that the documentation names, and walks have a finite variance in each."""
 
 import re
 import warnings
@@ -13,7 +13,8 @@ from rfgp.cli.compare import demo, demo_cases
 from rfgp.compare import Plan, compare_file
 from rfgp.models.graph import GraphGP
 
-README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "howto" / "command-line.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +27,13 @@ def test_the_cases_are_as_documented(cases):
     faces = {path.name: len(trimesh.load(path, process=False).faces) for path, _ in cases if path.suffix == ".ply"}
     assert faces == {"mesh.ply": 1280, "terrain.ply": 5408}
     options = {path.name: options for path, options in cases}
-    for words in (f"terrain.ply` has {faces['terrain.ply']:,} faces", "four generated inputs", "four inputs take 30 s"):
-        assert words in " ".join(README.replace("\n", " ").split())
-    assert f"to {options['mesh.ply']['num_train']} of its faces" in README.replace("\n", " ")
-    assert f"terrain below to {options['terrain.ply']['num_train']}," in README.replace("\n", " ")
-    assert f"probability {options['terrain.ply']['halt']}" in README.replace("\n", " ")
+    assert "four generated inputs" in (ROOT / "README.md").read_text(encoding="utf-8")
+    for words in (
+        f"a terrain of {faces['terrain.ply']:,} faces to {options['terrain.ply']['num_train']}, so that its four",
+        f"to {options['mesh.ply']['num_train']} of its faces",
+        f"probability {options['terrain.ply']['halt']}",
+    ):
+        assert words in " ".join(PAGE.split())
     assert re.search(r"a terrain of 5,408 faces", demo.__doc__)
 
 

@@ -183,7 +183,7 @@ def test_the_logarithm_of_a_target_is_fitted_and_predictions_are_in_its_own_unit
     y = np.exp(4 * X[:, 0] - 2 * X[:, 1] + 0.2 * rng.standard_normal(200))
     rows = "".join(f"{a!r},{b!r},{c!r}\n" for (a, b), c in zip(X.tolist(), y.tolist(), strict=True))
     (here / "y.csv").write_text("a,b,y\n" + rows)
-    options = ("--num-frequencies", "16", "--no-compare", "--out", "o", "--json")
+    options = ("--kernel", "RBF()", "--approximation", "RandomFeatures(16)", "--no-compare", "--out", "o", "--json")
     code, out, err = run(monkeypatch, capsys, "fit", "y.csv", "--log", *options)
     assert code == 0, err
     assert json.loads(out)["title"] == "y.csv, target log of y"
@@ -192,17 +192,17 @@ def test_the_logarithm_of_a_target_is_fitted_and_predictions_are_in_its_own_unit
     code, out, err = run(monkeypatch, capsys, "fit", "y.csv", "--target", "y", *options[:-2], "other", "--json")
     (note,) = [note for note in json.loads(out)["notes"] if "--log" in note]
     assert note.startswith("y is positive, from ")
-    assert note.endswith("fitting its logarithm may serve better (--log).")
+    assert note.endswith("A model of its logarithm may be better (--log).")
     assert "No --target" not in err
     model = "o/model.safetensors"
     code, out, err = run(monkeypatch, capsys, "predict", model, "y.csv", "--out", "p.csv", "--json")
     assert 0.9 < json.loads(out)["coverage_95"] <= 1
     found = np.loadtxt("p.csv", delimiter=",", skiprows=1)
     law = rfgp.load(model).predict(X)
-    np.testing.assert_allclose(found[:, 1], np.exp(law.mean + law.variance / 2), rtol=1e-9)
-    spread = np.sqrt(np.expm1(law.variance)) * found[:, 1]
-    np.testing.assert_allclose(found[:, 2], spread, rtol=1e-6)
     noisy = law.observed()
+    np.testing.assert_allclose(found[:, 1], np.exp(law.mean + noisy.variance / 2), rtol=1e-9)
+    spread = np.sqrt(np.expm1(law.variance)) * np.exp(law.mean + law.variance / 2)
+    np.testing.assert_allclose(found[:, 2], spread, rtol=1e-6)
     np.testing.assert_allclose(found[:, 5], np.exp(law.mean + 1.959963984540054 * np.sqrt(noisy.variance)), rtol=1e-9)
     (here / "y.csv").write_text("a,b,y\n" + rows + "1,1,0\n")
     code, _, err = run(monkeypatch, capsys, "fit", "y.csv", "--log", *options)

@@ -35,11 +35,11 @@ def learn(command):
         ("fit", "column 'fit_rows' of /a/num_test/fit_rows.csv", "column 'fit_rows' of /a/num_test/fit_rows.csv"),
         ("fit", 'Raise num_frequencies, learn the frequencies, add a term such as k.Matern() with Vecchia(), or try '
          "another seed or a shorter starting lengthscale.",
-         "Raise --num-frequencies, learn the frequencies, add a local process (--local matern32), or try another "
+         "Use more random features, learn the frequencies, add a term such as Matern() to --kernel, or try another "
          "--seed."),
         ("mesh", 'Raise num_frequencies, learn the frequencies, add a term such as k.Matern() with Vecchia(), or try '
          "another seed or a shorter starting lengthscale.",
-         "Raise num_frequencies, learn the frequencies, or try another --seed."),
+         "Use more random features, learn the frequencies, or try another --seed."),
         ("predict", "needed for update. Call condition(X, y) first, or save it with data=True.",
          "needed for update. Fit it again with --with-data."),
         ("traffic", 'Pass metric="euclidean" for', "Pass --metric euclidean for"),
@@ -59,8 +59,8 @@ def test_arguments_become_options_where_there_are_such(command, said, meant):
 
 def test_warnings_are_translated_as_well(capsys):
     learn("fit")
-    show_warning(rfgp.VarianceStarvationWarning("Raise num_frequencies."), rfgp.VarianceStarvationWarning)
-    assert capsys.readouterr().err == "VarianceStarvationWarning: Raise --num-frequencies.\n"
+    show_warning(rfgp.VarianceStarvationWarning("Raise fit_rows."), rfgp.VarianceStarvationWarning)
+    assert capsys.readouterr().err == "VarianceStarvationWarning: Raise --fit-rows.\n"
 
 
 PYTHON = ("max_iterations", "ard=", "gp.", "by_name", "effort", "features=", "num_", "frequencies=", "merge_vertices")
@@ -87,7 +87,9 @@ def test_remedies_of_python_alone_have_words_of_their_own(command):
     relevant = {"fit": (0, 1, 2, 4, 9), "compare": (0, 1, 7, 9), "mesh": (0, 3, 5, 6, 7, 8, 9)}
     for i in relevant.get(command, relevant["mesh"][:3]):
         words = speech.as_options(said[i])
-        assert not [word for word in PYTHON if word in words.replace("--num-", "")], words
+        assert not [
+            word for word in PYTHON if word in words.replace("--num-", "").replace("ard=False in --kernel", "")
+        ], words
 
 
 def test_the_phrases_are_those_of_the_library():
@@ -103,13 +105,17 @@ def test_the_phrases_are_those_of_the_library():
     assert [pattern for pattern, _ in speech.PHRASES if not re.search(pattern, text)] == []
 
 
-@pytest.mark.parametrize(("command", "same"), [("fit", ["--ard", "--shared"]), ("compare", ["--ard", "--shared"])])
-def test_commands_take_the_same_words(command, same):
+READING = ["target", "categories", "dates", "missing", "drop", "as_category", "decimal", "thousands", "comment"]
+READING += ["encoding", "missing_mark", "seed", "json"]
+MODEL = ["kernel", "approximation", "likelihood", "inference", "log", "time_limit", "memory"]
+
+
+@pytest.mark.parametrize(
+    ("command", "words"), [("fit", READING + MODEL), ("advise", READING + MODEL), ("compare", READING)]
+)
+def test_commands_take_the_same_words(command, words):
     learn(command)
-    common = ["target", "features", "categories", "dates", "missing", "drop", "as_category", "decimal", "comment"]
-    common += ["encoding", "missing_mark", "seed", "json", "num_frequencies"]
-    assert [name for name in common if not speech.as_options(f"{name} must").startswith("--")] == []
-    assert [speech.as_options(f"{flag[2:]} must") for flag in same] == [f"{flag} must" for flag in same]
+    assert [name for name in words if not speech.as_options(f"{name} must").startswith("--")] == []
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning", "default::rfgp.BooleanTargetWarning")
@@ -120,7 +126,7 @@ def test_a_mistyped_column_gets_a_hint_and_all_bad_ones_are_named(monkeypatch, c
     assert (code, "Did you mean 'height'?" in err) == (1, True)
     code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", "--drop", "size")
     assert "no column 'size'; the columns are Size, weight, height, cheap. Did you mean 'Size'?" in err
-    options = ("--missing-mark", "x", "--out", tmp_path / "o", "--no-compare", "--num-frequencies", "8")
+    options = ("--missing-mark", "x", "--out", tmp_path / "o", "--no-compare", "--kernel", "RBF()")
     code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", *options)
     assert code == 1
     for words in (

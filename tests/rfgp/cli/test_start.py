@@ -39,7 +39,7 @@ def outcome(arguments, folder=None):
         (["fit", "--help"], 0, "--fit-rows"),
         (["compare", "--help"], 0, "--num-train"),
         (["--version"], 0, "rfgp "),
-        (["fit", "t.csv", "--coupli", "iid"], 2, "No such option"),
+        (["fit", "t.csv", "--kernl", "RBF()"], 2, "No such option"),
         (["fit", "t.csv", "--fit-rows", "many"], 2, "--fit-rows"),
         (["fitt"], 2, "No such command"),
     ],
@@ -61,16 +61,16 @@ WRONG = [
     (["fit", "t.csv", "--as-category", "z"], "'z'"),
     (["fit", "t.csv", "--missing", "z"], "'mean'"),
     (["fit", "t.csv", "--encoding", "z"], "latin-1"),
-    (["fit", "t.csv", "--features", "furier"], "Did you mean 'fourier'?"),
+    (["fit", "t.csv", "--kernel", "Rbf(a)"], "Did you mean 'RBF'?"),
     (["fit", "t.csv", "--likelihood", "poison"], "Did you mean 'poisson'?"),
-    (["fit", "t.csv", "--spectrum", "z"], "matern52"),
-    (["fit", "t.csv", "--coupling", "z"], "orthogonal"),
-    (["fit", "t.csv", "--local", "z"], "residual"),
-    (["fit", "t.csv", "--diagonal", "z"], "fitc"),
-    (["fit", "t.csv", "--num-frequencies", "0"], "got 0"),
+    (["fit", "t.csv", "--kernel", "RBF(z)"], "There is no column 'z'"),
+    (["fit", "t.csv", "--kernel", "RBF((a, b)"], "was never closed"),
+    (["fit", "t.csv", "--kernel", "__import__('os')"], "no kernel '__import__'"),
+    (["fit", "t.csv", "--approximation", "Vechia(3)"], "Did you mean 'Vecchia'?"),
+    (["fit", "t.csv", "--inference", "z"], "variational"),
     (["fit", "t.csv", "--test-share", "7"], "between 0 and 1"),
     (["fit", "t.csv", "--fit-rows", "1"], "at least 2"),
-    (["fit", "t.csv", "--budget", "soon"], "5min"),
+    (["fit", "t.csv", "--time-limit", "soon"], "5min"),
     (["fit", "t.csv", "--memory", "much"], "4GB"),
     (["fit", "t.csv", "--out", "t.csv"], "t.csv"),
     (["predict", "no.safetensors", "t.csv"], "no file"),
@@ -83,6 +83,8 @@ WRONG = [
     (["compare", "mesh.stl", "--kernel", "z"], "diffusion"),
     (["compare", "t.csv", "--out", "t.csv"], "t.csv"),
     (["advise", "t.csv", "--target", "z"], "'z'"),
+    (["advise", "t.csv", "--kernel", "RBF(a)"], "must be left out for a table"),
+    (["advise", "t.csv", "--approximation", "z"], "RandomFeatures"),
     (["advise", "mesh.stl", "--kernel", "z"], "diffusion"),
     (["advise", "no.stl"], "no file"),
     (["mesh", "no.stl"], "no file"),
@@ -199,7 +201,7 @@ def test_an_interrupt_while_modules_load_is_one_line(seconds, folder):
     assert os.listdir(folder) == ["t.csv"]
 
 
-FEATURES = ("--num-frequencies", "64", "--frequencies", "fixed", "--spectrum", "gaussian", "--local", "none")
+FEATURES = ("--kernel", "RBF()", "--approximation", "RandomFeatures(64)")
 """Nothing is chosen: such a fit is compared with the exact process."""
 
 
@@ -237,7 +239,7 @@ def test_an_interrupt_that_python_would_lose_ends_the_process(action):
 
 
 def test_a_fit_through_a_pipe_says_how_far_it_is(folder, tmp_path):
-    command = [sys.executable, "-m", "rfgp", "fit", "t.csv", "--no-compare", "--num-frequencies", "16"]
+    command = [sys.executable, "-m", "rfgp", "fit", "t.csv", "--no-compare", *FEATURES]
     run = subprocess.run([*command, "--out", tmp_path], cwd=folder, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert "\nFitting 2,700 observations" in run.stderr

@@ -165,8 +165,16 @@ def test_pictures_are_drawn(table, nodes, tmp_path):
             rfgp.DataError,
             "row 9",
         ),
-        (lambda: compare_table(TABLE.X, TABLE.y, num_train=1), rfgp.InvalidArgumentError, "At least two training"),
-        (lambda: compare_nodes(GRAPH, [0, 1], [1.0, 2.0], methods=["x"]), rfgp.InvalidArgumentError, "no method 'x'"),
+        (
+            lambda: compare_table(TABLE.X, TABLE.y, num_train=1),
+            rfgp.InvalidArgumentError,
+            "num_train must be at least 2",
+        ),
+        (
+            lambda: compare_nodes(GRAPH, [0, 1], [1.0, 2.0], methods=["x"]),
+            rfgp.InvalidArgumentError,
+            "methods must be among",
+        ),
         (lambda: Plan(splits=0), rfgp.InvalidArgumentError, "splits must be at least 1"),
     ],
 )
@@ -182,7 +190,7 @@ def test_bad_requests_are_named(call, error, message):
         (60, {}, "45 training and 15 test"),
         (60, {"num_train": 20}, "20 training and 40 test"),
         (60, {"num_test": 20}, "40 training and 20 test"),
-        (600, {}, "256 training and 256 test"),
+        (600, {}, "256 training and 256 test rows"),
     ],
 )
 def test_small_tables_are_compared_on_what_there_is(count, given, parts, tmp_path, monkeypatch):
@@ -195,9 +203,7 @@ def test_small_tables_are_compared_on_what_there_is(count, given, parts, tmp_pat
 
 def test_too_many_rows_asked_for_name_what_to_change(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n" + "".join(f"{i},{i % 3}\n" for i in range(20)))
-    with pytest.raises(
-        rfgp.DataError, match=r"18 training and 5 test .* there are 20\. Ask for fewer with num_train and num_"
-    ):
+    with pytest.raises(rfgp.DataError, match=r"num_train and num_test .* 20, .* 18 training and 5 test"):
         compare_file(tmp_path / "t.csv", num_train=18, num_test=5)
 
 

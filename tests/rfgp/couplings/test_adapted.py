@@ -114,7 +114,7 @@ def test_it_is_drawn_for_models_and_refused_where_it_is_not_for(tmp_path):
     gp.save(tmp_path / "m")
     again = rfgp.load(tmp_path / "m")
     assert np.array_equal(again.predict(X).mean, gp.predict(X).mean)
-    assert again.options.coupling.rows == coupling.rows
+    assert again.terms["rbf"].approximation.coupling.rows == coupling.rows
     assert repr(coupling) == "Adapted(rows=...)"
     many = couplings.Adapted(np.arange(2000.0)[:, None])
     assert len(many.rows) == adapted.MOST_ROWS

@@ -122,10 +122,10 @@ def test_a_fit_is_that_of_the_same_rows_in_blocks(client, is_learned):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("diagonal", [None, "fitc", "vfe"])
-def test_inducing_points_are_those_of_the_same_rows_in_blocks(client, diagonal):
+@pytest.mark.parametrize("method", ["sor", "fitc", "vfe"])
+def test_inducing_points_are_those_of_the_same_rows_in_blocks(client, method):
     def points():
-        return rfgp.TableGP("nystrom", "gaussian", num_inducing=16, local=None, diagonal=diagonal, seed=0)
+        return rfgp.GP(rfgp.kernels.RBF(), approximation=rfgp.InducingPoints(16, method=method, seed=0))
 
     gp = rfgp.dask.fit(points(), *arrays())
     expected = points().fit(rfgp.tables.Blocks([(X, Y)]))

@@ -5,7 +5,9 @@ import pytest
 import torch
 
 import rfgp
-from rfgp.fitting import learn_frequencies
+from rfgp.fitting import Plan, fit_terms, learn_frequencies
+from rfgp.regression import begin
+from rfgp.rows import Chunk
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 
@@ -21,9 +23,8 @@ def table(n, seed=0):
 
 
 def model(**more):
-    return rfgp.TableGP(
-        **{"num_frequencies": 16, "frequencies": "learned", "local": "matern32", "num_neighbors": 10, "seed": 0, **more}
-    )
+    chosen = {"num_frequencies": 16, "learn_frequencies": True, "local": "matern32", "num_neighbors": 10, "seed": 0}
+    return rfgp.SparseSpectrumGP(**chosen | more)
 
 
 def density(gp):
@@ -38,8 +39,8 @@ def test_together_they_are_better_than_each_alone():
     both = model().fit(*data, max_iterations=100)
     for alone in (
         model(local=None),
-        model(features=None),
-        model(frequencies="fixed", coupling=rfgp.couplings.Energy()),
+        rfgp.GP(rfgp.kernels.Matern(nu=1.5), approximation=rfgp.Vecchia(10), seed=0),
+        model(learn_frequencies=False, coupling=rfgp.couplings.Energy()),
     ):
         assert density(both) > density(alone.fit(*data, max_iterations=100)) - 0.01
     assert density(both) > density(model(local=None).fit(*data, max_iterations=100)) + 0.3
@@ -48,9 +49,9 @@ def test_together_they_are_better_than_each_alone():
 def test_frequencies_are_few_where_rows_are():
     gp = model().fit(*table(240), max_iterations=2)
     frequencies = gp.family.priors[0].parts[0].feature_map.frequencies
-    assert frequencies.shape == ((5, 4) if gp.fit_report.frequencies == "fell back" else (16, 4))
+    is_alone = gp.fit_report.message.startswith("learned frequencies alone")
+    assert frequencies.shape == ((16, 4) if is_alone else (5, 4))
     assert gp.num_observations == 240
-    assert "neighbors" in gp.fit_report.message or "likelihood" in gp.fit_report.message
 
 
 def test_features_alone_are_learned_as_without_a_local_process(monkeypatch):
@@ -100,3 +101,13 @@ def test_checkpoints_lead_to_the_same_model(tmp_path):
     assert fits[1].fit_report.frequencies == fits[0].fit_report.frequencies
     with pytest.raises(rfgp.CheckpointError, match="another fit"):
         model(num_neighbors=11).fit(X, y, max_iterations=3, checkpoint=tmp_path / "c")
+
+
+@pytest.mark.parametrize("has_rivals", [False, True])
+def test_fixed_frequencies_beside_rivals_are_searched_on_few_rows(has_rivals):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((600, 30))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(600)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=24, seed=0, learn_frequencies=True)  # more numbers than rows
+    _, report = fit_terms(begin(gp.family, Chunk(X, y)), Plan(given_iterations=20, has_rivals=has_rivals))
+    assert any(stage.name.startswith("all rows") for stage in report.stages) != has_rivals

@@ -1,8 +1,11 @@
 """Fits of features and a local process by one likelihood."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
+from stationary import spec_of
 
 import rfgp
 from rfgp.fitting import Plan
@@ -11,10 +14,8 @@ from rfgp.fitting.frequencies import MOST_SCALE
 from rfgp.fitting.neighbors import fit_neighbors
 from rfgp.fitting.terms import fit_terms
 from rfgp.regression import begin
-from rfgp.regression.spec import ModelSpec
-from rfgp.regression.table import model_options, options_of
 from rfgp.rows import Chunk
-from rfgp.solvers.whitened import WhitenedSolver
+from rfgp.solvers.whitened import WhitenedSolver, blocked
 
 
 def table(n, seed=0):
@@ -25,13 +26,14 @@ def table(n, seed=0):
     return X * [1.0, 5.0, 20.0], 7 + smooth + 0.5 * np.sign(np.sin(9 * X[:, 0]) * np.sin(9 * X[:, 1]))
 
 
-def family(features="fourier", local="matern32", num_neighbors=12):
-    more = {"num_frequencies": 20, "seed": 0}
-    return spec_of(features=features, local=local, num_neighbors=num_neighbors, **more)
+FEATURES = rfgp.RandomFeatures(20, seed=0)
 
 
-def spec_of(**more):
-    return ModelSpec(model_options(options_of(**more)))
+def near(count=12):
+    return rfgp.Vecchia(count, seed=0)
+
+
+BOTH = spec_of("gaussian", FEATURES, "matern32", near())
 
 
 def exactly(regression):
@@ -41,8 +43,8 @@ def exactly(regression):
     return regression.replace(family=spec.drawn(chosen, regression.hyperparameters, regression.num_observations))
 
 
-def fitted(n, **more):
-    return fit_neighbors(begin(family(**more), Chunk(*table(n))), Plan())
+def fitted(n, spec=BOTH):
+    return fit_neighbors(begin(spec, Chunk(*table(n))), Plan())
 
 
 def errors(regression, n=300):
@@ -53,15 +55,15 @@ def errors(regression, n=300):
 @pytest.mark.slow
 def test_it_finds_what_features_alone_cannot():
     found, report = fitted(1200)
-    alone, _ = fit_terms(begin(family(local=None), Chunk(*table(1200))), Plan())
-    near, _ = fitted(1200, features=None)
+    alone, _ = fit_terms(begin(spec_of("gaussian", FEATURES), Chunk(*table(1200))), Plan())
+    alone_near, _ = fitted(1200, spec_of("matern32", near()))
     assert errors(found) < 0.8 * errors(alone)
-    assert errors(found) < 1.02 * errors(near)
+    assert errors(found) < 1.02 * errors(alone_near)
     assert report.converged
     assert report.log_marginal_likelihood == pytest.approx(found.log_marginal_likelihood().item(), rel=1e-12)
     names = found.hyperparameters.space.names
     assert {"local.lengthscale", "local.outputscale"} <= set(names)
-    assert "local.lengthscale" not in near.hyperparameters.space.names
+    assert "local.lengthscale" not in alone_near.hyperparameters.space.names
 
 
 @pytest.mark.slow
@@ -93,7 +95,7 @@ def test_more_rows_are_searched_on_where_some_mislead(monkeypatch):
     X = table(200)[0]
     y = np.sin(2 * X[:, 0]) + X[:, 2] / 20
     X[1], y[1] = X[0] + 1e-7, y[0] + 1
-    chosen = family(None, "matern52")
+    chosen = spec_of("matern52", near())
     order = begin(chosen, Chunk(X, y)).prior().neighbors.order(200).tolist()
     told = {order[i] for i in torch.linspace(0, 199, 40).long().tolist()}
     later = max((0, 1), key=order.index)
@@ -110,7 +112,7 @@ def test_more_rows_are_searched_on_where_some_mislead(monkeypatch):
 
 
 def test_with_all_neighbors_the_likelihood_is_the_exact_one_at_the_end():
-    found, report = fit_neighbors(begin(family(None, num_neighbors=80), Chunk(*table(80))), Plan())
+    found, report = fit_neighbors(begin(spec_of("matern32", near(80)), Chunk(*table(80))), Plan())
     exact = exactly(found)
     assert found.log_marginal_likelihood().item() == pytest.approx(exact.log_marginal_likelihood().item(), abs=1e-7)
     again, _ = fit_terms(exact, Plan())
@@ -142,7 +144,7 @@ def test_it_is_not_followed_where_both_are_likelier(monkeypatch):
 
 
 def test_rows_left_out_are_those_of_the_exact_process():
-    fit = fitting.NeighborFit.of(begin(family(None, num_neighbors=80), Chunk(*table(80))), Plan())
+    fit = fitting.NeighborFit.of(begin(spec_of("matern32", near(80)), Chunk(*table(80))), Plan())
     exact = exactly(fit.regression).leave_one_out()
     z = (table(80)[1] - exact.mean) / np.sqrt(exact.variance)
     expected = np.mean(-0.5 * (z**2 + np.log(2 * np.pi * exact.variance))) + np.log(table(80)[1].std(ddof=1))
@@ -153,7 +155,7 @@ def test_where_nothing_is_local_it_switches_itself_off():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (800, 2))
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(800)
-    found, _ = fit_neighbors(begin(family(), Chunk(X, y)), Plan())
+    found, _ = fit_neighbors(begin(BOTH, Chunk(X, y)), Plan())
     with torch.no_grad():
         shares = [float(found.hyperparameters.standardized(name)) for name in ("local.outputscale", "noise")]
     assert shares[0] < 0.3 * shares[1]
@@ -167,8 +169,8 @@ def test_features_do_not_swing_unless_a_start_or_a_prior_says():
     y = X @ [1.0, 2.0] + 0.1 * np.sign(np.sin(20 * X[:, 0])) + 0.05 * rng.standard_normal(200)
 
     def scale(**more):
-        chosen = options_of(features="fourier", local="matern32", num_neighbors=8, num_frequencies=8, seed=0, **more)
-        found, report = fit_neighbors(begin(ModelSpec(model_options(chosen)), Chunk(X, y)), Plan())
+        chosen = spec_of("gaussian", rfgp.RandomFeatures(8, seed=0), "matern32", near(8), **more)
+        found, report = fit_neighbors(begin(chosen, Chunk(X, y)), Plan())
         return float(found.hyperparameters.standardized("rbf.outputscale")), report.at_bounds
 
     value, at_bounds = scale()
@@ -176,3 +178,44 @@ def test_features_do_not_swing_unless_a_start_or_a_prior_says():
     assert "rbf.outputscale" in at_bounds
     assert scale(outputscale=2 * y.var())[0] > 2 * MOST_SCALE
     assert scale(priors={"outputscale": torch.distributions.LogNormal(5.0, 1.0)})[0] > 2 * MOST_SCALE
+
+
+@pytest.mark.parametrize(
+    ("spec", "most", "is_warm"),
+    [
+        (spec_of("matern32", near()), 40, True),
+        (spec_of("matern32", near()), None, False),
+        (spec_of("gaussian", rfgp.RandomFeatures(4), "matern32", near()), 40, False),
+    ],
+    ids=["neighbors to be scored", "the last fit", "beside features"],
+)
+def test_searches_on_more_rows_start_where_fewer_ended(spec, most, is_warm):
+    """Beside features there are other optima, and the last fit does not depend on earlier ones."""
+    fit = fitting.NeighborFit.of(begin(spec, Chunk(*table(200))), Plan(most_rows=most))
+    start = fit.regression.hyperparameters
+    ended = start.shifted(noise=1.0)
+    wider = fit.with_more(ended)
+    assert wider.most == 2 * fit.most
+    assert wider.regression.hyperparameters is (ended if is_warm else start)
+
+
+@pytest.mark.parametrize("has_twins", [False, True])
+def test_a_sample_of_many_rows_shows_whether_fewer_mislead(monkeypatch, has_twins):
+    X = table(1200)[0][:, :2]
+    y = np.sin(2 * X[:, 0])
+    if has_twins:
+        X[1::2] = X[::2] + 1e-7
+        y[1::2] += np.random.default_rng(1).standard_normal(600)
+    fit = fitting.NeighborFit.of(begin(spec_of("matern52", near(8)), Chunk(X, y)), Plan(most_rows=20))
+    least = {"noise": fit.regression.hyperparameters.space.quantities["noise"].bounds[0].log()}
+    values, report = fit.search(fit.regression.hyperparameters.replaced(least), "")
+    values = values.replaced(least) if has_twins else values
+    by_all = fit.has_missed(values, report)
+    monkeypatch.setattr(fitting, "MOST_CHECKED", 1000)
+    monkeypatch.setattr(fitting, "MOST_ROWS", 300)
+    assert by_all == fit.has_missed(values, report) == has_twins
+    last, sizes = fitting.NeighborFit.of(fit.regression, Plan()), []
+    monkeypatch.setattr(blocked, "is_large", lambda prior, count: sizes.append(count) or False)
+    monkeypatch.setattr(fitting, "MOST_ROWS", 20)
+    dataclasses.replace(last, most=20).has_missed(values, report)
+    assert sizes == [1200]  # all rows before the last fit

@@ -64,7 +64,7 @@ class Cells(k.Kernel):
 
 
 class CellField:
-    field, is_refined, between = IndependentField(6), False, None
+    field, is_refined, between, slopes = IndependentField(6), False, None, None
 
     def at(self, values):
         return self

@@ -23,7 +23,7 @@ def table():
 
 
 def model(**options):
-    return rfgp.TableGP(**{"num_frequencies": 30, "likelihood": "categorical", "seed": 0, **options})
+    return rfgp.SparseSpectrumGP(**{"num_frequencies": 30, "likelihood": "categorical", "seed": 0, **options})
 
 
 @pytest.fixture(scope="module")

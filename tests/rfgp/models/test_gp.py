@@ -210,6 +210,16 @@ def test_fixed_names_and_patterns_keep_their_starts():
         model("two smooth").fit(ROWS, Y, fixed=("nu",))
 
 
+@pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
+@pytest.mark.parametrize("kernel", [k.RBF(), "auto"], ids=["given", "auto"])
+@pytest.mark.parametrize("likelihood", ["normal", "poisson"])
+def test_a_zero_mean_is_not_learned(kernel, likelihood):
+    X = np.linspace(0, 1, 30)[:, None]
+    y = np.round(8 + 3 * np.sin(9 * X[:, 0]))
+    gp = rfgp.GP(kernel, likelihood, mean="zero", seed=0).fit(X, y, max_iterations=5)
+    assert gp.hyperparameters.mean.item() == pytest.approx(0, abs=1e-12)
+
+
 def test_priors_are_set_by_path():
     tight = torch.distributions.LogNormal(torch.tensor(0.0), torch.tensor(0.01))
     kernel = k.RBF("t", name="trend") + k.RBF("p", name="other")
@@ -384,7 +394,7 @@ def test_models_beyond_memory_are_refused_before_anything_is_allocated():
     huge = rfgp.GP(k.RBF("t"), approximation=rfgp.RandomFeatures(10**7), seed=0)
     with pytest.raises(rfgp.InvalidArgumentError, match=r"more than the .* GiB that there are"):
         huge.condition(rows, rows["t"])
-    with pytest.raises(rfgp.InvalidArgumentError, match="memory must be a positive number"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="memory must be"):
         rfgp.GP(k.RBF("t"), memory=-1)
 
 

@@ -149,7 +149,7 @@ def test_terms_of_the_noise_count_in_the_memory():
     ("build", "message"),
     [
         (lambda: rfgp.GP(SMOOTH, Heteroscedastic(kernel="rbf")), "kernel of the noise must be a kernel"),
-        (lambda: rfgp.TableGP(likelihood=Heteroscedastic(kernel=SMOOTH)), "must be None here"),
+        (lambda: rfgp.GP("rbf", Heteroscedastic(kernel=SMOOTH)), "kernel must be a kernel"),
         (lambda: model(SMOOTH.named("noise.a"), k.RBF("b")), "must not begin with 'noise'"),
         (lambda: model(SMOOTH, k.RBF("b"), {"noise.a": rfgp.Exact()}), "no term 'noise.a'"),
         (lambda: model(SMOOTH, k.RBF("b"), rfgp.Chebyshev()), "cannot be used for the term 'smooth'"),

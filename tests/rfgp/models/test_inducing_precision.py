@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from stationary import model_of
 
 import rfgp
 from rfgp.approximations import InducingPoints
@@ -28,19 +29,15 @@ def table(columns, rows=1000, seed=0):
     return X, (y / y.std()).astype(np.float32)
 
 
-def model(spectrum, columns, noise, dtype, points=128, lengthscale=1.0, diagonal=None):
+def model(spectrum, columns, noise, dtype, points=128, lengthscale=1.0, method="sor"):
     """Return a model of the table."""
-    gp = rfgp.TableGP(
-        features="nystrom",
-        spectrum=spectrum,
-        num_inducing=points,
-        local=None,
-        diagonal=diagonal,
+    gp = model_of(
+        spectrum,
+        rfgp.InducingPoints(points, method=method, seed=0),
         standardize=False,
         lengthscale=[lengthscale] * columns,
         outputscale=1.0,
         noise=noise,
-        seed=0,
         dtype=dtype,
     )
     return gp.condition(*table(columns))
@@ -92,13 +89,13 @@ def test_float32_matches_float64(spectrum, columns, noise):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("diagonal", [None, "fitc", "vfe"])
+@pytest.mark.parametrize("method", ["sor", "fitc", "vfe"])
 @pytest.mark.parametrize("noise", [1e-6, 1e-3, 0.1])
 @pytest.mark.parametrize("lengthscale", [0.3, 3.0])
 @pytest.mark.parametrize("points", [32, 256])
 @pytest.mark.parametrize(("spectrum", "columns"), KERNELS)
-def test_float32_matches_float64_slow(spectrum, columns, points, lengthscale, noise, diagonal):
-    assert_close(spectrum, columns, noise, points=points, lengthscale=lengthscale, diagonal=diagonal)
+def test_float32_matches_float64_slow(spectrum, columns, points, lengthscale, noise, method):
+    assert_close(spectrum, columns, noise, points=points, lengthscale=lengthscale, method=method)
 
 
 @pytest.mark.parametrize("points", [32, 128])

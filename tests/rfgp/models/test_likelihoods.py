@@ -10,6 +10,7 @@ from scipy import stats
 
 import graphs
 import rfgp
+from rfgp import kernels as k
 from rfgp.likelihoods import Bernoulli, NegativeBinomial, Poisson, StudentT
 from rfgp.likelihoods.role import learned
 
@@ -40,13 +41,10 @@ def table(name, rows=ROWS):
     return x, observe(name, function(x), rng), new, observe(name, function(new), rng)
 
 
-PLAIN = {"frequencies": "fixed", "local": None}
-
-
 def model(name, **options):
     """Laplace's approximation, of two classes too; `test_variational` has the other."""
     way = {"inference": "laplace"} if name == "bernoulli" else {}
-    return rfgp.TableGP(**{**PLAIN, "num_frequencies": 40, "likelihood": name, "seed": 0, **way, **options})
+    return rfgp.SparseSpectrumGP(**{"num_frequencies": 40, "likelihood": name, "seed": 0, **way, **options})
 
 
 @pytest.fixture(scope="module")
@@ -239,19 +237,16 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("options", "words"),
         [
-            ({"likelihood": "gaussian"}, "no likelihood"),
-            ({"likelihood": "poisson", "noise": 0.1}, "noise is of a normal likelihood"),
+            ({"likelihood": "cauchy"}, "no likelihood"),
+            ({"likelihood": "poisson", "start": {"noise": 0.1}}, "noise"),
             ({"likelihood": rfgp.likelihoods.Normal(noise=0.3)}, "give noise="),
-            ({"likelihood": "bernoulli", "local": "matern32"}, "local process is for a normal likelihood"),
-            ({"likelihood": "bernoulli", "features": None, "local": "matern32"}, "local process"),
-            ({"likelihood": "bernoulli", "frequencies": "learned"}, "learned under a normal likelihood"),
-            ({"likelihood": "bernoulli", "features": "nystrom", "diagonal": "fitc"}, "diagonal is for a normal"),
-            ({"likelihood": "bernoulli", "features": "nystrom", "local": "residual"}, "local process"),
+            ({"likelihood": "bernoulli", "approximation": rfgp.RandomFeatures(8, learn_frequencies=True)}, "Gaussian"),
+            ({"likelihood": "bernoulli", "approximation": rfgp.InducingPoints(8, method="fitc")}, "Gaussian"),
         ],
     )
     def test_options(self, options, words):
         with pytest.raises(rfgp.InvalidArgumentError, match=words):
-            rfgp.TableGP(**options)
+            rfgp.GP(k.RBF(), **options).condition(*table("bernoulli")[:2])
 
     def test_targets(self):
         x = np.random.default_rng(0).standard_normal((20, 2))
@@ -293,7 +288,7 @@ def test_given_parameters_are_held_and_others_learned():
     held = model(StudentT(df=3.0, scale=2.0)).fit(x, y)
     assert set(held.hyperparameters.names) == {"rbf.lengthscale", "rbf.outputscale", "mean"}
     assert float(held.log_marginal_likelihood()) <= float(gp.log_marginal_likelihood()) + 1e-6
-    assert learned(model(NegativeBinomial(dispersion=0.5)).options.likelihood) == ()
+    assert learned(model(NegativeBinomial(dispersion=0.5)).family.options.likelihood) == ()
 
 
 def test_the_unit_of_a_target_with_outliers_does_not_matter():
@@ -367,9 +362,9 @@ def test_classes_that_columns_separate_have_a_finite_fit():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::rfgp.VarianceStarvationWarning", "ignore::rfgp.JitterWarning")
-@pytest.mark.parametrize("features", ["fourier", "exact"])
+@pytest.mark.parametrize("is_exact", [False, True])
 @pytest.mark.parametrize("name", ["poisson", "negative-binomial", "gamma", "student-t", "bernoulli"])
-def test_extreme_targets_have_finite_fits(name, features):
+def test_extreme_targets_have_finite_fits(name, is_exact):
     """Counts to 10^7, values over sixty orders, Cauchy's errors, one success, and rows that repeat each other."""
     rng = np.random.default_rng(0)
     extreme = {
@@ -381,7 +376,8 @@ def test_extreme_targets_have_finite_fits(name, features):
     }[name].astype(float)
     for X in (rng.standard_normal((40, 2)), np.repeat(rng.standard_normal((2, 2)), 20, axis=0)):
         coupling = rfgp.couplings.Energy()  # with weights no mode is found for the largest counts
-        gp = rfgp.TableGP(features, num_frequencies=6, coupling=coupling, likelihood=name, seed=0).fit(X, extreme)
+        approximation = rfgp.Exact() if is_exact else rfgp.RandomFeatures(6, coupling=coupling, seed=0)
+        gp = rfgp.GP(k.RBF(), name, approximation, seed=0).fit(X, extreme)
         law = gp.predict(np.vstack([X[:2], [[1e3, 1e3]]])).observed()
         assert np.isfinite(law.log_density(extreme[:3])[:2]).all()
         assert np.isfinite(law.quantile(0.9)[:2]).all()
@@ -392,7 +388,7 @@ def test_extreme_targets_have_finite_fits(name, features):
 
 def test_options_are_shown():
     assert "likelihood=Poisson()" in repr(model(Poisson()))
-    assert "likelihood" not in repr(rfgp.TableGP())
+    assert "likelihood" not in repr(rfgp.GP())
 
 
 class TestExposure:
@@ -403,13 +399,18 @@ class TestExposure:
         x, exposure = rng.standard_normal((rows, 2)), rng.uniform(0.2, 8.0, rows)
         return x, rng.poisson(exposure * np.exp(function(x))).astype(float), exposure
 
-    @pytest.mark.parametrize("options", [{}, {"features": "exact"}, {"inference": "variational"}])
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"kernel": k.RBF(), "approximation": rfgp.RandomFeatures(30)},
+            {"kernel": k.RBF(), "approximation": rfgp.RandomFeatures(30), "inference": "variational"},
+            {"approximation": rfgp.Exact()},
+        ],
+    )
     def test_the_log_rate_is_that_of_one_unit(self, options):
         x, y, exposure = self.rows()
-        options = {"likelihood": "poisson", "seed": 0, **options}
-        options |= {} if "features" in options else {**PLAIN, "num_frequencies": 30}
-        gp = rfgp.TableGP(**options).fit(x, y, exposure=exposure)
-        blind = rfgp.TableGP(**options).fit(x, y)
+        gp = rfgp.GP(**options, likelihood="poisson", seed=0).fit(x, y, exposure=exposure)
+        blind = rfgp.GP(**options, likelihood="poisson", seed=0).fit(x, y)
         new = np.random.default_rng(13).uniform(-1, 1, (50, 2))
         assert np.sqrt(np.mean((gp.predict(new).mean - function(new)) ** 2)) < 0.3
         assert np.sqrt(np.mean((blind.predict(new).mean - function(new)) ** 2)) > 0.8

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import rfgp
 from rfgp import SparseSpectrumGP
+from rfgp import kernels as k
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 
@@ -110,10 +111,10 @@ UNITS = {
     "mixed": np.array([HUGE, 1, TINY]),
 }
 KINDS = {
-    "features": {"features": "fourier", "num_frequencies": 16, "frequencies": "fixed", "spectrum": "gaussian"},
-    "learned": {"features": "fourier", "num_frequencies": 16, "frequencies": "learned", "spectrum": "gaussian"},
-    "exact": {"features": "exact", "spectrum": "matern32"},
-    "points": {"features": "nystrom", "num_inducing": 20, "spectrum": "gaussian"},
+    "features": (k.RBF(), rfgp.RandomFeatures(16)),
+    "learned": (k.RBF(), rfgp.RandomFeatures(16, learn_frequencies=True)),
+    "exact": (k.Matern(nu=1.5), rfgp.Exact()),
+    "points": (k.RBF(), rfgp.InducingPoints(20, method="fitc")),
 }
 
 
@@ -122,7 +123,8 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_huge_and_tiny_columns_change_nothing(kind, unit):
     def fitted(factor):
-        return rfgp.TableGP(**kind, local=None, seed=0).fit(X * factor, Y, max_iterations=10)
+        kernel, approximation = kind
+        return rfgp.GP(kernel, approximation=approximation, seed=0).fit(X * factor, Y, max_iterations=10)
 
     expected, found = fitted(1.0).predict(NEW), fitted(unit).predict(NEW * unit)
     np.testing.assert_array_equal(found.mean, expected.mean)
@@ -132,8 +134,9 @@ def test_huge_and_tiny_columns_change_nothing(kind, unit):
 @pytest.mark.thinned(3)
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 def test_huge_and_tiny_columns_of_neighbours(unit):
+    kernel, near = k.Matern(nu=1.5), rfgp.Vecchia()
     expected, found = (
-        rfgp.TableGP(features=None, local="matern32", seed=0).fit(X * f, Y, max_iterations=5).predict(NEW * f).mean
+        rfgp.GP(kernel, approximation=near, seed=0).fit(X * f, Y, max_iterations=5).predict(NEW * f).mean
         for f in (1.0, unit)
     )
     np.testing.assert_array_equal(found, expected)

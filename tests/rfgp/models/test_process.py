@@ -12,6 +12,7 @@ import torch
 
 import graphs
 import rfgp
+from rfgp import kernels as k
 
 
 def drawn(n=80, seed=0):
@@ -29,7 +30,7 @@ MODELS = {
     "features": (lambda: rfgp.SparseSpectrumGP(num_frequencies=16, coupling="orthogonal", seed=0), drawn()),
     "exact": (lambda: rfgp.ExactGP(), drawn()),
     "inducing": (
-        lambda: rfgp.TableGP("nystrom", "gaussian", num_inducing=16, local=None, diagonal=None, seed=0),
+        lambda: rfgp.GP(rfgp.kernels.RBF(), approximation=rfgp.InducingPoints(16, method="sor"), seed=0),
         drawn(),
     ),
     "walks": (
@@ -184,7 +185,7 @@ def test_truth_values_of_files_nodes_and_estimators_are_told_of(tmp_path):
         gp.condition(range(30), y)
     assert [entry.filename for entry in caught] == [__file__]
     with pytest.warns(rfgp.BooleanTargetWarning) as caught:
-        rfgp.sklearn.RandomFeatureGPRegressor(n_frequencies=4, random_state=0, max_iter=200).fit(X, y)
+        rfgp.sklearn.GPRegressor(k.RBF(), rfgp.RandomFeatures(4), random_state=0, max_iter=200).fit(X, y)
     assert [entry.category for entry in caught].count(rfgp.BooleanTargetWarning) == 1
 
 

@@ -38,7 +38,7 @@ def labels():
 
 
 def table(**options):
-    return rfgp.TableGP(**{"num_frequencies": 40, "frequencies": "fixed", "local": None, "seed": 0, **options})
+    return rfgp.SparseSpectrumGP(num_frequencies=40, seed=0, **options)
 
 
 @pytest.fixture(scope="module")
@@ -209,12 +209,11 @@ class TestErrors:
             ({"likelihood": "heteroscedastic", "inference": "laplace"}, "has 'variational'"),
             ({"inference": "variational"}, "needs no approximation"),
             ({"likelihood": "bernoulli", "inference": "mcmc"}, "'laplace' and 'variational'"),
-            ({"likelihood": "heteroscedastic", "local": "matern32"}, "normal likelihood"),
         ],
     )
     def test_options(self, options, words):
         with pytest.raises(rfgp.InvalidArgumentError, match=words):
-            rfgp.TableGP(**options)
+            rfgp.SparseSpectrumGP(**options)
 
     def test_functionals_have_no_observations(self, fitted):
         p = fitted["bernoulli"].predict(noisy()[2][:2]).linear([1, -1])

@@ -111,11 +111,11 @@ class TestStudy:
         study, page = studied(table, groups=at, split_by="station")
         assert len(study.test) == 60
         assert study.num_groups == 2
-        said = "cannot be judged: 2 held-out groups, 30 of the 60 rows in one of them"
+        said = "cannot be assessed: 2 held-out groups, 30 of the 60 rows in one of them"
         assert words.verdict(study, "rows") == said
         assert said in page
-        assert "as it should be" not in page
-        assert "held out, at random, by station" in page
+        assert "as expected" not in page
+        assert "held-out part, at random, by station" in page
         assert study.summary()["test_groups"] == 2
 
     def test_coverage_of_many_groups_counts_groups(self):
@@ -123,14 +123,14 @@ class TestStudy:
         study, page = studied(table, groups=at, test_share=0.2)
         assert study.num_groups == 60
         assert study.independent == pytest.approx(60)
-        assert words.verdict(study, "rows").endswith("% are to be expected in 60 groups)")
-        assert "The band counts the groups, 60," in page
+        assert words.verdict(study, "rows").endswith("% are expected in 60 groups)")
+        assert "The band is that of 60 groups," in page
 
     def test_rows_alone_are_judged_as_before(self):
         table, _ = stations(300, 1)
         study, page = studied(table, test_share=0.2)
         assert study.independent == 60
-        assert words.verdict(study, "rows").endswith("(53 to 60 are to be expected)")
+        assert words.verdict(study, "rows").endswith("(53 to 60 are expected)")
         assert "groups" not in page[page.index("<main>") : page.index("</main>")]
 
     def test_groups_may_be_texts_and_must_fit_the_rows(self):
@@ -146,7 +146,7 @@ class TestStudy:
         table, _ = stations(100, 1)
         study, page = studied(table, holdout="last", test_share=0.2)
         assert study.test.tolist() == list(range(80, 100))
-        assert "held out, the last in their order" in page
+        assert "held-out part, the last in their order" in page
 
     def test_last_observations_at_seen_nodes_are_said(self):
         graph = graphs.Graph.from_grid((8, 8))

@@ -16,13 +16,15 @@ from PIL import Image
 import graphs
 import rfgp
 from rfgp import datasets, fields, report
+from rfgp import kernels as k
 from rfgp.cli.common import print_study
-from rfgp.fitting import neighbors
 from rfgp.models.graph import GraphGP
 from rfgp.palette import COLORS, log_ticks, styles
+from rfgp.regression import FitReport
 from rfgp.report import baselines, comparing, figures, notes, page, words
+from rfgp.report.glance import small_multiples
 from rfgp.report.holdout import split
-from rfgp.report.tables import column_relevance
+from rfgp.report.variables import variables_of
 from rfgp.rows import repeat_groups
 from rfgp.tables import Table
 
@@ -33,10 +35,13 @@ pytestmark = [
 ]
 
 
+COMMAND = "rfgp fit " + "a-folder-with-a-long-name/" * 20
+
+
 def table_page(table, **options):
     gp = rfgp.SparseSpectrumGP(num_frequencies=24, seed=0)
     study = report.study_table(table, gp, title="a table", **options)
-    return report.table_report(study, table, settings={"seed": 0}, command="rfgp fit"), study
+    return report.table_report(study, table, settings={"seed": 0}, command=COMMAND), study
 
 
 def field_page(field, **options):
@@ -110,9 +115,13 @@ def test_every_section_is_there(pages):
             assert f"<h2>{title}</h2>" in content
         for words_of in ("Calibration:", "Standardised residuals", "Convergence of the fit", "KL from the exact"):
             assert words_of in content
-    assert "Relevance:" in pages["table"]
+    assert "<h2>Terms and effects</h2>" in pages["table"]
     for name in ("faces", "vertices", "roads"):
         assert "Posterior standard deviation" in pages[name]
+
+
+def test_long_commands_are_whole_and_wrap(pages):
+    assert f'<td class="text">{COMMAND}</td>' in pages["table"]
 
 
 def test_hostile_names_are_shown_and_do_nothing():
@@ -146,7 +155,7 @@ def test_figures_in_the_page_are_those_of_the_study():
 
 def test_intervals_that_are_wrong_are_called_so():
     _, study = table_page(small_table(), compare=False, test_share=0.5)
-    for factor, verdict in ((9.0, "too wide"), (1 / 25, "too narrow"), (1.0, "as it should be")):
+    for factor, verdict in ((9.0, "too wide"), (1 / 25, "too narrow"), (1.0, "as expected")):
         law = study.prediction
         scaled = dataclasses.replace(law, noise=factor * (law.noise + law.latent.variance().mean()))
         changed = dataclasses.replace(study, prediction=scaled)
@@ -156,7 +165,7 @@ def test_intervals_that_are_wrong_are_called_so():
 def test_what_was_not_computed_is_said():
     content, study = table_page(small_table(), compare=False)
     assert study.comparison is None
-    assert "was not asked for" in content
+    assert "was switched off" in content
     assert "KL from the exact process" not in {card[0] for card in words.cards(study, "rows")}
 
 
@@ -173,72 +182,86 @@ def test_bad_options_are_named(options, error, message):
         table_page(small_table(), **options)
 
 
-@pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning", "ignore::rfgp.OverfittingWarning")
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("kernel", "approximation", "texts"),
     [
-        (
-            {"features": "exact", "local": "matern12"},
-            ["the exact kernel and that of a local", "is approximated"],
-        ),
-        ({"features": None, "local": "matern32", "num_neighbors": 4}, ["a local process alone", "nats of KL a point"]),
-        ({"num_frequencies": 4, "frequencies": "learned", "local": None}, ["8 per row", "a kernel of their own"]),
+        (k.RBF(name="rbf"), rfgp.Exact(), ["the term rbf (Exact)", comparing.EXACT]),
+        (k.Matern(name="local"), rfgp.Vecchia(4), ["(Vecchia)", "KL from the exact process is"]),
     ],
 )
-def test_models_that_no_features_of_a_size_stand_beside(options, words):
+def test_models_without_features_to_compare_have_a_remark(kernel, approximation, texts):
     table = small_table()
-    study = report.study_table(table, rfgp.TableGP(seed=0, **options))
+    gp = rfgp.GP(kernel, approximation=approximation, seed=0)
+    study = report.study_table(table, gp, fit_rows=40)
     assert study.comparison is None
-    page = report.table_report(study, table)
-    assert all(each in page for each in words)
+    content = report.table_report(study, table)
+    assert all(each in content for each in texts)
 
 
-def test_a_choice_is_told():
-    """What was taken and measured stands on the page, in the notes, and in the figures for programs."""
+@pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
+@pytest.mark.parametrize("rows", [40, 500])
+def test_learned_frequencies_are_not_compared_and_rejected_ones_are(rows):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((600, 4))
+    table = Table(X, np.sin(2 * X.sum(1)) + 0.1 * rng.standard_normal(600), tuple("abcd"), "y")
+    gp = rfgp.GP(k.RBF(), approximation=rfgp.RandomFeatures(4, learn_frequencies=True), seed=0)
+    study = report.study_table(table, gp, fit_rows=rows)
+    is_learned = study.model.fit_report.frequencies == "learned"
+    assert is_learned == (rows == 500)
+    assert ("The frequencies are learned" in study.remark) == is_learned == (study.comparison is None)
+
+
+def test_selection_is_reported():
     table = small_table()
-    study = report.study_table(table, rfgp.TableGP(seed=0))
-    choice = study.model.choice
-    page = report.table_report(study, table)
-    assert "The choice" in page
-    assert len(choice.parts) > 1
-    assert all(f"{share:.2f} of the average" in page for share in choice.parts.values())
-    assert f"it is averaged with {len(choice.parts) - 1} others" in page
-    assert all(trial.name in page for trial in choice.trials)
-    assert any(note == f"Chosen: {choice.reason}" for note in study.notes)
-    told = {"options": dict(choice.chosen.options), "reason": choice.reason, "shares": choice.parts}
-    assert study.summary()["choice"] == told
-    assert len(study.train) == choice.chosen.last.rows
+    study = report.study_table(table, rfgp.GP(seed=0))
+    selection = study.model.selection
+    content = report.table_report(study, table)
+    assert "<h2>Model selection</h2>" in content
+    assert len(selection.parts) > 1
+    assert all(f"{weight:.2f} of the average" in content for weight in selection.parts.values())
+    assert f"of {len(selection.parts)} members" in content
+    assert all(trial.name in content for trial in selection.trials)
+    assert f"Selected: {selection.reason}" in study.notes
+    expected = {"options": dict(selection.chosen.options), "reason": selection.reason, "weights": selection.parts}
+    assert study.summary()["selection"] == expected
+    assert len(study.train) == selection.chosen.last.rows
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("options", "own", "lead"),
+    ("approximation", "own"),
     [
-        ({}, "nystrom", "through 20 features of inducing points (k-means), fitted"),
-        ({"diagonal": "fitc", "inducing": "pivots"}, "fitc", "(pivots), what they miss as noise, fitted"),
-        ({"local": "residual"}, "residual", "(k-means) and neighbours that take up what they leave, fitted"),
+        (rfgp.InducingPoints(20, method="sor"), "nystrom"),
+        (rfgp.InducingPoints(20, method="fitc", init="pivots"), "fitc"),
+        (rfgp.InducingPoints(20, residual=rfgp.Vecchia(5)), "residual"),
     ],
 )
-def test_inducing_points_are_compared_and_bounded(options, own, lead):
-    """They stand last, beside couplings of as many features; the bounds are those of the model's own check."""
+def test_inducing_points_are_compared_and_bounded(approximation, own):
     table = small_table()
-    plain = {"features": "nystrom", "spectrum": "gaussian", "local": None, "diagonal": None}
-    gp = rfgp.TableGP(num_inducing=20, num_neighbors=5, seed=0, **{**plain, **options})
+    gp = rfgp.GP(k.RBF(), approximation=approximation, seed=0)
     study = report.study_table(table, gp)
     assert study.own == (own, 10) == study.comparison.groups()[-1]
-    page = report.table_report(study, table)
-    assert lead in page
-    bounds = gp.evidence_bounds()
-    assert f"is between {bounds.lower:.6g} and {bounds.upper:.6g}" in page
-    assert f"On all {len(study.train):,} training rows the exact log marginal" in study.remark
-    kl = {m: study.comparison.estimate("kl", m, 10).mean for m in (own, "iid")}
+    kl = {method: study.comparison.estimate("kl", method, 10).mean for method in (own, "iid")}
     assert kl[own] < kl["iid"]
+    bounds = gp.evidence_bounds()
+    assert f"is between {bounds.lower:.6g} and {bounds.upper:.6g}" in study.remark
 
 
-def test_rows_of_the_search_are_those_that_it_took(monkeypatch):
-    monkeypatch.setattr(neighbors, "MOST_ROWS", 20)
-    gp = rfgp.TableGP(None, local="matern32", num_neighbors=5, seed=0)
-    for model, rows in ((gp, "20"), (rfgp.SparseSpectrumGP(num_frequencies=8, seed=0), "40")):
+def test_features_of_one_term_of_a_sum_are_compared():
+    table = small_table()
+    first, second = table.columns[:2]
+    kernel = k.Linear(second) + k.RBF(first, name="smooth")
+    gp = rfgp.GP(kernel, approximation={"smooth": rfgp.RandomFeatures(20)}, seed=0)
+    study = report.study_table(table, gp)
+    assert study.own == ("energy", 20)
+    assert "of the term smooth" in study.remark
+    assert study.comparison.estimate("kl", *study.own).mean < study.comparison.estimate("kl", "iid", 4).mean
+
+
+def test_fits_that_plan_or_have_neighbors_take_all_rows():
+    planned = rfgp.GP(k.RBF(), seed=0)
+    local = rfgp.GP(k.Matern(), approximation=rfgp.Vecchia(5), seed=0)
+    for model, rows in ((planned, "135"), (local, "135"), (rfgp.SparseSpectrumGP(num_frequencies=8, seed=0), "40")):
         study = report.study_table(small_table(), model, fit_rows=40, compare=False)
         assert study.making["rows of the fit of the hyperparameters"] == rows
 
@@ -287,7 +310,7 @@ def test_couplings_with_options_and_ones_own_are_compared_as_they_are(coupling, 
     gp = rfgp.SparseSpectrumGP(num_frequencies=22, coupling=coupling, kind=features, seed=0)
     study = report.study_table(small_table(), gp)
     assert study.own == (label, 22) == study.comparison.groups()[-1]
-    assert f"({label} frequencies)" in report.table_report(study, small_table())
+    assert f"One draw of {label}, m = 22" in report.table_report(study, small_table())
 
 
 def test_other_warnings_of_the_comparison_are_not_lost(monkeypatch):
@@ -321,7 +344,7 @@ def test_the_distance_from_the_exact_process_is_that_of_the_model_in_use():
         assert study.comparison.estimate("kernel_error", *study.own).mean == pytest.approx(error, rel=1e-6)
         content = report.field_report(study, field, fields.law_at_nodes(gp, field))
         name, value = next((name, value) for name, value in options.items() if name != "features")
-        assert f'<th scope="row">{name}</th><td>{value}</td>' in content
+        assert re.search(rf'<th scope="row">{name}</th><td[^>]*>{value}</td>', content)
         assert "num_walkers" not in content[content.index("How it was made</h2>") :]  # the fit has none
 
 
@@ -340,10 +363,10 @@ def test_what_was_left_out_and_simple_rules_that_do_better_are_said(monkeypatch,
     field = dataclasses.replace(field, values=rng.standard_normal(len(field.values)))
     study = report.study_field(field, GraphGP(field.graph, features="spectrum", seed=0), test_share=0.2)
     said = " ".join(study.notes)
-    assert "162 nodes are more than 100. Without it the error is known as follows: spectrum: the kernel" in said
+    assert "162 nodes are more than 100. Estimate of the error without it: spectrum: the kernel" in said
     best = min(study.baselines, key=lambda rule: rule.rmse)
-    assert (f"the {best.name} has an RMSE" in said) == (best.rmse < 0.99 * study.rmse)
-    assert notes.of_rules(study.baselines, 1.1 * best.rmse) != () == notes.of_rules(study.baselines, best.rmse)
+    assert (f"the RMSE of the {best.name} is" in said) == (best.rmse < 0.99 * study.rmse)
+    assert notes.of_baselines(study.baselines, 1.1 * best.rmse) != () == notes.of_baselines(study.baselines, best.rmse)
     print_study(study, "observations")
     out = capsys.readouterr().out
     assert all(note in out for note in study.notes)
@@ -361,7 +384,7 @@ def test_simple_rules_are_what_they_say():
     predicted = {
         "mean": np.full(len(test), y[train].mean()),
         "nearest row": y[near],
-        "straight line": y[train].mean() + (X[test] - X[train].mean(0)) @ line,
+        "linear model": y[train].mean() + (X[test] - X[train].mean(0)) @ line,
     }
     found = baselines.baselines_of_rows(table, train, test)
     assert [rule.name for rule in found] == list(predicted)
@@ -386,22 +409,21 @@ def test_the_nearest_observed_node_is_that_by_the_way():
     assert rule.rmse == pytest.approx(np.sqrt(np.mean(np.square(errors))))
 
 
-def test_a_bound_is_said_in_words():
+def test_noise_at_its_bound_has_a_note():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 2))
     gp = rfgp.SparseSpectrumGP(num_frequencies=64, seed=0, priors={"noise": None}).fit(X, np.sin(X[:, 0]))
-    said = notes.of_bounds(gp, ("a", "b"))
+    found = notes.of_bounds(gp)
     assert set(gp.fit_report.at_bounds) >= {"noise"}
-    assert any(note.startswith("The noise is at its lower bound, ") and "as exact" in note for note in said)
-    assert len(said) == len(gp.fit_report.at_bounds)
+    assert any(note.startswith("The noise is at its lower bound, ") and "as exact" in note for note in found)
+    assert len(found) == len(gp.fit_report.at_bounds)
 
 
-@pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
-def test_what_is_local_matters_as_well():
-    """Bounds are said of the process that they are of; a column's relevance is that of both, by their variances."""
+def test_bounds_name_the_term_and_its_columns():
     table = small_table()
-    gp = rfgp.TableGP(num_frequencies=8, frequencies="fixed", local="matern32", num_neighbors=5, seed=0)
-    gp.fit(table.X, table.y, max_iterations=1)
+    b = table.columns[1]
+    kernel = k.RBF(table.columns, name="rbf") + k.Matern(table.columns, name="local")
+    gp = rfgp.GP(kernel, approximation=rfgp.RandomFeatures(8), seed=0).condition(table.frame(), table.y)
     space = gp.hyperparameters.values.space
     for name, side in (("rbf.lengthscale", 1), ("local.lengthscale", 0)):
         value = gp.hyperparameters[name].detach().clone()
@@ -410,23 +432,11 @@ def test_what_is_local_matters_as_well():
     variance = space.quantities["local.outputscale"]
     gp.hyperparameters["local.outputscale"] = variance.bounds[0] * variance.unit
     at_bounds = ("rbf.lengthscale", "local.lengthscale", "local.outputscale")
-    gp.fit_report = dataclasses.replace(gp.fit_report, at_bounds=at_bounds)
-    b = table.columns[1]
-    assert notes.of_bounds(gp, table.columns)[:2] == (
-        f"The lengthscale of {b} in the term rbf is at its upper bound: the term rbf is flat that way, or a straight "
-        "line.",
-        f"The lengthscale of {b} in the term local is at its lower bound: the term local changes from row to row that "
-        "way, which no other row can predict.",
-    )
-    assert "nothing is local" in notes.of_bounds(gp, table.columns)[2]
-    values, spread = gp.hyperparameters, table.X.std(axis=0, ddof=1)
-    parts = [
-        (values[f"{name}.outputscale"].item(), values[f"{name}.lengthscale"].detach().numpy())
-        for name in ("rbf", "local")
-    ]
-    (v, a), (w, c) = parts
-    expected = spread * np.sqrt((v / a**2 + w / c**2) / (v + w))
-    np.testing.assert_allclose(column_relevance(gp, table), expected, rtol=1e-12)
+    gp.fit_report = FitReport(True, 1, 1, 0.0, "", at_bounds)
+    first, second, third = notes.of_bounds(gp)
+    assert f"lengthscale of {b} in the term rbf is at its upper bound" in first
+    assert f"lengthscale of {b} in the term local is at its lower bound" in second
+    assert "the term local is as good as zero" in third
 
 
 def test_convergence_shows_all_stages():
@@ -451,7 +461,7 @@ def test_what_it_takes_to_make_it_again_is_listed():
     content, _ = table_page(small_table(), fit_rows=60, compare=False, test_share=0.2, seed=3)
     made = content[content.index("How it was made</h2>") :]
     for name, value in (("share of the test", "0.2"), ("seed of the split", "3"), ("hyperparameters", "60")):
-        assert re.search(rf"{name}</th><td>{value}<", made)
+        assert re.search(rf"{name}</th><td[^>]*>{value}<", made)
 
 
 def test_copies_of_rows_are_found():
@@ -475,7 +485,9 @@ def test_sensors_at_one_node_are_held_out_together_and_it_is_said():
     at = field.graph.index(field.nodes)
     assert not set(at[study.train]) & set(at[study.test])
     assert study.repeated == 7
-    assert words.repeats(study).startswith("7 observations are at the node of another; those of one node are held out")
+    assert words.repeats(study).startswith(
+        "7 observations share their node with another one. Observations of one node are all held out or none"
+    )
     assert words.repeats(study) in report.field_report(study, field, fields.law_at_nodes(study.model, field))
 
 
@@ -501,12 +513,6 @@ def test_large_meshes_are_pictures(monkeypatch):
     content, _ = field_page(ball(True, subdivisions=1))
     assert content.count('<img class="drawn"') == 2
     assert "mesh3d" not in content[content.rindex("</footer>") :]
-
-
-def test_names_that_are_cut_alike_keep_their_own_bars():
-    names = [f"a_column_with_a_very_long_name_number_{i}" for i in range(3)]
-    bars = figures.relevance(names, np.array([1.0, 2.0, 3.0])).data[0]
-    assert len(set(bars.y)) == 3
 
 
 def test_logarithmic_axes_have_written_out_ticks():
@@ -551,17 +557,19 @@ def test_hyperparameters_come_from_some_rows_and_the_posterior_from_all():
 def test_sizes_of_plots_are_bounded():
     y = np.random.default_rng(0).standard_normal(50_000)
     table = Table(np.stack([y, y**2], axis=1), y, ("a", "b"), "y")
-    assert len(figures.columns(table, [0, 1]).to_json()) < 200_000
+    frame, gp = table.frame(), rfgp.GP(k.RBF())
+    variables = variables_of(table, gp, frame)
+    assert len(small_multiples(table, variables, frame).to_json()) < 200_000
     assert len(figures.histogram(y, "y").to_json()) < 20_000
 
 
 def test_a_page_escapes_all_its_texts():
-    grid = page.Grid(["<x1>"], [["<x2>", "<x3>"]], "<x4>")
+    grid = page.Grid(["<x1>", "<x12>"], [["<x2>", "<x3>"]], "<x4>")
     sections = [page.Section("<x5>", [page.Text("<x6>"), grid])]
     content = page.render("<x7>", "<x8>", [("<x9>", "<x10>", "<x11>")], sections)
     body = content[content.index("<body>") :]  # what is before it holds plotly's own script
     assert not re.search(r"<x\d", body)
-    assert {int(number) for number in re.findall(r"&lt;x(\d+)&gt;", body)} == set(range(1, 12))
+    assert {int(number) for number in re.findall(r"&lt;x(\d+)&gt;", body)} == set(range(1, 13))
 
 
 # --- in a browser --------------------------------------------------------------------------------
@@ -672,12 +680,11 @@ def test_an_exact_process_stands_beside_walks(monkeypatch):
     walks = GraphGP(field.graph, features="walks", seed=0).fit(field.nodes[study.train], field.values[study.train])
     assert rmse == pytest.approx(rfgp.metrics.rmse(study.observed, walks.predict(field.nodes[study.test])), rel=1e-9)
     assert study.comparison is None
-    assert study.remark.endswith(f"nothing of it is approximated. Beside it, {name}: RMSE {rmse:.4g}.")
+    assert study.remark.endswith(f"nothing is approximated. For comparison, {name}: RMSE {rmse:.4g}.")
     content = report.field_report(study, field, fields.law_at_nodes(study.model, field))
-    assert "by the Whittle-Matern field of alpha 2 on the surface, by linear finite elements" in content
+    assert "the Whittle-Matern field of alpha 2 on the surface, by linear finite elements" in content
     assert "memory of the process" in content
-    assert "Walks fitted to, and simple rules learned from" in content
     assert not report.study_field(field, fields.whittle_matern(field, 1, seed=0), compare=False).others
     monkeypatch.setattr("rfgp.report.study.MOST_WALKED", 10)
     alone = report.study_field(field, fields.whittle_matern(field, 1, seed=0))
-    assert (alone.others, alone.remark) == ((), "The process is exact: nothing of it is approximated.")
+    assert (alone.others, alone.remark) == ((), comparing.EXACT)

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import rfgp
+from rfgp import kernels as k
 from rfgp.saving.container import read_file, write_file
 from rfgp.tables import CSV, Blocks, Parquet
 
@@ -159,7 +160,7 @@ def test_columns_may_be_named_as_attributes_are():
 @pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
 def test_the_process_of_an_estimator_knows_them_too():
     d = data()
-    estimator = rfgp.sklearn.RandomFeatureGPRegressor(6, random_state=0, max_iter=2).fit(d.table, d.y)
+    estimator = rfgp.sklearn.GPRegressor(k.RBF(), rfgp.RandomFeatures(6), random_state=0, max_iter=2).fit(d.table, d.y)
     close(estimator.gp_.predict(turned(d.new)).mean, estimator.predict(d.new))
 
 

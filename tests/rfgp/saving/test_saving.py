@@ -16,6 +16,7 @@ import pytest
 import torch
 import trimesh
 from safetensors.torch import load_file, save_file
+from stationary import model_of
 
 import graphs
 import rfgp
@@ -58,7 +59,7 @@ MODELS = {
         NEW,
     ),
     "inducing points": (
-        lambda: rfgp.TableGP("nystrom", "gaussian", num_inducing=8, diagonal="vfe", seed=1).fit(X, Y, max_iterations=5),
+        lambda: model_of("gaussian", rfgp.InducingPoints(8, method="vfe"), seed=1).fit(X, Y, max_iterations=5),
         NEW,
     ),
     "antithetic": (
@@ -359,15 +360,15 @@ def set_tensor(name, value):
     return lambda header, tensors: tensors.__setitem__(name, value)
 
 
-@pytest.mark.parametrize("features", ["nystrom", "fourier", "exact"])
-def test_a_file_says_a_class_that_has_such_features(features, tmp_path):
-    rfgp.TableGP(features, num_frequencies=4, num_inducing=4, seed=0).condition(X, Y).save(tmp_path / "m", data=True)
-    for name, kind in (("SparseSpectrumGP", "fourier"), ("ExactGP", "exact")):
+@pytest.mark.parametrize("approximation", [rfgp.InducingPoints(4), rfgp.RandomFeatures(4), rfgp.Exact()], ids=repr)
+def test_the_class_in_a_file_has_the_approximation(approximation, tmp_path):
+    model_of("gaussian", approximation).condition(X, Y).save(tmp_path / "m", data=True)
+    for name, kind in (("SparseSpectrumGP", rfgp.RandomFeatures), ("ExactGP", rfgp.Exact)):
         rewrite(tmp_path / "m", tmp_path / name, set_in("class", name))
-        if features == kind:
+        if isinstance(approximation, kind):
             assert type(rfgp.load(tmp_path / name)).__name__ == name
         else:
-            with pytest.raises(rfgp.ModelFileError, match=f"not those of a {name}"):
+            with pytest.raises(rfgp.ModelFileError, match=f"not that of a {name}"):
                 rfgp.load(tmp_path / name)
 
 

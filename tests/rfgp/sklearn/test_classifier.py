@@ -5,13 +5,17 @@ from sklearn.base import clone
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.model_selection import cross_val_score
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import graphs
 import rfgp
-from rfgp.sklearn import GraphGPClassifier, RandomFeatureGPClassifier
+from rfgp import kernels as k
+from rfgp.sklearn import GPClassifier, GraphGPClassifier
 
 RNG_ROWS = 150
+
+
+def small(num_frequencies=16, **options):
+    return GPClassifier(k.RBF(), rfgp.RandomFeatures(num_frequencies), random_state=0, **options)
 
 
 def drawn(classes=2):
@@ -22,17 +26,10 @@ def drawn(classes=2):
     return X[:RNG_ROWS], y[:RNG_ROWS], X[RNG_ROWS:], y[RNG_ROWS:]
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")  # some of their data are noise, or few
-@parametrize_with_checks([RandomFeatureGPClassifier(n_frequencies=8, max_iter=3, random_state=0)])
-def test_each_check_of_scikit_learn(estimator, check):
-    check(estimator)
-
-
 @pytest.mark.parametrize("classes", [2, 3])
-def test_labels_and_probabilities_are_those_of_the_process(classes):
+def test_labels_and_probabilities_are_those_of_the_model(classes):
     X, y, new, observed = drawn(classes)
-    found = RandomFeatureGPClassifier(n_frequencies=32, random_state=0).fit(X, y)
+    found = small(32).fit(X, y)
     shares = found.predict_proba(new)
     assert shares.shape == (RNG_ROWS, classes)
     np.testing.assert_allclose(shares.sum(1), 1)
@@ -41,7 +38,7 @@ def test_labels_and_probabilities_are_those_of_the_process(classes):
     assert found.score(new, observed) > 0.75
     codes = np.searchsorted(found.classes_, y).astype(float)
     name = "bernoulli" if classes == 2 else "categorical"
-    twin = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0, likelihood=name).fit(X, codes)
+    twin = rfgp.GP(k.RBF(), name, rfgp.RandomFeatures(32), seed=0).fit(X, codes)
     mean = twin.predict(new).observed().mean
     np.testing.assert_array_equal(shares[:, 1] if classes == 2 else shares, mean)
     assert found.log_marginal_likelihood_value_ == twin.fit_report.log_marginal_likelihood
@@ -50,30 +47,26 @@ def test_labels_and_probabilities_are_those_of_the_process(classes):
 def test_two_classes_are_near_scikit_learns():
     """Laplace's approximation by another package: the same kernel and hyperparameters, a logit, exactly."""
     X, y, new, _ = drawn()
-    own = RandomFeatureGPClassifier(
-        n_frequencies=256, random_state=0, ard=False, standardize=False, approximation="laplace"
-    ).fit(X, y)
-    gp = own.gp_.exact()
+    own = GPClassifier(k.RBF(ard=False), rfgp.Exact(), mean="zero", standardize=False, inference="laplace").fit(X, y)
+    gp = own.gp_
     kernel = ConstantKernel(float(gp.hyperparameters.outputscale)) * RBF(float(gp.hyperparameters.lengthscale[0]))
-    gp.hyperparameters.mean = 0.0  # theirs has none
     theirs = GaussianProcessClassifier(kernel, optimizer=None).fit(X, y)
     np.testing.assert_allclose(gp.predict(new).observed().mean, theirs.predict_proba(new)[:, 1], atol=2e-3)
     value = float(gp.log_marginal_likelihood())
     assert value == pytest.approx(theirs.log_marginal_likelihood_value_, abs=1e-4)
-    np.testing.assert_allclose(own.predict_proba(new)[:, 1], gp.predict(new).observed().mean, atol=0.15)
 
 
 def test_it_works_in_cross_validation_and_with_weights():
     X, y, new, _ = drawn()
-    assert cross_val_score(RandomFeatureGPClassifier(n_frequencies=16, random_state=0), X, y, cv=3).mean() > 0.7
+    assert cross_val_score(small(), X, y, cv=3).mean() > 0.7
     weights = np.ones(len(y))
     weights[y == "first"] = 0
     with pytest.raises(ValueError, match="only one"):
-        RandomFeatureGPClassifier(n_frequencies=8).fit(X, y, sample_weight=weights)
+        small(8).fit(X, y, sample_weight=weights)
     with pytest.raises(rfgp.InvalidArgumentError, match="link"):
-        RandomFeatureGPClassifier(n_frequencies=8, link="cauchit").fit(X, y)
-    probit = RandomFeatureGPClassifier(n_frequencies=16, link="probit", random_state=0).fit(X, y)
-    logit = RandomFeatureGPClassifier(n_frequencies=16, random_state=0).fit(X, y)
+        small(8, link="cauchit").fit(X, y)
+    probit = small(link="probit").fit(X, y)
+    logit = small().fit(X, y)
     apart = np.abs(probit.predict_proba(new) - logit.predict_proba(new))  # the lengthscales found differ by two
     assert 1e-3 < apart.mean() < 0.05
 
@@ -101,10 +94,20 @@ def test_two_classes_may_be_approximated_variationally():
     rng = np.random.default_rng(11)
     X = rng.standard_normal((60, 2))
     y = np.where(X[:, 0] + 0.5 * rng.standard_normal(60) > 0, "yes", "no")
-    options = {"n_frequencies": 20, "random_state": 0, "max_iter": 20}
-    found = {
-        way: RandomFeatureGPClassifier(approximation=way, **options).fit(X, y) for way in ("laplace", "variational")
-    }
+    found = {way: small(20, inference=way, max_iter=20).fit(X, y) for way in ("laplace", "variational")}
     shares = [each.predict_proba(X)[:, 1] for each in found.values()]
     assert 1e-4 < np.abs(shares[0] - shares[1]).max() < 0.1
     assert found["variational"].gp_.regression.approximation == "variational"
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
+@pytest.mark.parametrize("classes", [2, 3])
+def test_selection_is_that_of_the_model(classes):
+    X, y, new, _ = drawn(classes)
+    found = GPClassifier(random_state=0, max_iter=2).fit(X[:50], y[:50])
+    codes, name = np.unique(y[:50], return_inverse=True)[1], "bernoulli" if classes == 2 else "categorical"
+    gp = rfgp.GP(likelihood=name, seed=0).fit(X[:50], codes.astype(float), max_iterations=2)
+    assert found.selection_.trials[found.selection_.best].name == gp.selection.trials[gp.selection.best].name
+    mean = gp.predict(new).observed().mean
+    np.testing.assert_array_equal(found.predict_proba(new)[:, 1], mean if classes == 2 else mean[:, 1])
+    assert found.selection_.num_validation == 50

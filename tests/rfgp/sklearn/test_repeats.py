@@ -2,23 +2,16 @@
 
 import networkx as nx
 import numpy as np
-import pandas as pd
 import pytest
 
 import graphs
 import rfgp
+from rfgp import kernels as k
 from rfgp.rows import merge_repeats
-from rfgp.sklearn import (
-    GraphGPClassifier,
-    GraphGPRegressor,
-    RandomFeatureGPClassifier,
-    RandomFeatureGPCountRegressor,
-    RandomFeatureGPRegressor,
-    TableGPRegressor,
-)
+from rfgp.sklearn import GPClassifier, GPCountRegressor, GPRegressor, GraphGPClassifier, GraphGPRegressor
 
 PATH = graphs.Graph.from_networkx(nx.path_graph(15))
-FEW = {"n_frequencies": 8, "max_iter": 3, "random_state": 0}
+FEW = {"kernel": k.RBF(), "approximation": rfgp.RandomFeatures(8), "max_iter": 3, "random_state": 0}
 
 
 def drawn(seed):
@@ -31,17 +24,17 @@ def drawn(seed):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: RandomFeatureGPRegressor(**FEW),
-        lambda: RandomFeatureGPRegressor(n_frequencies=16, random_state=0),
-        lambda: RandomFeatureGPRegressor(local="matern32", **FEW),
-        lambda: RandomFeatureGPCountRegressor(**FEW),
-        lambda: RandomFeatureGPClassifier(**FEW),
-        lambda: RandomFeatureGPClassifier(approximation="laplace", **FEW),
-        lambda: TableGPRegressor(max_iter=3, random_state=0),
+        lambda: GPRegressor(**FEW),
+        lambda: GPRegressor(k.RBF(), rfgp.RandomFeatures(16), random_state=0),
+        lambda: GPRegressor(**{**FEW, "kernel": k.RBF() + k.Matern(), "approximation": {"matern": rfgp.Vecchia(5)}}),
+        lambda: GPCountRegressor(**FEW),
+        lambda: GPClassifier(**FEW),
+        lambda: GPClassifier(inference="laplace", **FEW),
+        lambda: GPRegressor(max_iter=3, random_state=0),
         lambda: GraphGPRegressor(PATH, max_iter=3, random_state=0),
         lambda: GraphGPClassifier(PATH, max_iter=1, features="exact", random_state=0),
     ],
-    ids=["few", "searched", "local", "counts", "classes", "laplace", "chosen", "graph", "graph classes"],
+    ids=["few", "searched", "local", "counts", "classes", "laplace", "selected", "graph", "graph classes"],
 )
 @pytest.mark.thinned(3)
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -58,11 +51,9 @@ def test_weights_are_repetitions_to_the_last_bit(make, seed):
 def test_counts_merge_rows_of_equal_exposure_only():
     X, y, _, _ = drawn(0)
     exposure = np.concatenate([np.ones(15), np.full(15, 2.0), np.ones(15)])
-    found = RandomFeatureGPCountRegressor(**FEW).fit(np.tile(X, (3, 1)), np.tile(y, 3), exposure=exposure)
+    found = GPCountRegressor(**FEW).fit(np.tile(X, (3, 1)), np.tile(y, 3), exposure=exposure)
     assert found.gp_.num_observations == 30
-    weighted = RandomFeatureGPCountRegressor(**FEW).fit(
-        np.tile(X, (2, 1)), np.tile(y, 2), np.repeat([2, 1], 15), exposure[:30]
-    )
+    weighted = GPCountRegressor(**FEW).fit(np.tile(X, (2, 1)), np.tile(y, 2), np.repeat([2, 1], 15), exposure[:30])
     np.testing.assert_array_equal(found.predict(X), weighted.predict(X))
 
 
@@ -89,21 +80,3 @@ def test_rows_that_share_a_hash_are_not_merged(monkeypatch):
     rows, weight = merge_repeats([np.array([3.0, 1.0, 3.0])], None)
     assert rows.tolist() == [0, 1, 2]
     assert weight is None
-
-
-@pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
-def test_an_estimator_without_repeats_is_the_process_itself():
-    X, y, _, _ = drawn(0)
-    found = RandomFeatureGPRegressor(**FEW).fit(X, y, sample_weight=np.ones(15))
-    twin = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).fit(X, y.astype(float), max_iterations=3)
-    np.testing.assert_array_equal(found.predict(X), twin.predict(X).mean)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_an_index_of_pandas_is_left_out_with_weights_as_without(weighted):
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame({"Unnamed: 0": np.arange(30.0), "a": rng.normal(size=30)})
-    weight = rng.integers(1, 4, 30).astype(float) if weighted else None
-    with pytest.warns(rfgp.IndexColumnWarning, match="left out"):
-        model = RandomFeatureGPRegressor(n_frequencies=8, random_state=0).fit(X, np.sin(X.a), weight)
-    assert model.used_columns_ == [1]

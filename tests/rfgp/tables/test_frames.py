@@ -43,9 +43,9 @@ def test_a_frame_is_read_as_its_parquet_file(way, tmp_path):
     np.testing.assert_array_equal(new.X, expected.X[2:7])
 
 
-def test_the_remedy_of_raw_frames_works():
-    with pytest.raises(rfgp.DataError, match=r"rfgp\.tables\.read_table"):
-        rfgp.TableGP().fit(frame().drop(columns="y"), frame()["y"])
+def test_the_remedy_of_missing_cells_works():
+    with pytest.raises(rfgp.DataError, match="Leave such rows out"):
+        rfgp.GP().fit(frame().drop(columns="y"), frame()["y"])
     table = read_table(frame(), "y", categories="one-hot", dates="days", missing="drop")
     assert rfgp.ExactGP().condition(table.X, table.y).predict(table.X).mean.shape == (11,)
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import rfgp
+from rfgp import kernels as k
 from rfgp.tables import CSV, Blocks, Parquet, Schema, read_inputs, read_table
 
 N = 60
@@ -53,7 +54,7 @@ class TestFiles:
         frame(sort=True).to_csv(tmp_path / "t.csv")
         table = warned(lambda: read_table(tmp_path / "t.csv"), "left out")
         test = np.arange(N) % 4 == 0
-        gp = rfgp.TableGP("exact", "gaussian", local=None, seed=0)
+        gp = rfgp.ExactGP()
         found = gp.fit(table.X[~test], table.y[~test]).predict(table.X[test]).mean
         assert np.mean((found - table.y[test]) ** 2) > 0.5 * np.var(table.y[test])  # by the index it is 0.01
 
@@ -143,13 +144,13 @@ class TestModels:
 
 
 def test_estimators_leave_the_index_out():
-    from rfgp.sklearn import RandomFeatureGPRegressor
+    from rfgp.sklearn import GPRegressor
 
     table = frame()
     table.insert(0, "Unnamed: 0", np.arange(N))
     X = table.drop(columns="y")
     with pytest.warns(rfgp.IndexColumnWarning, match="left out"):
-        found = RandomFeatureGPRegressor(n_frequencies=8, random_state=0).fit(X, table["y"])
-    expected = RandomFeatureGPRegressor(n_frequencies=8, random_state=0).fit(X[["a", "b"]], table["y"])
+        found = GPRegressor(k.RBF(), rfgp.RandomFeatures(8), random_state=0).fit(X, table["y"])
+    expected = GPRegressor(k.RBF(), rfgp.RandomFeatures(8), random_state=0).fit(X[["a", "b"]], table["y"])
     assert found.n_features_in_ == 3
     np.testing.assert_allclose(found.predict(X[5:9]), expected.predict(X[["a", "b"]][5:9]))

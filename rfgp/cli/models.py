@@ -1,0 +1,215 @@
+"""The model of a table, as options of the command line give it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rfgp.cli import checks, choices
+from rfgp.errors import InvalidArgumentError
+from rfgp.expressions import ARGUMENTS, Call, Name, Reader, check_known, nodes_of
+
+AUTO = "auto"
+_KERNEL = Reader("--kernel", '"RBF(t) + Group(store)"')
+_APPROXIMATION = Reader("--approximation", '"RandomFeatures(256)" or "trend=Vecchia(30)"')
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """The options of `rfgp fit` and `rfgp advise` about the model.
+
+    Attributes:
+        kernel: The kernel as text, or "auto".
+        approximation: The approximations as text, or "auto".
+        likelihood: The name of the likelihood.
+        inference: "laplace" or "variational". If None, as usual for the likelihood.
+        time_limit: The most time of a selection, such as "5min". If None, it depends on the rows.
+        memory: The most memory, such as "4GB". If None, as usual.
+        seed: The seed of everything random.
+    """
+
+    kernel: str = AUTO
+    approximation: str = AUTO
+    likelihood: str = "normal"
+    inference: str | None = None
+    time_limit: str | None = None
+    memory: str | None = None
+    seed: int = 0
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether a fit selects the kernel."""
+        return self.kernel == AUTO
+
+    def check(self) -> None:
+        """Refuse options that no model has, before torch is loaded.
+
+        Raises:
+            InvalidArgumentError: with the option and its value.
+        """
+        checks.check_choice("--likelihood", self.likelihood, choices.LIKELIHOODS)
+        checks.check_choice("--inference", self.inference, choices.INFERENCES)
+        checks.check_limits(self.time_limit, self.memory)
+        checks.check_least(0, seed=self.seed)
+        if self.time_limit is not None and not self.is_auto:
+            raise InvalidArgumentError(
+                "--time-limit limits the selection of a kernel, and --kernel names one. Leave one of them out."
+            )
+        if not self.is_auto:
+            _check_functions("kernel", _KERNEL.read(self.kernel), (*choices.KERNELS, *choices.OBJECT_KERNELS))
+        _check_functions("approximation", _APPROXIMATION.read_arguments(self.approximation), choices.APPROXIMATIONS)
+
+    def check_columns(self, names: Sequence[str] | None, held_out: str | None) -> None:
+        """Refuse columns of the kernel that a table does not have, before torch is loaded.
+
+        Args:
+            names: The names of all columns. If None, they are not known yet.
+            held_out: The column whose values are held out whole. If None, there is none.
+
+        Raises:
+            InvalidArgumentError: with the column, and those that there are.
+        """
+        from rfgp.tables.columns import find_column
+
+        for wanted in () if self.is_auto else _columns(_KERNEL.read(self.kernel)):
+            if names is not None:
+                find_column(names, wanted)
+            if wanted == held_out:
+                raise InvalidArgumentError(
+                    f"--holdout-by must be a column that --kernel does not read, got {wanted!r}. Its held-out values "
+                    "are new to the model, so leave it out of the kernel."
+                )
+
+    def build(self, names: Sequence[str] | None = None) -> "TableModel":
+        """Return the kernel and the approximations.
+
+        Args:
+            names: The names of the columns of the table. If None, the kernel may name any.
+
+        Raises:
+            InvalidArgumentError: they cannot be built, or approximations are for terms that the kernel does not have.
+        """
+        from rfgp import approximations, kernels
+
+        approximation = approximations.parse(self.approximation)
+        if self.is_auto:
+            return TableModel(self, None, approximation)
+        kernel = kernels.parse(self.kernel, names)
+        known = [str(term.name) for term in kernel.terms()]
+        if all(factor.columns == () for term in kernel.terms() for factor in term.factors):
+            raise InvalidArgumentError(f"--kernel must read at least one column, got {self.kernel!r}. Add a term.")
+        is_open = any(type(factor) is kernels.Additive for term in kernel.terms() for factor in term.factors)
+        for name in approximation if isinstance(approximation, Mapping) and not is_open else ():
+            if not name.startswith("noise."):
+                check_known("term", name, known)
+        return TableModel(self, kernel, approximation)
+
+
+@dataclass(frozen=True)
+class TableModel:
+    """A model of a table: a kernel and approximations with the other options.
+
+    Attributes:
+        request: The options.
+        kernel: The kernel. If None, a fit selects it.
+        approximation: As `rfgp.GP` takes it.
+    """
+
+    request: ModelRequest
+    kernel: Any
+    approximation: Any
+
+    def reading(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of `read_table` that serve the kernel: its columns, levels as texts, and dates as days.
+
+        Args:
+            given: The user's options of `read_table`.
+        """
+        if self.kernel is None:
+            return dict(given)
+        columns, levels = self._columns
+        found = {**given, "levels": levels}
+        if columns is not None:
+            return found | {"columns": columns, "dates": "days", "categories": "error"}
+        return found if given.get("dates", "error") != "error" else found | {"dates": "days"}
+
+    def of_table(self, table: Any) -> "TableModel":
+        """Return the model with explicit columns, of a kernel that reads all columns of numbers of a table."""
+        from rfgp.kernels.kernel import transformed
+
+        if self.kernel is None or self._columns[0] is not None or not self._columns[1]:
+            return self
+        keys = [name for name in table.columns if name not in self._columns[1]]
+        if not keys:
+            raise InvalidArgumentError("The kernel must name its columns, since no column of numbers is left.")
+        return replace(self, kernel=transformed(self.kernel, lambda factor: factor.expanded(keys)))
+
+    def gp(self) -> Any:
+        """Return the model, not fitted yet.
+
+        Raises:
+            InvalidArgumentError: the options do not go together.
+        """
+        import rfgp
+
+        request = self.request
+        return rfgp.GP(
+            AUTO if self.kernel is None else self.kernel,
+            request.likelihood,
+            self.approximation,
+            inference=request.inference,
+            seed=request.seed,
+            memory=request.memory,
+            time_limit=request.time_limit,
+        )
+
+    @property
+    def _columns(self) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+        """The columns of the kernel, None if a factor reads all, and those that are levels."""
+        from rfgp.columns import Kind
+        from rfgp.kernels.terms import requests_of
+
+        terms = self.kernel.terms()
+        requests = requests_of(terms)
+        keys = tuple(dict.fromkeys(str(request.key) for request in requests))
+        is_open = any(factor.columns is None for term in terms for factor in term.factors)
+        levels = tuple(dict.fromkeys(str(request.key) for request in requests if request.kind is Kind.LEVEL))
+        return None if is_open else keys, levels
+
+
+def as_text(approximation: Mapping[str, Any]) -> str:
+    """Return approximations by the names of terms as one types them.
+
+    Examples:
+        >>> import rfgp
+        >>> from rfgp.cli.models import as_text
+        >>> as_text({"rbf": rfgp.RandomFeatures(128), "local": rfgp.Vecchia(20)})
+        'rbf=RandomFeatures(num_frequencies=128), local=Vecchia(num_neighbors=20)'
+    """
+    if len(approximation) == 1:
+        return repr(*approximation.values())
+    if all(name.isidentifier() for name in approximation):
+        return ", ".join(f"{name}={one!r}" for name, one in approximation.items())
+    return repr(dict(approximation))
+
+
+def _check_functions(role: str, tree: Any, known: Sequence[str]) -> None:
+    """Refuse names of kernels or approximations that there are not."""
+    for node in nodes_of(tree):
+        if isinstance(node, Call) and node.function != ARGUMENTS:
+            check_known(role, node.function, known)
+    values = (*tree.arguments, *tree.options.values()) if getattr(tree, "function", "") == ARGUMENTS else ()
+    for node in values:  # classes without brackets
+        if isinstance(node, Name) and node.text != AUTO:
+            check_known(role, node.text, known)
+
+
+def _columns(tree: Any) -> Iterator[str | int]:
+    """Yield the columns that the calls of an expression name."""
+    for node in nodes_of(tree):
+        if isinstance(node, Call) and node.function not in choices.OBJECT_KERNELS:
+            place = 1 if node.function == "Additive" else 0
+            given = node.options.get("columns", (node.arguments[place : place + 1] or (None,))[0])
+            for one in given if isinstance(given, tuple) else (given,):
+                key = one.text if isinstance(one, Name) else one
+                if isinstance(key, str | int) and not isinstance(key, bool):
+                    yield key

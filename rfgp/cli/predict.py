@@ -1,0 +1,211 @@
+"""`rfgp predict`: the predictions of a saved model for the rows of another table."""
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rfgp.cli import checks, options
+from rfgp.cli.common import check_input, check_outputs, print_json, progress, say
+from rfgp.errors import InvalidArgumentError
+
+_CHUNK = 8192
+"""The number of rows that are predicted at once."""
+_RESULTS = ("row", "mean", "sd", "observed_sd", "low", "high")
+"""The columns of a file of predictions."""
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="A model that `rfgp fit` saved.")],
+    file: Annotated[Path, typer.Argument(help="A table with the same input columns.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="A .csv file for the predictions; rows count from 0, after the header. [default: print them]"
+        ),
+    ] = None,
+    terms: Annotated[
+        bool,
+        typer.Option(
+            "--terms",
+            help="Mean and standard deviation of each term as well, in columns TERM_mean and TERM_sd: of the latent "
+            "function without its mean, and with --log of its logarithm.",
+        ),
+    ] = False,
+    id: Annotated[
+        list[str] | None, typer.Option(help="A column of the table to copy into the predictions; repeatable.")
+    ] = None,
+    missing: Annotated[
+        str | None,
+        typer.Option(
+            help="Missing values: error, drop (the rows) or mean (of the fit, if it had that). [default: as in the fit]"
+        ),
+    ] = None,
+    decimal: Annotated[str | None, typer.Option(help="The decimal mark. [default: as in the fit]")] = None,
+    thousands: Annotated[
+        str | None, typer.Option(help="The separator of thousands, as , in 1,200. [default: as in the fit]")
+    ] = None,
+    comment: Annotated[
+        str | None, typer.Option(help="Lines that start with this mark are skipped. [default: as in the fit]")
+    ] = None,
+    encoding: Annotated[str | None, typer.Option(help="The encoding of a text table. [default: as in the fit]")] = None,
+    missing_mark: options.MissingMark = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON; it needs --out.")] = False,
+) -> None:
+    """Predict the rows of a table: mean, standard deviations and the 95 % interval of an observation.
+
+    Columns are found by their names. If the likelihood is not Gaussian, sd is that of the latent function: of a logit
+    or a logarithm.
+    """
+    if as_json and out is None:
+        raise typer.BadParameter("--json describes a file of predictions; name it with --out.")
+    carried = tuple(dict.fromkeys(id or ()))
+    if clashing := [name for name in carried if name in _RESULTS]:
+        raise typer.BadParameter(f"--id {clashing[0]} is the name of a result; rename the column.")
+    check_outputs(() if out is None else (out,), (check_input(model), check_input(file)), makes_folder=False)
+    given = options.spelling(decimal, thousands, comment, encoding, None)
+    gp, inputs, target = _opened(model, file, missing, given, missing_mark or (), carried)
+    if terms:
+        _check_terms(gp)
+    with progress(visible=out is not None and not as_json) as report:
+        table = _predicted(gp, inputs, terms, report)
+    if out is None:
+        print(table.text(), end="")
+    else:
+        _write(table, out, inputs, target, "" if missing else ", as in the fit", as_json)
+
+
+@dataclass
+class _Predictions:
+    """Predictions of rows.
+
+    Attributes:
+        header: The names of the columns.
+        rows: The cells of each row.
+        figures: The errors, if the targets are known.
+    """
+
+    header: Sequence[str]
+    rows: list[Sequence[Any]] = field(default_factory=list)
+    figures: dict[str, float] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """Return the predictions as CSV."""
+        stream = io.StringIO()
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(self.header)
+        writer.writerows(self.rows)
+        return stream.getvalue()
+
+
+def _write(table: _Predictions, out: Path, inputs: Any, target: str, as_usual: str, as_json: bool) -> None:
+    """Write predictions to a file, and say what was done."""
+    from rfgp.counts import counted
+    from rfgp.files import write_atomically
+
+    write_atomically(out, table.text().encode())
+    left_out = inputs.num_rows - len(inputs.rows)
+    if as_json:
+        print_json({"rows": len(inputs.rows), "left_out": left_out, **table.figures, "out": str(out)})
+        return
+    say(f"Predicted {target} in {counted(len(inputs.rows), 'row')}: {out}")
+    if left_out:
+        say(f"{counted(left_out, 'row')} with missing values {'was' if left_out == 1 else 'were'} left out{as_usual}.")
+    if table.figures:
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in table.figures.items())
+        say(f"The file holds the target as well: {shown}.")
+
+
+def _opened(
+    model: Path, file: Path, missing: str | None, given: Mapping[str, Any], marks: Sequence[str], carried: Sequence[str]
+) -> tuple[Any, Any, str]:
+    """Return the model, the inputs of a table, and the name of the target."""
+    checks.check_model_file(model)
+    checks.check_inputs(file, missing, given)
+    from rfgp.tables import read_inputs
+
+    gp, schema = _open_model(model)
+    schema = replace(schema, **given, missing_marks=(*schema.missing_marks, *marks))
+    inputs = read_inputs(file, schema if missing is None else schema.with_missing(missing), carried)
+    return gp, inputs, schema.target
+
+
+def _open_model(path: Path) -> tuple[Any, Any]:
+    """Return a model of a table and its schema."""
+    import rfgp
+    from rfgp.tables import Schema
+
+    gp = rfgp.load(path)
+    if not isinstance(gp, rfgp.GP) or "schema" not in gp.metadata:
+        raise rfgp.ModelFileError(
+            f"{path} was not saved by `rfgp fit`, so it does not say what its columns are. Load it in Python; the "
+            "predictions of `rfgp mesh` and `rfgp traffic` are in their nodes.csv."
+        )
+    return gp, Schema.from_dict(gp.metadata["schema"])
+
+
+def _check_terms(gp: Any) -> None:
+    """Refuse the terms of an average.
+
+    Raises:
+        InvalidArgumentError: the model is an average.
+    """
+    if gp.members:
+        raise InvalidArgumentError(
+            f"--terms requires one model, got an average of {len(gp.members)}. Fit one with --kernel."
+        )
+
+
+def _rows_of(gp: Any, inputs: Any) -> Any:
+    """Return the inputs (n, d) as the model knows its columns: by name, or by position if it was fitted to an array."""
+    keys = [key for term in gp.kernel.terms() for factor in term.factors for key in factor.columns or ()]
+    return inputs.X if all(isinstance(key, int) for key in keys) else inputs.frame().iloc
+
+
+def _predicted(gp: Any, inputs: Any, with_terms: bool, report: Any) -> _Predictions:
+    """Return the predictions of all rows, with their errors if the targets are known."""
+    import numpy as np
+
+    names = tuple(gp.predict(_rows_of(gp, inputs)[:1]).terms) if with_terms else ()
+    headers = [f"{name}_{part}" for name in names for part in ("mean", "sd")]
+    table = _Predictions((_RESULTS[0], *inputs.carried, *_RESULTS[1:], *headers))
+    rows, total, squares, inside = _rows_of(gp, inputs), len(inputs.rows), 0.0, 0
+    for first in range(0, total, _CHUNK):
+        report("Predicting", first, total)
+        chunk = slice(first, first + _CHUNK)
+        prediction = gp.predict(rows[chunk])
+        columns = _columns(prediction, bool(gp.metadata.get("log")))
+        if inputs.y is not None:
+            y, mean, low, high = inputs.y[chunk], columns[0], *columns[3:]
+            squares, inside = squares + float(np.sum((y - mean) ** 2)), inside + int(np.sum((low <= y) & (y <= high)))
+        texts = [column[chunk] for column in inputs.carried.values()]
+        numbers = [column.tolist() for column in (*columns, *_of_terms(prediction, names))]
+        table.rows += zip(inputs.rows[chunk].tolist(), *texts, *numbers, strict=True)
+    if inputs.y is not None:
+        table.figures = {"rmse": (squares / total) ** 0.5, "coverage_95": inside / total}
+    return table
+
+
+def _columns(prediction: Any, is_log: bool) -> tuple[Any, ...]:
+    """Return the mean, sd of the function, sd of an observation, and its 95 % interval, each (n,), in its units."""
+    import numpy as np
+
+    observed = prediction.observed()
+    if getattr(observed, "likelihood", None) is not None:
+        ends = observed.quantile([0.025, 0.975])
+        return observed.mean, np.sqrt(prediction.variance), np.sqrt(observed.variance), *ends
+    low, high = observed.interval(0.95)
+    if is_log:
+        prediction, observed, low, high = prediction.exp(), observed.exp(), np.exp(low), np.exp(high)
+    return observed.mean, np.sqrt(prediction.variance), np.sqrt(observed.variance), low, high
+
+
+def _of_terms(prediction: Any, names: Sequence[str]) -> Iterator[Any]:
+    """Yield mean and standard deviation (n,) of each term."""
+    for name in names:
+        term = prediction.terms[name]
+        yield from (term.mean, term.std)

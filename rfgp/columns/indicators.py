@@ -1,0 +1,108 @@
+"""Columns of levels as indicator columns, one for each level, which kernels of numbers read."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rfgp.columns.cells import Cells, Content
+from rfgp.columns.levels import codes_of, ordered
+from rfgp.columns.requests import Key, Level
+from rfgp.columns.table import Table
+from rfgp.counts import counted
+from rfgp.errors import DataError
+from rfgp.messages import shown
+
+MOST_LEVELS = 50
+"""The most levels of a column that is read as indicators. Each of them has a lengthscale."""
+
+Indicators = Mapping[Key, tuple[Level, ...]]
+"""The levels of columns that are read as indicators, by the keys of the columns. Truth values have none."""
+
+
+def learn_indicators(table: Table) -> dict[Key, tuple[Level, ...]]:
+    """Return the levels of the columns of text, categories and truth values of a table.
+
+    Args:
+        table: The training data. An array has no such columns.
+
+    Raises:
+        DataError: a column has missing cells or too many levels.
+
+    Examples:
+        >>> from rfgp.columns import Table
+        >>> from rfgp.columns.indicators import learn_indicators
+        >>> learn_indicators(Table.of({"t": [0.5, 1.5], "store": ["south", "north"]}))
+        {'store': ('north', 'south')}
+    """
+    if table.source not in ("dataframe", "dict"):
+        return {}
+    found: dict[Key, tuple[Level, ...]] = {}
+    for key in table.keys:
+        cells = table.cells(key)
+        if cells.content is Content.TRUTH and cells.codes is None:
+            found[key] = ()
+        elif cells.content is Content.TEXT or cells.codes is not None:
+            found[key] = _levels(key, cells)
+    return found
+
+
+def _levels(key: Key, cells: Cells) -> tuple[Level, ...]:
+    """Return the levels of a column.
+
+    Raises:
+        DataError: a cell is missing, or there are too many levels.
+    """
+    if cells.missing.any():
+        gone = counted(int(cells.missing.sum()), "missing cell")
+        raise DataError(f"Column {shown(key)} has {gone}. Give them a value such as 'unknown', or leave the rows out.")
+    levels = ordered(cells)
+    if len(levels) > MOST_LEVELS:
+        raise DataError(
+            f'Column {shown(key)} must have at most {MOST_LEVELS} levels for kernel="auto", got {len(levels):,}. Give '
+            f"a kernel with k.Group({key!r}), or drop the column."
+        )
+    return levels
+
+
+def with_indicators(table: Table, indicators: Indicators) -> Table:
+    """Return a table whose columns of levels are columns "key=level" of zeros and ones.
+
+    A level that the training data do not have is 0 in all of them. Truth values are 0 and 1 under their own key. A
+    table that has the indicators in place of a column keeps them.
+
+    Raises:
+        DataError: a column is missing, or has a name that an indicator needs.
+
+    Examples:
+        >>> from rfgp.columns import Table
+        >>> from rfgp.columns.indicators import with_indicators
+        >>> with_indicators(Table.of({"t": [0.5, 1.5], "store": ["b", "a"]}), {"store": ("a", "b")}).keys
+        ('t', 'store=a', 'store=b')
+    """
+    if not indicators:
+        return table
+    columns: dict[Key, Any] = {}
+    for key in dict.fromkeys([*table.keys, *indicators]):
+        names = [f"{key}={level}" for level in indicators.get(key, ())]
+        if key not in table.columns and names and all(name in table.columns for name in names):
+            continue
+        if key not in indicators:
+            columns[key] = table.column(key)
+            continue
+        for name, column in _indicators(key, table.cells(key), indicators[key]).items():
+            if name != key and name in table.columns:
+                raise DataError(f"X has a column {shown(name)}, the name of an indicator of {shown(key)}. Rename it.")
+            columns[name] = column
+    return replace(table, keys=tuple(columns), columns=columns)
+
+
+def _indicators(key: Key, cells: Cells, levels: tuple[Level, ...]) -> dict[Key, Any]:
+    """Return the columns (n,) of one column of levels by their names."""
+    if cells.missing.any():
+        raise DataError(f"Column {shown(key)} has {counted(int(cells.missing.sum()), 'missing cell')}.")
+    if not levels:
+        return {key: np.asarray(cells.expanded().values, dtype=np.float64)}
+    codes = codes_of(cells, levels)
+    return {f"{key}={level}": (codes == place).astype(np.float64) for place, level in enumerate(levels)}

@@ -1,0 +1,398 @@
+"""Expressions of kernels and approximations as text, read without running code.
+
+An expression holds names, calls, `+`, `*`, numbers, texts in quotes, tuples and `.named("...")`. Python's own parser
+reads it, and everything else in it is an error. The size of the text and its depth are limited.
+"""
+
+import ast
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+
+from rfgp.errors import InvalidArgumentError, RfgpError
+from rfgp.messages import brief, like, listed, plain, show, shown
+
+MOST_CHARACTERS = 10_000
+"""The largest number of characters of an expression."""
+MOST_DEPTH = 32
+"""The largest number of brackets, calls or operators within each other."""
+MOST_COUNT = 10**6
+"""The largest value of an argument whose default is an integer, such as a number of features."""
+ARGUMENTS = "_"
+"""The name of the function of a call whose brackets are left out."""
+_LARGEST = 2**63
+"""Integers must be smaller, so that each is a float too."""
+_OPEN, _CLOSED = "([{", ")]}"
+_OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Mult: "*"}
+_PARTS = 'names, calls, +, *, numbers, texts in quotes, tuples and .named("...")'
+
+
+@dataclass(frozen=True)
+class Name:
+    """A bare name.
+
+    Attributes:
+        text: The name.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a function or class.
+
+    Attributes:
+        function: Its name.
+        arguments: The arguments by position: nodes, numbers, texts, booleans, None, or tuples of these.
+        options: The arguments by name.
+    """
+
+    function: str
+    arguments: tuple[Any, ...]
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A sum or a product.
+
+    Attributes:
+        operator: "+" or "*".
+        parts: At least two nodes or numbers.
+    """
+
+    operator: str
+    parts: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Named:
+    """An expression under a name, `(...).named("season")`.
+
+    Attributes:
+        value: The node.
+        name: The name.
+    """
+
+    value: Any
+    name: Any
+
+
+@dataclass(frozen=True)
+class Entries:
+    """A dict whose keys are texts.
+
+    Attributes:
+        values: The nodes by key.
+    """
+
+    values: Mapping[str, Any]
+
+
+class Reader:
+    """Reads expressions of one role.
+
+    Args:
+        role: The word for the expression in messages, such as "kernel".
+        example: An expression, for messages.
+    """
+
+    def __init__(self, role: str, example: str) -> None:
+        self.role, self.example = role, example
+
+    def read(self, text: str) -> Any:
+        """Return the node of an expression.
+
+        Raises:
+            InvalidArgumentError: the text is too long or too deep, or holds anything but the parts of an expression.
+
+        Examples:
+            >>> from rfgp.expressions import Reader
+            >>> Reader("kernel", "RBF(t)").read("2.0 * RBF(t)").parts[0]
+            2.0
+        """
+        self._check(text)
+        return self._node(self._tree(_one_line(text), text).body, 0)
+
+    def read_arguments(self, text: str) -> Call:
+        """Return the arguments of a call whose brackets are left out, such as "Vecchia(30)" or "a=Exact(), b=Exact()".
+
+        Raises:
+            InvalidArgumentError: as for `read`.
+
+        Examples:
+            >>> from rfgp.expressions import Reader
+            >>> list(Reader("approximation", "Exact()").read_arguments("trend=Exact(), local=Vecchia(30)").options)
+            ['trend', 'local']
+        """
+        self._check(text)
+        tree = self._tree(f"{ARGUMENTS}({_one_line(text)}\n)", text).body
+        if not (isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == ARGUMENTS):
+            raise self._error(text, "The brackets do not match.")
+        found = self._node(tree, -1)
+        assert isinstance(found, Call)
+        return found
+
+    def _check(self, text: str) -> None:
+        """Refuse what is no text, or a text that is too long or has too many brackets within each other."""
+        if not isinstance(text, str) or not text.strip():
+            raise InvalidArgumentError(f"The {self.role} must be a text such as {self.example}, got {shown(text)}.")
+        if len(text) > MOST_CHARACTERS:
+            raise InvalidArgumentError(
+                f"The {self.role} must have at most {MOST_CHARACTERS:,} characters, got {len(text):,}."
+            )
+        depth = deepest = 0
+        for character in text:
+            depth += (character in _OPEN) - (character in _CLOSED)
+            deepest = max(deepest, depth)
+        if deepest > MOST_DEPTH:
+            raise self._too_deep()
+
+    def _tree(self, source: str, text: str) -> ast.Expression:
+        """Return Python's syntax tree of a source, which is not run; messages show the user's text."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about escapes in texts
+                return ast.parse(source, mode="eval")
+        except (RecursionError, MemoryError):
+            raise self._too_deep() from None
+        except SyntaxError as error:
+            reason = f"Python's grammar says: {plain(error.msg)}."
+            raise self._error(text, f"{reason} Put quotes around odd names.") from None
+        except ValueError as error:
+            raise self._error(text, f"It cannot be read: {brief(error)}.") from None
+
+    def _node(self, tree: ast.AST, depth: int) -> Any:
+        """Return the node of a syntax tree."""
+        if depth > MOST_DEPTH:
+            raise self._too_deep()
+        reader = _READERS.get(type(tree))
+        if reader is None:
+            raise self._refused(tree)
+        return reader(self, tree, depth + 1)
+
+    def _constant(self, tree: ast.Constant, depth: int) -> Any:
+        value = tree.value
+        if value is not None and not isinstance(value, bool | int | float | str):
+            raise self._refused(tree)
+        if isinstance(value, int) and value >= _LARGEST:
+            raise InvalidArgumentError(f"An integer must be below 2**63, got {shown(value)}.")
+        return value
+
+    def _name(self, tree: ast.Name, depth: int) -> Name:
+        return Name(tree.id)
+
+    def _negative(self, tree: ast.UnaryOp, depth: int) -> Any:
+        value = getattr(tree.operand, "value", None)
+        if not isinstance(tree.op, ast.USub) or isinstance(value, bool) or not isinstance(value, int | float):
+            raise self._refused(tree)
+        return -value
+
+    def _tuple(self, tree: ast.Tuple | ast.List, depth: int) -> tuple[Any, ...]:
+        return tuple(self._node(one, depth) for one in tree.elts)
+
+    def _chain(self, tree: ast.BinOp, depth: int) -> Chain:
+        """Return a sum or a product, whose syntax tree leans to the left."""
+        kind, parts = type(tree.op), list[ast.expr]()
+        left: ast.expr = tree
+        if kind not in _OPERATORS:
+            raise self._refused(tree)
+        while isinstance(left, ast.BinOp) and type(left.op) is kind:
+            parts.append(left.right)
+            left = left.left
+        return Chain(_OPERATORS[kind], tuple(self._node(one, depth) for one in (left, *reversed(parts))))
+
+    def _call(self, tree: ast.Call, depth: int) -> Call | Named:
+        arguments = tuple(self._node(one, depth) for one in tree.args)
+        options: dict[str, Any] = {}
+        for keyword in tree.keywords:
+            if keyword.arg is None or keyword.arg in options:
+                raise self._refused(tree)
+            options[keyword.arg] = self._node(keyword.value, depth)
+        if isinstance(tree.func, ast.Name):
+            return Call(tree.func.id, arguments, options)
+        if not isinstance(tree.func, ast.Attribute) or tree.func.attr != "named":
+            raise self._refused(tree)
+        if len(arguments) + len(options) != 1 or not options.keys() <= {"name"}:
+            raise self._error(_source(tree), 'Use .named("season").')
+        (name,) = (*arguments, *options.values())
+        return Named(self._node(tree.func.value, depth), name)
+
+    def _dict(self, tree: ast.Dict, depth: int) -> Entries:
+        keys = [getattr(key, "value", None) for key in tree.keys]
+        if not all(isinstance(key, str) for key in keys) or len(set(keys)) < len(keys):
+            raise self._refused(tree)
+        return Entries({str(key): self._node(one, depth) for key, one in zip(keys, tree.values, strict=True)})
+
+    def _refused(self, tree: ast.AST) -> InvalidArgumentError:
+        return self._error(_source(tree), f"It may hold {_PARTS}.")
+
+    def _too_deep(self) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            f"The {self.role} must have at most {MOST_DEPTH} brackets and calls within each other. Write it as a sum."
+        )
+
+    def _error(self, text: str, remedy: str) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            f"The {self.role} must be an expression such as {self.example}, got {show(text.strip())}. {remedy}"
+        )
+
+
+_READERS: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.Constant: Reader._constant,
+    ast.Name: Reader._name,
+    ast.UnaryOp: Reader._negative,
+    ast.Tuple: Reader._tuple,
+    ast.List: Reader._tuple,
+    ast.BinOp: Reader._chain,
+    ast.Call: Reader._call,
+    ast.Dict: Reader._dict,
+}
+"""The syntax that an expression may hold; anything else is an error."""
+
+
+def _source(tree: ast.AST) -> str:
+    """Return the text of a syntax tree, without the brackets that `read_arguments` adds."""
+    try:
+        text = ast.unparse(tree)
+    except RecursionError:
+        return f"a deep {type(tree).__name__}"
+    return text[2:-1] if text.startswith(f"{ARGUMENTS}(") else text
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\r", " ").replace("\n", " ").strip()
+
+
+def nodes_of(node: Any) -> Iterator[Any]:
+    """Yield a node and all nodes and constants within it.
+
+    Examples:
+        >>> from rfgp.expressions import Call, Reader, nodes_of
+        >>> tree = Reader("kernel", "RBF(t)").read("RBF(t) * Group(store)")
+        >>> [each.function for each in nodes_of(tree) if isinstance(each, Call)]
+        ['RBF', 'Group']
+    """
+    yield node
+    inner: tuple[Any, ...] = ()
+    if isinstance(node, tuple):
+        inner = node
+    elif isinstance(node, Call):
+        inner = (*node.arguments, *node.options.values())
+    elif isinstance(node, Chain):
+        inner = node.parts
+    elif isinstance(node, Named):
+        inner = (node.value,)
+    elif isinstance(node, Entries):
+        inner = tuple(node.values.values())
+    for one in inner:
+        yield from nodes_of(one)
+
+
+def check_known(role: str, name: str, known: Collection[str]) -> None:
+    """Refuse a name that is none of those that are known.
+
+    Raises:
+        InvalidArgumentError: with the names that are known, and the closest one.
+
+    Examples:
+        >>> from rfgp.expressions import check_known
+        >>> check_known("kernel", "RBF", ("RBF", "Matern"))
+    """
+    names = list(known)
+    if name not in names:
+        raise InvalidArgumentError(
+            f"There is no {role} {show(name)}. The {role}s are {listed(names, 40)}.{like(name, names)}"
+        )
+
+
+def bound(role: str, call: Call, kind: type, most: int = MOST_COUNT) -> dict[str, Any]:
+    """Return the arguments of a call by the names of a class's parameters.
+
+    Args:
+        role: The word for the class in messages.
+        call: The call.
+        kind: The class.
+        most: The largest value of an argument whose default is an integer.
+
+    Raises:
+        InvalidArgumentError: there is no such parameter, or one is missing or given twice.
+
+    Examples:
+        >>> from rfgp.expressions import Call, bound
+        >>> bound("value", Call("Call", ("f", ()), {"options": {}}), Call)["function"]
+        'f'
+    """
+    parameters = signature(kind).parameters
+    for name in call.options:
+        if name not in parameters:
+            raise InvalidArgumentError(
+                f"{call.function} has no argument {show(name)}. Its arguments are {listed([*parameters], 20)}."
+                f"{like(name, [*parameters])}"
+            )
+    try:
+        found = dict(signature(kind).bind(*call.arguments, **call.options).arguments)
+    except TypeError as error:
+        raise InvalidArgumentError(
+            f"The arguments of the {role} {call.function} must be {listed([*parameters], 20)}, got others: "
+            f"{brief(error)}."
+        ) from None
+    for name, value in found.items():
+        _check_type(name, value, parameters[name].default, most)
+    return found
+
+
+def _check_type(name: str, value: Any, default: Any, most: int) -> None:
+    """Refuse a value that is not True or False, or a large integer, if the default is a boolean or an integer."""
+    if isinstance(default, bool) and not isinstance(value, bool):
+        word = value.text if isinstance(value, Name) else value
+        raise InvalidArgumentError(f"{name} must be True or False, got {shown(word)}.")
+    if isinstance(default, int) and isinstance(value, int) and value > most:
+        raise InvalidArgumentError(f"{name} must be at most {most:,}, got {value:,}.")
+
+
+def constant(name: str, value: Any) -> Any:
+    """Return a value that is a number, a text, a boolean, None, or a tuple of these.
+
+    Raises:
+        InvalidArgumentError: it is a name or an expression.
+
+    Examples:
+        >>> from rfgp.expressions import constant
+        >>> constant("lengthscale", 2.0)
+        2.0
+    """
+    for one in nodes_of(value):
+        if isinstance(one, Name):
+            raise InvalidArgumentError(
+                f"{name} must be a number or a text, got the name {show(one.text)}. Put quotes around a text."
+            )
+        if isinstance(one, Call | Chain | Named | Entries):
+            raise InvalidArgumentError(f"{name} must be a number or a text, got an expression.")
+    return value
+
+
+def made(role: str, kind: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    """Return an object of a class from arguments that come from a text.
+
+    Raises:
+        InvalidArgumentError: an argument has a wrong type or value.
+
+    Examples:
+        >>> from rfgp.expressions import Name, made
+        >>> made("name", Name, {"text": "t"})
+        Name(text='t')
+    """
+    try:
+        return kind(**arguments)
+    except RfgpError:
+        raise
+    except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
+        name = getattr(kind, "__name__", role)
+        given = ", ".join(f"{key}={shown(value)}" for key, value in arguments.items())
+        raise InvalidArgumentError(
+            f"The arguments of the {role} {name} must be of the documented types, got {given}: {brief(error)}."
+        ) from error

@@ -1,0 +1,182 @@
+"""Kernels from text, such as "RBF(t) + Periodic(t, period=7) + Group(store)", without running code."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rfgp.errors import InvalidArgumentError
+from rfgp.expressions import Call, Chain, Entries, Name, Named, Reader, bound, check_known, constant, made
+from rfgp.kernels.additive import Additive
+from rfgp.kernels.arguments import Key
+from rfgp.kernels.finite import Constant, Linear, Polynomial
+from rfgp.kernels.kernel import Kernel
+from rfgp.kernels.levels import Categorical, Coregionalization, Group
+from rfgp.kernels.periodic import Harmonics, Periodic
+from rfgp.kernels.stationary import RBF, Matern, RationalQuadratic, Stationary
+from rfgp.messages import like, listed, show, shown
+
+KERNELS: dict[str, type[Kernel]] = {
+    kind.__name__: kind
+    for kind in (
+        RBF,
+        Matern,
+        RationalQuadratic,
+        Stationary,
+        Periodic,
+        Harmonics,
+        Linear,
+        Polynomial,
+        Constant,
+        Group,
+        Categorical,
+        Coregionalization,
+        Additive,
+    )
+}
+"""The kernels that a text may name. Those of graphs, roads and meshes need objects that a text cannot hold."""
+MOST_TERMS = 256
+"""The largest number of terms of a kernel from a text, after products are expanded."""
+MOST_COUNT = 1000
+"""The largest degree, rank or number of harmonics of a kernel from a text."""
+_EXAMPLE = '"RBF(t) + Group(store)"'
+_TEXTS = ("name", "spectrum")
+"""The arguments that may be texts, besides columns."""
+_BASES = ("RBF", "Matern", "RationalQuadratic", "Stationary")
+"""The kernels that `Additive` may repeat."""
+_OBJECTS = ("Nodes", "Roads", "Mesh")
+
+
+def parse(text: str, columns: Sequence[str] | None = None) -> Kernel:
+    """Return the kernel that a text describes, as one writes it in Python. No code is run.
+
+    Kernels are called by their names, and `+`, `*` and `.named("...")` compose them. Names of columns stand bare or in
+    quotes. Texts of other arguments are in quotes. Kernels on graphs, roads and meshes are built in Python.
+
+    Args:
+        text: The kernel, of at most 10,000 characters and 256 terms.
+        columns: The names of the columns of the table. If given, a number of a column is its place in the table, and
+            other names are errors. If None, any column is allowed.
+
+    Returns:
+        The kernel.
+
+    Raises:
+        InvalidArgumentError: there is no such kernel, argument or column, or the text holds anything else.
+
+    Examples:
+        >>> from rfgp import kernels as k
+        >>> kernel = k.parse("2.0 * RBF(t, lengthscale=3) + Periodic(t, period=7, name='week') + Group('store no')")
+        >>> [term.name for term in kernel.terms()]
+        ['rbf(t)', 'week', 'group(store no)']
+        >>> k.parse("RBF(t)", columns=("time", "store"))
+        Traceback (most recent call last):
+        rfgp.errors.InvalidArgumentError: There is no column 't'. The columns are time, store.
+    """
+    tree = Reader("kernel", _EXAMPLE).read(text)
+    return _kernel(tree, None if columns is None else tuple(columns))
+
+
+def _kernel(node: Any, known: tuple[str, ...] | None) -> Kernel:
+    """Return the kernel of a node."""
+    if isinstance(node, Call):
+        return _leaf(node, known)
+    if isinstance(node, Named):
+        return _kernel(node.value, known).named(constant("The name of a term", node.name))
+    if isinstance(node, Chain):
+        return _sum(node, known) if node.operator == "+" else _product(node, known)
+    if isinstance(node, Name):
+        bare = f"{node.text}()" if node.text in KERNELS else f"RBF({node.text})"
+        raise InvalidArgumentError(f"A kernel must be a call, got the name {show(node.text)}. Use {bare}.")
+    word = "a dict" if isinstance(node, Entries) else shown(node)
+    raise InvalidArgumentError(f"A kernel must be a call such as RBF(t), got {word}.")
+
+
+def _sum(chain: Chain, known: tuple[str, ...] | None) -> Kernel:
+    total, *others = (_kernel(part, known) for part in chain.parts)
+    for other in others:
+        _check_terms(len(total.summands) + len(other.summands))
+        total = total + other
+    return total
+
+
+def _product(chain: Chain, known: tuple[str, ...] | None) -> Kernel:
+    """Return a product of kernels and of numbers, which are starting variances."""
+    numbers = [part for part in chain.parts if isinstance(part, int | float)]
+    factors = [_kernel(part, known) for part in chain.parts if not isinstance(part, int | float)]
+    if not factors:
+        raise InvalidArgumentError("A product must have a kernel among its factors, got numbers alone.")
+    product, *others = factors
+    for other in others:
+        _check_terms(len(product.summands) * len(other.summands))
+        product = product * other
+    for number in numbers:
+        if isinstance(number, bool):
+            raise InvalidArgumentError(f"The starting variance of a term must be a number, got {number}.")
+        product = made("product", product.__mul__, {"other": number})
+    return product
+
+
+def _leaf(call: Call, known: tuple[str, ...] | None) -> Kernel:
+    """Return the kernel of a call."""
+    if call.function in _OBJECTS:
+        raise InvalidArgumentError(
+            f"The kernel {call.function} needs a graph, a road network or a mesh, which a text cannot hold. Build it "
+            "in Python."
+        )
+    check_known("kernel", call.function, KERNELS)
+    kind, arguments = KERNELS[call.function], dict[str, Any]()
+    for name, value in bound("kernel", call, kind, MOST_COUNT).items():
+        if name == "columns":
+            arguments[name] = _columns(call, value, known)
+        else:
+            arguments[name] = _base(value) if name == "base" else _argument(name, value)
+    if kind is Additive:
+        _check_terms(len(arguments.get("columns") or ()) ** (2 if arguments.get("order") == 2 else 1))
+    found: Kernel = made("kernel", kind, arguments)
+    return found
+
+
+def _columns(call: Call, value: Any, known: tuple[str, ...] | None) -> tuple[Key, ...] | None:
+    """Return the keys of columns that an argument names."""
+    if value is None:
+        return None
+    return tuple(_column(call, one, known) for one in (value if isinstance(value, tuple) else (value,)))
+
+
+def _column(call: Call, value: Any, known: tuple[str, ...] | None) -> Key:
+    key = value.text if isinstance(value, Name) else value
+    if isinstance(key, bool) or not isinstance(key, str | int):
+        word = shown(key) if isinstance(key, float | bool) or key is None else "an expression"
+        raise InvalidArgumentError(f"A column of {call.function} must be a name or a number, got {word}.")
+    if known is None or key in known:
+        return key
+    if isinstance(key, int) and 0 <= key < len(known):
+        return known[key]
+    raise InvalidArgumentError(
+        f"There is no column {shown(key)}. The columns are {listed(known, 20)}.{like(str(key), known)}"
+    )
+
+
+def _argument(name: str, value: Any) -> Any:
+    """Return an argument that is no column."""
+    found = constant(name, value)
+    if isinstance(found, str) and name not in _TEXTS:
+        raise InvalidArgumentError(f"{name} must be a number, got the text {show(found)}.")
+    return found
+
+
+def _base(value: Any) -> type[Kernel]:
+    """Return the kernel of one column that `Additive` repeats."""
+    if not isinstance(value, Name) or value.text not in _BASES:
+        word = show(value.text) if isinstance(value, Name) else "an expression"
+        raise InvalidArgumentError(
+            f"base must be one of {', '.join(_BASES)}, got {word}. Columns have a name: Additive(columns=(a, b))."
+        )
+    return KERNELS[value.text]
+
+
+def _check_terms(count: int) -> None:
+    """Refuse a kernel with too many terms, before they are built."""
+    if count > MOST_TERMS:
+        raise InvalidArgumentError(
+            f"A kernel from a text must have at most {MOST_TERMS} terms, got {count:,}. Products of sums are expanded."
+        )

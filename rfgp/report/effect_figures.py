@@ -1,0 +1,186 @@
+"""The plots of effects of variables, in plotly."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from rfgp.likelihoods import Bernoulli, Gamma, Likelihood, NegativeBinomial, Poisson
+from rfgp.palette import COLOR_MAPS, COLORS
+from rfgp.report import figures
+from rfgp.report.effects import LEVELS, MAP, SCATTER, Effect
+from rfgp.report.variables import DATE, Variable, as_dates
+from rfgp.tables import Table
+
+LOG_TARGET = "log of "
+"""The begin of the name of a target of logarithms, as `rfgp fit --log` writes it."""
+_Z = 1.959964
+"""Standard deviations of half a 95 % interval."""
+_BAND = "rgba(0,114,178,0.2)"
+_MOST_RUG, _MOST_MARKS = 400, 300
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The scale on which effects are shown.
+
+    Attributes:
+        name: The title of its axis.
+        words: A sentence about it. Empty if effects are in units of the target.
+        is_factor: Whether effects are exponentials, by which something is multiplied.
+    """
+
+    name: str
+    words: str = ""
+    is_factor: bool = False
+
+    def shown(self, values: Any) -> NDArray[np.float64]:
+        """Return effects (n,) of the latent function on this scale."""
+        found = np.asarray(values, dtype=np.float64)
+        return np.exp(found) if self.is_factor else found
+
+
+def scale_of(likelihood: Likelihood, table: Table) -> Scale:
+    """Return the scale of the effects in a model of a table."""
+    target = figures.label(table.target, 28)
+    if isinstance(likelihood, Bernoulli):
+        unit = "log odds" if likelihood.link == "logit" else "probit"
+        return Scale(f"effect on the {unit}", f"Effects are added to the {unit} of {table.target}.")
+    if isinstance(likelihood, Poisson | NegativeBinomial | Gamma):
+        words = f"Effects are factors by which the mean of {table.target} is multiplied."
+        return Scale(f"factor of {target}", words, is_factor=True)
+    if table.target.startswith(LOG_TARGET):
+        own = table.target.removeprefix(LOG_TARGET)
+        words = f"The model is of logarithms, so effects are factors by which the median of {own} is multiplied."
+        return Scale(f"factor of {figures.label(own, 28)}", words, is_factor=True)
+    return Scale(f"effect on {target}")
+
+
+def effect_figures(effect: Effect, scale: Scale) -> list[go.Figure]:
+    """Return the figures of an effect: one, or for maps one of the mean and one of the deviation."""
+    if effect.shape in (MAP, SCATTER):
+        draw = _map if effect.shape == MAP else _scatter
+        deviation = "sd of its logarithm" if scale.is_factor else "standard deviation"
+        return [
+            draw(effect, scale.shown(effect.mean), scale.name, COLOR_MAPS["mean"]),
+            draw(effect, effect.deviation, deviation, COLOR_MAPS["sd"]),
+        ]
+    return [_levels(effect, scale) if effect.shape == LEVELS else _curve(effect, scale)]
+
+
+def axis_values(variable: Variable, values: NDArray[Any]) -> list[Any]:
+    """Return values (n,) of a number or a date as an axis shows them."""
+    return list(as_dates(values)) if variable.role == DATE else figures.short(values)
+
+
+def _title(effect: Effect, place: int = 0) -> str:
+    return figures.label(effect.variables[place].name, 34)
+
+
+def _curve(effect: Effect, scale: Scale) -> go.Figure:
+    (variable,), (values,), (data,) = effect.variables, effect.values, effect.data
+    low, high = (scale.shown(effect.mean + side * _Z * effect.deviation) for side in (-1, 1))
+    x = axis_values(variable, values)
+    band = go.Scatter(
+        x=[*x, *x[::-1]],
+        y=figures.short(np.concatenate([low, high[::-1]])),
+        fill="toself",
+        fillcolor=_BAND,
+        line={"width": 0},
+        name="95 % band",
+        hoverinfo="skip",
+    )
+    line = go.Scatter(x=x, y=figures.short(scale.shown(effect.mean)), mode="lines", line={"color": COLORS[0]})
+    line.update(name="median" if scale.is_factor else "mean")
+    kept = np.unique(np.asarray(data)[figures.thin(len(data), _MOST_RUG)])
+    rug = go.Scatter(
+        x=axis_values(variable, kept),
+        y=[0.015] * len(kept),
+        yaxis="y2",
+        mode="markers",
+        marker={"symbol": "line-ns-open", "size": 7, "color": "#57606a", "line": {"width": 1}},
+        name="data",
+        hoverinfo="skip",
+    )
+    figure = figures.figure_of([band, line, rug], _title(effect), scale.name)
+    figure.update_layout(yaxis2={"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True})
+    return _with_zero(figure, scale, vertical=False)
+
+
+def _levels(effect: Effect, scale: Scale) -> go.Figure:
+    (values,), mean = effect.values, scale.shown(effect.mean)
+    low, high = (scale.shown(effect.mean + side * _Z * effect.deviation) for side in (-1, 1))
+    places = list(range(len(mean)))  # names may be cut to the same text, and would share a place
+    points = go.Scatter(
+        x=figures.short(mean),
+        y=places,
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": figures.short(high - mean),
+            "arrayminus": figures.short(mean - low),
+            "color": COLORS[0],
+            "thickness": 1.5,
+            "width": 3,
+        },
+        mode="markers",
+        marker={"color": COLORS[0], "size": 8},
+        showlegend=False,
+    )
+    names = [figures.label(_level(effect.variables[0], value), 24) for value in values]
+    ticks = {"tickvals": places, "ticktext": names, "range": [-0.7, len(places) - 0.3]}
+    figure = figures.figure_of([points], scale.name, "")
+    figure.update_yaxes(**ticks)
+    return _with_zero(figure, scale, vertical=True)
+
+
+def _level(variable: Variable, value: Any) -> str:
+    """Return the text of a level."""
+    if variable.role == DATE:
+        return as_dates([value])[0]
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _with_zero(figure: go.Figure, scale: Scale, *, vertical: bool) -> go.Figure:
+    """Return a figure with a line at no effect."""
+    line, place = {"color": "#1b1f24", "width": 1, "dash": "dot"}, 1.0 if scale.is_factor else 0.0
+    return figure.add_vline(x=place, line=line) if vertical else figure.add_hline(y=place, line=line)
+
+
+def _map(effect: Effect, values: NDArray[np.float64], name: str, colors: str) -> go.Figure:
+    first, second = (axis_values(*pair) for pair in zip(effect.variables, effect.values, strict=True))
+    heat = go.Heatmap(
+        x=first,
+        y=second,
+        z=[figures.short(row) for row in values],
+        colorscale=colors,
+        colorbar=_bar(name),
+        zsmooth="best",
+    )
+    kept = figures.thin(len(effect.data[0]), _MOST_MARKS)
+    marks = go.Scatter(
+        x=axis_values(effect.variables[0], effect.data[0][kept]),
+        y=axis_values(effect.variables[1], effect.data[1][kept]),
+        mode="markers",
+        marker={"color": "white", "size": 3, "opacity": 0.7, "line": {"width": 0.5, "color": "#1b1f24"}},
+        hoverinfo="skip",
+        showlegend=False,
+    )
+    return figures.figure_of([heat, marks], _title(effect), _title(effect, 1))
+
+
+def _scatter(effect: Effect, values: NDArray[np.float64], name: str, colors: str) -> go.Figure:
+    points = go.Scatter(
+        x=axis_values(effect.variables[0], effect.values[0]),
+        y=axis_values(effect.variables[1], effect.values[1]),
+        mode="markers",
+        marker={"color": figures.short(values), "colorscale": colors, "size": 6, "colorbar": _bar(name)},
+        showlegend=False,
+    )
+    return figures.figure_of([points], _title(effect), _title(effect, 1))
+
+
+def _bar(name: str) -> dict[str, Any]:
+    return {"title": {"text": name, "side": "right"}, "thickness": 14}

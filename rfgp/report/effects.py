@@ -1,0 +1,242 @@
+"""Effects of variables: the posterior of each term along its columns, as contrasts."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rfgp.columns import Kind
+from rfgp.errors import InvalidArgumentError
+from rfgp.kernels.terms import Term
+from rfgp.models.gp import GP
+from rfgp.report.variables import CATEGORY, Variable, input_frame, typical_row, variables_of
+from rfgp.tables import Table
+
+MOST_LEVELS = 30
+"""The most levels of an effect that are drawn, those with the largest effects."""
+MOST_JOINT_LEVELS = 1000
+"""The most levels, the most frequent, over which an effect is centred."""
+MOST_PARTIAL = 8
+"""The most variables of a term of more than two, those with the largest effects."""
+_CURVE, _PARTIAL, _SIDE, _SCATTER = 200, 60, 30, 600
+"""The numbers of points of a curve, of a partial curve, of a side of a map, and of a scatter of positions."""
+_MOST_WAVES, _PER_WAVE = 50, 12
+"""The most periods that a curve shows, and the points of each."""
+_QUANTILES = np.linspace(0.02, 0.98, 9)
+"""The quantiles at which the sizes of effects are computed."""
+
+CURVE, LEVELS, MAP, SCATTER = "curve", "levels", "map", "scatter"
+"""The shapes of effects."""
+
+
+@dataclass(frozen=True, eq=False)
+class Effect:
+    """The posterior of some terms along one or two variables, minus its mean over the points.
+
+    Attributes:
+        terms: The names of the terms, whose sum this is.
+        shape: "curve", "levels", "map" or "scatter".
+        variables: The variables along which it is known.
+        values: The values of each variable at the points, (g,) each. Those of a map are its sides.
+        mean: The posterior mean, (g,); of a map (second side, first side).
+        deviation: The posterior standard deviation, likewise.
+        is_partial: Whether further variables of the terms are at typical values.
+        data: The values of each variable in the table, (n,) each.
+        num_levels: The number of levels of the variable, of which those with the largest effects are here.
+        period: The length of the one period that is shown, or None.
+    """
+
+    terms: tuple[str, ...]
+    shape: str
+    variables: tuple[Variable, ...]
+    values: tuple[NDArray[Any], ...]
+    mean: NDArray[np.float64]
+    deviation: NDArray[np.float64]
+    is_partial: bool
+    data: tuple[NDArray[Any], ...]
+    num_levels: int = 0
+    period: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Setting:
+    """A model, the dataframe of its inputs (n, d), and its variables."""
+
+    model: GP
+    frame: Any
+    variables: list[Variable]
+
+    def posterior(self, names: Sequence[str], count: int, *cells: dict[str, NDArray[Any]]) -> tuple[Any, Any]:
+        """Return mean and deviation (count,) of the sum of terms, centred, at cells and otherwise typical values."""
+        prediction: Any = self.model.predict(self.rows(count, *cells))
+        found = prediction.of(*names).centered()
+        return np.asarray(found.mean, dtype=np.float64), np.asarray(found.std, dtype=np.float64)
+
+    def rows(self, count: int, *cells: dict[str, NDArray[Any]]) -> Any:
+        """Return a dataframe (count, d) with cells, and otherwise typical values."""
+        import pandas as pd
+
+        known = typical_row(self.variables, self.frame, count)
+        for own in cells:
+            known |= own
+        return pd.DataFrame(known)
+
+
+def effects_of(model: GP, table: Table) -> list[Effect]:
+    """Return the effects of the terms of a fitted model, centred over their points.
+
+    A term of one variable has a curve, or levels; one of two numbers a map; one of more variables has a curve for each
+    of the variables with the largest effects, with the others at typical values (medians, or the most frequent level).
+    Terms that read the same more than two variables are added. Of an average of models, the effects are those of the
+    model with the largest weight. Terms of the noise have no effects.
+
+    Args:
+        model: A fitted model of the table.
+        table: The table.
+
+    Examples:
+        >>> import numpy as np
+        >>> import rfgp
+        >>> from rfgp import kernels as k
+        >>> from rfgp.report import effects_of
+        >>> from rfgp.tables import Table
+        >>> X = np.random.default_rng(0).uniform(0, 6, (80, 2))
+        >>> table = Table(X, np.sin(X[:, 0]) + X[:, 1], ("a", "b"), "y")
+        >>> gp = rfgp.GP(k.RBF("a") + k.Linear("b"), seed=0).fit(table.frame(), table.y)
+        >>> [(effect.terms, effect.shape) for effect in effects_of(gp, table)]
+        [(('rbf(a)',), 'curve'), (('linear(b)',), 'curve')]
+    """
+    one = model.members[0][1] if model.members else model
+    frame = input_frame(table, one)
+    setting = _Setting(one, frame, variables_of(table, one, frame))
+    prediction: Any = one.predict(frame.iloc[:1])
+    try:
+        known = list(prediction.terms)
+    except InvalidArgumentError:  # the posterior is not divided into terms
+        return []
+    terms = [term for term in one.kernel.terms() if term.name in known]
+    return [effect for group in _groups(terms, setting) for effect in _effects(group, setting)]
+
+
+def effect_sizes(model: GP, table: Table) -> dict[str, float]:
+    """Return the standard deviation of the posterior mean along each variable, the others at typical values.
+
+    Args:
+        model: A fitted model of the table.
+        table: The table.
+    """
+    import pandas as pd
+
+    frame = input_frame(table, model)
+    setting = _Setting(model, frame, variables_of(table, model, frame))
+    rows, owners = [], []
+    for variable in setting.variables:
+        if not variable.is_typical_of_row:
+            values = _few_values(variable, frame)
+            rows.append(setting.rows(len(values), variable.cells(values)))
+            owners += [variable.name] * len(values)
+    sizes = {variable.name: 0.0 for variable in setting.variables}
+    if rows:
+        means = np.asarray(model.predict(pd.concat(rows, ignore_index=True)).mean, dtype=np.float64)
+        sizes |= {name: float(means[np.array(owners) == name].std()) for name in dict.fromkeys(owners)}
+    return sizes
+
+
+def _few_values(variable: Variable, frame: Any) -> NDArray[Any]:
+    """Return a few values of a variable that stand for all rows."""
+    if variable.role == CATEGORY or variable.is_discrete:
+        return np.array(variable.frequent(frame, MOST_LEVELS), dtype=object)
+    return np.asarray(np.quantile(variable.values(frame), _QUANTILES))
+
+
+def _groups(terms: Sequence[Term], setting: _Setting) -> list[list[Term]]:
+    """Return the terms, those together that read the same more than two variables."""
+    found: dict[Any, list[Term]] = {}
+    for place, term in enumerate(terms):
+        read = _read(term, setting)
+        names = frozenset(variable.name for variable in read)
+        found.setdefault(names if len(read) > 2 else place, []).append(term)
+    return list(found.values())
+
+
+def _read(term: Term, setting: _Setting) -> list[Variable]:
+    """Return the variables that a term reads."""
+    columns = {str(key) for factor in term.factors for key in factor.columns or ()}
+    return [variable for variable in setting.variables if variable.columns & columns]
+
+
+def _effects(group: list[Term], setting: _Setting) -> Iterator[Effect]:
+    """Yield the effects of the sum of a group of terms, which read the same variables."""
+    term, names = group[0], tuple(str(term.name) for term in group)
+    read = _read(term, setting)
+    places = [variable for variable in read if variable.is_typical_of_row]
+    if len(places) > 1 and len(places) == len(read):
+        yield _scatter(names, read, setting)
+    elif len(read) == 2 and not places and not any(_has_levels(one, term, setting) for one in read):
+        yield _map(names, read, setting)
+    elif len(read) == 1:
+        yield _along(names, term, read[0], setting, is_partial=False)
+    else:
+        effects = [_along(names, term, one, setting, is_partial=True) for one in read if one not in places]
+        yield from sorted(effects, key=lambda effect: -float(np.ptp(effect.mean)))[:MOST_PARTIAL]
+
+
+def _has_levels(variable: Variable, term: Term, setting: _Setting) -> bool:
+    """Return whether the effect of a variable in a term is a value for each level, and no curve."""
+    kinds = {factor.kind for factor in term.factors if variable.columns & set(map(str, factor.columns or ()))}
+    if variable.role == CATEGORY or kinds & {Kind.LEVEL, Kind.NODE}:
+        return True
+    return len(np.unique(variable.values(setting.frame)[:10_000])) <= 2
+
+
+def _along(names: tuple[str, ...], term: Term, variable: Variable, setting: _Setting, *, is_partial: bool) -> Effect:
+    """Return the effect of terms along one variable."""
+    data = variable.values(setting.frame)
+    if _has_levels(variable, term, setting):
+        values = np.array(variable.frequent(setting.frame, MOST_JOINT_LEVELS), dtype=data.dtype)
+        mean, deviation = setting.posterior(names, len(values), variable.cells(values))
+        kept = np.sort(np.argsort(-np.abs(mean), kind="stable")[:MOST_LEVELS])
+        count, kept = len(np.unique(data)), kept[np.argsort(mean[kept], kind="stable")]
+        found = ((values[kept],), mean[kept], deviation[kept])
+        return Effect(names, LEVELS, (variable,), *found, is_partial, (data,), count)
+    period = None if is_partial else _period(term, data)
+    low, high = float(np.min(data)), float(np.max(data))
+    values = np.linspace(low, high if period is None else low + period, _num_points(term, high - low, is_partial))
+    mean, deviation = setting.posterior(names, len(values), variable.cells(values))
+    data = data if period is None else low + np.mod(data - low, period)
+    return Effect(names, CURVE, (variable,), (values,), mean, deviation, is_partial, (data,), period=period)
+
+
+def _period(term: Term, data: NDArray[Any]) -> float | None:
+    """Return the period of a term that is periodic, if the data have more than one of it."""
+    period = getattr(term.factors[0], "period", None) if len(term.factors) == 1 else None
+    return float(period) if period is not None and float(np.ptp(data)) > float(period) else None
+
+
+def _num_points(term: Term, extent: float, is_partial: bool) -> int:
+    """Return the number of points of a curve: more if the term is periodic times something else."""
+    periods = [float(factor.period) for factor in term.factors if getattr(factor, "period", None) is not None]
+    waves = min(extent / min(periods), _MOST_WAVES) if periods and len(term.factors) > 1 else 0.0
+    return max(_PARTIAL if is_partial else _CURVE, math.ceil(_PER_WAVE * waves))
+
+
+def _map(names: tuple[str, ...], read: list[Variable], setting: _Setting) -> Effect:
+    """Return the effect of terms over two numbers."""
+    data = tuple(variable.values(setting.frame) for variable in read)
+    sides = tuple(np.linspace(float(np.min(part)), float(np.max(part)), _SIDE) for part in data)
+    first, second = (part.reshape(-1) for part in np.meshgrid(*sides))
+    mean, deviation = setting.posterior(names, len(first), read[0].cells(first), read[1].cells(second))
+    shape = (_SIDE, _SIDE)
+    return Effect(names, MAP, tuple(read), sides, mean.reshape(shape), deviation.reshape(shape), False, data)
+
+
+def _scatter(names: tuple[str, ...], read: list[Variable], setting: _Setting) -> Effect:
+    """Return the effect of terms at positions of the table, such as points of a surface."""
+    rows = np.unique(np.linspace(0, len(setting.frame) - 1, _SCATTER).astype(np.int64))
+    values = tuple(variable.values(setting.frame)[rows] for variable in read)
+    cells = [variable.cells(part) for variable, part in zip(read, values, strict=True)]
+    mean, deviation = setting.posterior(names, len(rows), *cells)
+    return Effect(names, SCATTER, tuple(read[:2]), values[:2], mean, deviation, False, values[:2])

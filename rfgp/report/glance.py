@@ -1,0 +1,110 @@
+"""The section on the data of a table: the target, statistics of columns, and the target against them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from rfgp.counts import counted
+from rfgp.palette import COLORS
+from rfgp.report import figures, words
+from rfgp.report.page import Block, Grid, Plot, Text
+from rfgp.report.variables import CATEGORY, DATE, NUMBER, Variable, as_dates
+from rfgp.tables import Table
+
+MOST_COLUMNS = 60
+"""The most columns whose statistics are listed."""
+_MOST_PLOTS, _ACROSS, _MOST_TICKS, _MANY_DAYS = 9, 3, 6, 90
+
+
+def glance(table: Table, variables: Sequence[Variable], frame: Any, sizes: Mapping[str, float]) -> list[Block]:
+    """Return the blocks on the data.
+
+    Args:
+        table: The table.
+        variables: Its variables.
+        frame: The dataframe of them.
+        sizes: The sizes of their effects by name, in whose order they are shown.
+    """
+    order = sorted(variables, key=lambda variable: -sizes[variable.name])
+    count = min(_MOST_PLOTS, len(order))
+    blocks: list[Block] = [
+        Plot(figures.histogram(table.y, table.target), f"The target, {table.target}."),
+        _statistics(table, order[:MOST_COLUMNS], frame),
+        Plot(
+            small_multiples(table, order[:count], frame),
+            f"The target against {'its column' if count == 1 else f'the {count} columns with the largest effects'}"
+            f"{words.shown(len(table.y), figures.MOST_POINTS)}.",
+            height=120 + 190 * -(-count // _ACROSS),
+            wide=True,
+        ),
+    ]
+    return [*blocks, *map(Text, _remarks(table, len(order)))]
+
+
+def _remarks(table: Table, num_variables: int) -> list[str]:
+    """Return sentences about rows and columns that are missing."""
+    found, gone = [], table.num_rows - len(table.y)
+    if gone:
+        left_out = f"{gone:,} with missing values {'is' if gone == 1 else 'are'} left out"
+        found.append(f"{len(table.y):,} of {counted(table.num_rows, 'row')} are used; {left_out}.")
+    if table.schema.missing == "mean":
+        found.append("Missing inputs are replaced by the mean of their column over all rows, held-out rows included.")
+    if num_variables > MOST_COLUMNS:
+        found.append(f"{counted(num_variables - MOST_COLUMNS, 'column')} with smaller effects are not listed.")
+    return found
+
+
+def _statistics(table: Table, variables: Sequence[Variable], frame: Any) -> Block:
+    """Return the statistics of the variables and the target."""
+    rows = [words.statistics_row(one.name, one.values(frame), one.role) for one in variables]
+    rows.append(words.statistics_row(table.target, table.y, NUMBER))
+    has_levels = any(one.role == CATEGORY for one in variables)
+    text = " The median of a category is its most frequent level." * has_levels
+    return Grid(words.STATISTICS, rows, f"{counted(len(table.y), 'row')}.{text}", wide=len(rows) > 12 or has_levels)
+
+
+def small_multiples(table: Table, variables: Sequence[Variable], frame: Any) -> go.Figure:
+    """Draw the target against variables: points against numbers and dates, boxes for categories."""
+    from plotly.subplots import make_subplots
+
+    across = min(_ACROSS, len(variables))
+    down = -(-len(variables) // across)
+    grid = make_subplots(down, across, shared_yaxes=True, horizontal_spacing=0.04, vertical_spacing=0.26 / down)
+    rows = figures.thin(len(table.y))
+    y = figures.short(table.y[rows])
+    for i, variable in enumerate(variables):
+        place = {"row": 1 + i // across, "col": 1 + i % across}
+        grid.add_trace(_trace(variable, variable.values(frame)[rows], y), **place)
+        grid.update_xaxes(title_text=figures.label(variable.name, 28), **_ticks(variable, frame), **place)
+    look = figures.figure_of([], "", "").layout
+    grid.update_layout(template="none", font=look.font, margin=look.margin, showlegend=False, hovermode="closest")
+    grid.update_xaxes(gridcolor="#e6eaee", zeroline=False, title_standoff=4, title_font_size=12)
+    grid.update_yaxes(gridcolor="#e6eaee", zeroline=False, automargin=True)
+    for i in range(down):
+        grid.update_yaxes(title_text=figures.label(table.target, 28), row=1 + i, col=1)
+    return grid
+
+
+def _ticks(variable: Variable, frame: Any) -> dict[str, Any]:
+    """Return the ticks of an axis of levels, without texts if there are many."""
+    if variable.role == DATE:
+        days = float(np.ptp(variable.values(frame)))
+        return {"nticks": 3, "tickangle": 0, "tickformat": "%b<br>%Y" if days > _MANY_DAYS else "%b %d<br>%Y"}
+    if variable.role != CATEGORY:
+        return {"nticks": 5}
+    names = np.unique([str(value) for value in variable.values(frame)])
+    if len(names) > _MOST_TICKS:
+        return {"tickvals": []}
+    return {"tickvals": list(range(len(names))), "ticktext": [figures.label(name, 12) for name in names]}
+
+
+def _trace(variable: Variable, values: Any, y: list[float]) -> Any:
+    """Return the target y (n,) against the values (n,) of a variable."""
+    if variable.role == CATEGORY:
+        places = np.unique([str(value) for value in values], return_inverse=True)[1].tolist()
+        return go.Box(x=places, y=y, marker={"color": COLORS[0], "size": 3}, line={"width": 1})
+    x = as_dates(values) if variable.role == DATE else figures.short(values)
+    marker = {"color": COLORS[0], "size": 3, "opacity": 0.35}
+    return go.Scatter(x=x, y=y, mode="markers", marker=marker, hoverinfo="x+y")

@@ -1,0 +1,173 @@
+"""The variables of a table, and the dataframe of them that a model reads."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rfgp.columns import Kind
+from rfgp.models import Process
+from rfgp.models.gp import GP
+from rfgp.tables import Table
+from rfgp.tables.schema import ColumnRule
+
+NUMBER, DATE, CATEGORY = "number", "date", "category"
+"""The roles of variables, as in `rfgp.tables.schema.ColumnRule`."""
+_LEVEL = "level"
+"""The role of a column of the file whose texts are in the dataframe."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A column of a file, and the columns of a dataframe that hold it.
+
+    Attributes:
+        name: The name of the column of the file.
+        role: "number", "date" (in days since 1970-01-01) or "category".
+        column: The column of the dataframe that holds the values, or None.
+        indicators: The level of each column of zeros and ones, by the name of that column.
+        levels: The levels of a category.
+        is_typical_of_row: Whether its typical value is that of the first row, as that of a coordinate.
+        is_discrete: Whether its typical value is the most frequent one.
+    """
+
+    name: str
+    role: str
+    column: str | None
+    indicators: Mapping[str, str]
+    levels: tuple[Any, ...] = ()
+    is_typical_of_row: bool = False
+    is_discrete: bool = False
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The names of its columns of the dataframe."""
+        return frozenset(self.indicators) | ({self.column} if self.column is not None else set())
+
+    def values(self, frame: Any) -> NDArray[Any]:  # (n,)
+        """Return the value of each row of a dataframe (n, d)."""
+        if self.column is not None:
+            found: NDArray[Any] = frame[self.column].to_numpy()
+            return found
+        shares = frame[list(self.indicators)].to_numpy()
+        levels: NDArray[Any] = np.array(list(self.indicators.values()), dtype=object)
+        return np.asarray(levels[shares.argmax(axis=1)])
+
+    def typical(self, frame: Any) -> Any:
+        """Return the median of a number, or the most frequent level."""
+        values = self.values(frame)
+        if self.is_typical_of_row:
+            return values[0]
+        if self.role != CATEGORY and not self.is_discrete:
+            return float(np.median(values))
+        return self.frequent(frame, 1)[0]
+
+    def frequent(self, frame: Any, most: int) -> list[Any]:
+        """Return its most frequent values, at most so many, in their order."""
+        found, counts = np.unique(self.values(frame), return_counts=True)
+        return list(found[np.sort(np.argsort(-counts, kind="stable")[:most])])
+
+    def cells(self, values: ArrayLike) -> dict[str, NDArray[Any]]:
+        """Return its columns of a dataframe at values (n,)."""
+        known = np.asarray(values, dtype=object if self.role == CATEGORY else None)
+        found = {name: (known == level).astype(np.float64) for name, level in self.indicators.items()}
+        return found if self.column is None else {self.column: known, **found}
+
+
+def input_frame(table: Table, model: GP) -> Any:
+    """Return the inputs of a table as the dataframe that a model reads.
+
+    A category is a column of zeros and ones for each level, and a column of texts if the kernel names it.
+
+    Args:
+        table: The table.
+        model: A model of a table.
+
+    Examples:
+        >>> import numpy as np
+        >>> import rfgp
+        >>> from rfgp import kernels as k
+        >>> from rfgp.report import input_frame
+        >>> from rfgp.tables import Table
+        >>> from rfgp.tables.schema import ColumnRule, Schema
+        >>> schema = Schema((ColumnRule("color", 0, "category", ("blue", "red")),), ColumnRule("y", 1), 2)
+        >>> table = Table(np.array([[0.0, 1.0], [1.0, 0.0]]), np.zeros(2), ("color=blue", "color=red"), "y", schema)
+        >>> input_frame(table, rfgp.GP(k.Group("color")))["color"].tolist()
+        ['red', 'blue']
+    """
+    frame, named = table.frame(), _named_columns(model)
+    for rule in table.schema.inputs:
+        if rule.role == CATEGORY and rule.name in named and rule.name not in frame.columns:
+            codes = frame[list(rule.encoded)].to_numpy().argmax(axis=1)
+            frame[rule.name] = np.array(rule.levels, dtype=object)[codes]
+    return frame
+
+
+def variables_of(table: Table, model: GP, frame: Any) -> list[Variable]:
+    """Return the variables of a table, in the order of the file, as a dataframe from `input_frame` holds them."""
+    kinds = _kinds(model)
+    found = [_variable(rule, frame, kinds.get(rule.name, set())) for rule in table.schema.inputs]
+    return [variable for variable in found if variable.columns]
+
+
+def typical_row(variables: Sequence[Variable], frame: Any, count: int) -> dict[str, NDArray[Any]]:
+    """Return the columns (count,) of a dataframe, at typical values of all variables."""
+    cells: dict[str, NDArray[Any]] = {}
+    for variable in variables:
+        cells |= variable.cells(np.array([variable.typical(frame)] * count))
+    return cells
+
+
+def columns_of(model: Process[Any], path: str) -> list[str]:
+    """Return the columns of the factor that has a hyperparameter; none for the noise, the mean and output scales.
+
+    Args:
+        model: A fitted model.
+        path: The path of the hyperparameter.
+    """
+    if not isinstance(model, GP) or model.family.schema is None:
+        return []
+    keys = [str(column.key) for column in model.family.schema.columns]
+    for term in model.family.terms:
+        for _, places, prefix in term.parts():
+            if path.startswith(prefix) and "." not in path[len(prefix) :] and path != term.outputscale:
+                return [keys[place] for place in places]
+    return []
+
+
+def as_dates(days: ArrayLike) -> list[str]:
+    """Return days (n,) since 1970-01-01 as dates, with the time of day if some are not midnights."""
+    numbers = np.asarray(days, dtype=np.float64).reshape(-1)
+    times = np.datetime64("1970-01-01T00:00:00") + np.round(numbers * 86_400).astype("timedelta64[s]")
+    is_whole = bool(np.all(numbers == np.round(numbers)))
+    return [str(time) for time in (times.astype("datetime64[D]") if is_whole else times)]
+
+
+def _variable(rule: ColumnRule, frame: Any, kinds: set[Kind]) -> Variable:
+    column = rule.name if rule.name in frame.columns else None
+    own = rule.levels if rule.role == CATEGORY else ()
+    indicators = {name: level for name, level in zip(rule.encoded, own, strict=False) if name in frame.columns}
+    is_discrete = bool(kinds & {Kind.LEVEL, Kind.NODE})
+    role = CATEGORY if rule.role == _LEVEL else rule.role
+    return Variable(rule.name, role, column, indicators, own, Kind.COORDINATE in kinds, is_discrete)
+
+
+def _kinds(model: GP) -> dict[str, set[Kind]]:
+    """Return how the kernel reads the columns that it names."""
+    found: dict[str, set[Kind]] = {}
+    for factor in _factors(model):
+        for key in factor.columns or ():
+            found.setdefault(str(key), set()).add(factor.kind)
+    return found
+
+
+def _named_columns(model: GP) -> set[str]:
+    return set(_kinds(model))
+
+
+def _factors(model: GP) -> list[Any]:
+    """Return the factors of the kernel, and of the kernel of the noise if there is one."""
+    kernels = [model.kernel, getattr(model.family.options.likelihood, "kernel", None)]
+    return [factor for kernel in kernels if kernel is not None for term in kernel.terms() for factor in term.factors]

@@ -1,0 +1,66 @@
+"""Selection among kernels by leave-one-out: each is fitted to all rows, and the one with the best score is kept."""
+
+import time
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+
+from rfgp.fitting import Plan, fit_terms
+from rfgp.regression import FitReport, Regression, SelectionReport, Trial
+from rfgp.regression.graph import selection_of_features
+from rfgp.regression.regression import restarted
+from rfgp.regression.selection_report import RATE
+from rfgp.regression.spec import ModelSpec
+from rfgp.rows import gathered
+from rfgp.selection.scores import scores_of
+
+EVALUATIONS = 40.0
+"""The number of likelihoods of a fit, for its predicted cost."""
+
+
+def fit_kernels(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
+    """Fit a regression of terms; among alternative kernels return the fit with the best leave-one-out log density."""
+    spec = regression.family
+    assert isinstance(spec, ModelSpec)
+    if not spec.options.alternatives:
+        fitted, report = fit_terms(regression, plan)
+        assert isinstance(fitted.family, ModelSpec)
+        return fitted, replace(report, selection=selection_of_features(fitted.family))
+    begun, found = time.monotonic(), []
+    for name, kernel in spec.options.alternatives.items():
+        other = restarted(regression, spec.with_options(spec.options.changed(kernel=kernel, alternatives={})))
+        with plan.reporter.about(f"selection, {name}"):
+            found.append((name, *fit_terms(other, plan)))
+    weight = gathered(regression.needed_rows("a fit")).counts()
+    densities = [_left_out(each).to(weight) for _, each, _ in found]
+    scores = scores_of(densities, weight, [len(weight)] * len(found))
+    best = max(range(len(found)), key=lambda number: scores[number].value)
+    trials = [
+        Trial(name, _options(name), *_cost(each), (one,)) for (name, each, _), one in zip(found, scores, strict=True)
+    ]
+    (name, chosen, report), last = found[best], scores[best]
+    score = f"log density {last.value:.3f} of {len(weight):,} rows (standard error {last.error:.2g})"
+    about = {"num_validation": len(weight), "validation": "leave-one-out", "rate": RATE}
+    selection = SelectionReport(best, tuple(trials), f"{name}: the best, {score}.", **cast(Any, about))
+    return chosen, replace(report, selection=replace(selection, seconds=time.monotonic() - begun))
+
+
+def _options(name: str) -> dict[str, Any]:
+    """Return the option that a name such as "alpha=1" states."""
+    option, _, value = name.partition("=")
+    return {option: value}
+
+
+def _left_out(found: Regression) -> torch.Tensor:
+    """Return the log densities of observations given all others (n,)."""
+    density = torch.as_tensor(found.leave_one_out().log_density).double()
+    return density.reshape(len(density), -1).mean(1)
+
+
+def _cost(found: Regression) -> tuple[float, float]:
+    """Return the predicted seconds and bytes of a fit, from the factors of the precisions."""
+    inputs = gathered(found.needed_rows("a fit")).inputs
+    factors = [block.refined(inputs).field.analysis for block in found.prior().precisions]
+    seconds = EVALUATIONS * 3.0 * sum(float(factor.flops) for factor in factors) / RATE
+    return seconds, float(sum(factor.num_bytes for factor in factors))

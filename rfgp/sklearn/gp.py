@@ -1,0 +1,284 @@
+"""`rfgp.GP` as a scikit-learn regressor and classifier."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+from sklearn.utils.validation import check_is_fitted
+
+from rfgp.errors import InvalidArgumentError
+from rfgp.kernels import Kernel
+from rfgp.likelihoods import Likelihood, by_name
+from rfgp.models.gp import GP
+from rfgp.parameters import Hyperprior
+from rfgp.rows.arrays import warn_of_truth
+from rfgp.sklearn.checks import read_rows
+from rfgp.sklearn.classifier import ProcessClassifier, read_classes
+from rfgp.sklearn.options import GPOptions
+from rfgp.sklearn.regressor import ProcessRegressor
+
+
+class GPRegressor(GPOptions, ProcessRegressor):
+    """Gaussian process regression on a table, by `rfgp.GP`.
+
+    With the same seed and data `rfgp.GP` gives the same numbers. By default a fit selects the kernel and its
+    approximations by held-out scores, and `selection_` says why. A kernel of `rfgp.kernels` is fitted as it is.
+
+    X is an array of numbers or a dataframe. A dataframe may have text, booleans, categories and dates, and kernels name
+    its columns: `k.RBF("t") + k.Group("store")`.
+
+    `predict` returns the posterior mean of the mean of an observation. That is the latent function f, or exp(f) for
+    Poisson, negative binomial and gamma likelihoods. Standard deviations and covariances are those of this mean,
+    without the noise of an observation: `gp_.predict(X).observed()` is the distribution of an observation.
+    scikit-learn's `GaussianProcessRegressor` with a `WhiteKernel` includes the noise in its standard deviations.
+
+    An output that is constant is predicted as it is, with standard deviation 0 and a `rfgp.ConstantTargetWarning`.
+
+    Args:
+        kernel: The kernel, of `rfgp.kernels`. If "auto", a fit selects one over all columns.
+        approximation: One approximation for every term that it can serve, such as `rfgp.RandomFeatures(256)`, or a dict
+            of approximations by the names of terms. If "auto", terms are planned, or selected with the kernel.
+        likelihood: The distribution of an observation given the latent function: "normal", "student-t",
+            "heteroscedastic", "gamma", or an object of `rfgp.likelihoods`.
+        inference: "laplace" or "variational", for likelihoods that are not Gaussian. If None, as usual for the
+            likelihood.
+        mean: "constant" or "zero".
+        standardize: Whether numbers and targets are mapped to mean 0 and standard deviation 1 inside.
+        start: Starting values by path or unique suffix, in the units of the data, such as {"noise": 0.1}. If None, the
+            data decide.
+        priors: Log densities (objects with `log_prob`) by path or unique suffix.
+        fixed: Names of hyperparameters that keep their starting values, such as ("noise",).
+        max_iter: The most iterations of the optimiser. If None, 500, or 300 steps for learned frequencies.
+        time_limit: The most time of a selection and its fit: seconds, "30s" or "5min". If None, it depends on the rows.
+        memory: The most memory of the largest arrays: bytes, "500MB" or "4GB". If None, most of the machine's, and 8 GB
+            for each candidate of a selection.
+        random_state: An integer, which is the seed; a `numpy.random.RandomState`, from which each fit draws a seed; or
+            None for a seed from the system. numpy's global state is never used.
+
+    Attributes:
+        gp_: The fitted `rfgp.GP`, with `hyperparameters`, `fit_report`, `terms`, `exact()` and `save(path)`. With
+            several outputs, of those that are not constant. None if all are constant.
+        selection_: The candidates that the fit compared, with their scores. None if the kernel is given.
+        log_marginal_likelihood_value_: The log density of y in total nats, in the units of y. nan without `gp_`.
+        n_iter_: The number of iterations of the optimiser.
+        n_features_in_: The number d of columns.
+        feature_names_in_: The names of the columns, if X had some.
+
+    Examples:
+        >>> import numpy as np
+        >>> from rfgp import kernels as k
+        >>> from rfgp.sklearn import GPRegressor
+        >>> X = np.linspace(0, 10, 80)[:, None]
+        >>> model = GPRegressor(k.RBF(), random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> mean, std = model.predict([[2.0]], return_std=True)
+        >>> bool(abs(mean[0] - np.sin(2.0)) < 0.01)
+        True
+    """
+
+    def __init__(
+        self,
+        kernel: str | Kernel = "auto",
+        approximation: Any = "auto",
+        *,
+        likelihood: str | Likelihood = "normal",
+        inference: str | None = None,
+        mean: str = "constant",
+        standardize: bool = True,
+        start: Mapping[str, Any] | None = None,
+        priors: Mapping[str, Hyperprior | None] | None = None,
+        fixed: Iterable[str] = (),
+        max_iter: int | None = None,
+        time_limit: str | float | None = None,
+        memory: str | float | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            kernel,
+            approximation,
+            inference=inference,
+            mean=mean,
+            standardize=standardize,
+            start=start,
+            priors=priors,
+            fixed=fixed,
+            max_iter=max_iter,
+            time_limit=time_limit,
+            memory=memory,
+            random_state=random_state,
+        )
+        self.likelihood = likelihood
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Select what is open, learn the hyperparameters, and condition on the data.
+
+        Rows that repeat each other are merged into one with a weight. Rows with weights and the same rows written out
+        therefore give the same numbers. float32 is kept if X and y have it; everything else is computed in float64.
+
+        Args:
+            X: Rows (n, d), n at least 2: an array of numbers, or a dataframe.
+            y: Targets (n,), or (n, k) for k outputs that share one kernel; (n, 1) is taken as (n,).
+            sample_weight: How often each row counts (n,), not negative. If None, once. Divide weights that only compare
+                rows by their mean, because a target that is repeated without change implies little noise.
+
+        Returns:
+            The estimator.
+
+        Raises:
+            InvalidArgumentError: an option has a wrong value.
+            ValueError: the data cannot be used.
+
+        Warns:
+            ConstantTargetWarning: an output is constant.
+            BaselineNotBeatenWarning: no candidate of a selection beat a constant or a linear model.
+            RfgpWarning: as `rfgp.GP.fit`.
+        """
+        likelihood = by_name(self.likelihood)
+        if not (likelihood.is_standardized or likelihood.takes_exposure):
+            raise InvalidArgumentError(
+                f"likelihood must be of numbers, got {self.likelihood!r}. Use GPClassifier for classes."
+            )
+        gp = self._process(likelihood)
+        warn_of_truth(y, stacklevel=3)
+        return self._learn(gp, *read_rows(self, X, y, sample_weight)[:3])
+
+    def terms(self, X: Any) -> dict[str, tuple[Any, Any]]:
+        """Return the posterior mean and standard deviation of each term of the kernel, by its name.
+
+        Terms are parts of the latent function, without its constant mean.
+
+        Args:
+            X: Rows (n, d).
+
+        Returns:
+            Pairs of arrays (n,), or (n, k) for k outputs. Constant outputs have none: their terms are 0.
+
+        Raises:
+            NotFittedError: scikit-learn's, before `fit`.
+            InvalidArgumentError: the model is an average of several kernels, which have different terms.
+            ValueError: X cannot be used.
+
+        Examples:
+            >>> import numpy as np
+            >>> import pandas as pd
+            >>> from rfgp import kernels as k
+            >>> from rfgp.sklearn import GPRegressor
+            >>> X = pd.DataFrame({"t": np.linspace(0, 10, 60), "store": ["north", "south"] * 30})
+            >>> y = np.sin(X.t) + (X.store == "north")
+            >>> model = GPRegressor(k.RBF("t") + k.Group("store"), random_state=0).fit(X, y)
+            >>> list(model.terms(X))
+            ['rbf(t)', 'group(store)']
+        """
+        check_is_fitted(self)
+        if self.gp_ is None:
+            return {}
+        inputs, whole = self._read_new(X), self._targets.whole
+        found, lead = self.gp_.predict(inputs).terms, (len(inputs),)
+        return {name: (whole(term.mean, lead, 0.0), whole(term.std, lead, 0.0)) for name, term in found.items()}
+
+    def _mean_function(self, inputs: Any) -> Any:
+        assert self.gp_ is not None
+        latent = self.gp_.predict(inputs)
+        return latent.exp() if by_name(self.likelihood).takes_exposure else latent
+
+
+class GPClassifier(GPOptions, ProcessClassifier):
+    """Gaussian process classification of the rows of a table, by `rfgp.GP`.
+
+    Two classes have a logit or a probit link, more have a softmax of as many latent functions with one kernel.
+    scikit-learn's `GaussianProcessClassifier` fits one class against the others. With the same seed and data `rfgp.GP`
+    with the labels 0 to C - 1 gives the same numbers.
+
+    By default a fit selects one kernel: exact up to 2,000 rows, by the log probabilities of left-out labels, and beyond
+    with 128 or 512 random frequencies, by those of held-out labels. Give a kernel with `rfgp.RandomFeatures()` for time
+    linear in the rows without a selection.
+
+    Args:
+        kernel: As for `GPRegressor`, like the other options that are not listed here.
+        approximation: As for `GPRegressor`. This is how terms are computed; `inference` is the approximation of the
+            posterior.
+        link: The link for two classes, "logit" or "probit".
+        inference: "laplace" or "variational". If None, variational up to 4,000 rows, of several classes without
+            features up to 500.
+        mean: "constant" or "zero".
+        standardize: Whether numbers in X are mapped to mean 0 and standard deviation 1 inside.
+        start: Starting values.
+        priors: Log densities of hyperparameters.
+        fixed: Names of hyperparameters that keep their starting values.
+        max_iter: The most iterations of the optimiser.
+        time_limit: The most time of a selection and its fit.
+        memory: The most memory of the largest arrays.
+        random_state: The seed.
+
+    Attributes:
+        gp_: The fitted `rfgp.GP`, of labels 0 to C - 1.
+        classes_: The labels, (C,).
+        selection_: The candidates that the fit compared, with their scores. None if the kernel is given.
+        log_marginal_likelihood_value_: The approximate log probability of the labels in total nats.
+        n_iter_: The number of iterations of the optimiser.
+        n_features_in_: The number d of columns.
+        feature_names_in_: The names of the columns, if X had some.
+
+    Examples:
+        >>> import numpy as np
+        >>> from rfgp import kernels as k
+        >>> from rfgp.sklearn import GPClassifier
+        >>> X = np.linspace(0, 10, 80)[:, None]
+        >>> y = np.where(np.sin(X[:, 0]) > 0, "up", "down")
+        >>> GPClassifier(k.RBF(), random_state=0).fit(X, y).predict([[2.0], [5.0]]).tolist()
+        ['up', 'down']
+    """
+
+    gp_: GP
+
+    def __init__(
+        self,
+        kernel: str | Kernel = "auto",
+        approximation: Any = "auto",
+        *,
+        link: str = "logit",
+        inference: str | None = None,
+        mean: str = "constant",
+        standardize: bool = True,
+        start: Mapping[str, Any] | None = None,
+        priors: Mapping[str, Hyperprior | None] | None = None,
+        fixed: Iterable[str] = (),
+        max_iter: int | None = None,
+        time_limit: str | float | None = None,
+        memory: str | float | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            kernel,
+            approximation,
+            inference=inference,
+            mean=mean,
+            standardize=standardize,
+            start=start,
+            priors=priors,
+            fixed=fixed,
+            max_iter=max_iter,
+            time_limit=time_limit,
+            memory=memory,
+            random_state=random_state,
+        )
+        self.link = link
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Select what is open, learn the hyperparameters, and condition on the data.
+
+        Args:
+            X: Rows (n, d), n at least 2: an array of numbers, or a dataframe.
+            y: Labels (n,), numbers or text, of at least two classes.
+            sample_weight: How often each row counts (n,), not negative. If None, once.
+
+        Returns:
+            The estimator.
+
+        Raises:
+            InvalidArgumentError: an option has a wrong value.
+            ValueError: the data cannot be used, or are of one class.
+
+        Warns:
+            RfgpWarning: as `rfgp.GP.fit`.
+        """
+        X, y, weight, _ = read_rows(self, X, y, sample_weight, read_targets=read_classes)
+        return self._learn(X, y, weight)

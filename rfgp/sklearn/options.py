@@ -1,0 +1,70 @@
+"""The options that all estimators of tables share: those of `rfgp.GP`."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rfgp.kernels import Kernel
+from rfgp.likelihoods import Likelihood
+from rfgp.models.gp import GP
+from rfgp.parameters import Hyperprior
+from rfgp.regression import SelectionReport
+from rfgp.sklearn.checks import read_new, resolve_seed
+
+
+class GPOptions:
+    """The options of `rfgp.GP` as scikit-learn stores them. `GPRegressor` documents them."""
+
+    gp_: Any
+
+    def __init__(
+        self,
+        kernel: str | Kernel = "auto",
+        approximation: Any = "auto",
+        *,
+        inference: str | None = None,
+        mean: str = "constant",
+        standardize: bool = True,
+        start: Mapping[str, Any] | None = None,
+        priors: Mapping[str, Hyperprior | None] | None = None,
+        fixed: Iterable[str] = (),
+        max_iter: int | None = None,
+        time_limit: str | float | None = None,
+        memory: str | float | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.kernel = kernel
+        self.approximation = approximation
+        self.inference = inference
+        self.mean = mean
+        self.standardize = standardize
+        self.start = start
+        self.priors = priors
+        self.fixed = fixed
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.memory = memory
+        self.random_state = random_state
+
+    @property
+    def selection_(self) -> SelectionReport | None:
+        """The candidates that the fit compared, with their scores. None if the kernel is given."""
+        return None if self.gp_ is None else self.gp_.selection
+
+    def _process(self, likelihood: str | Likelihood) -> GP:
+        """Return the model, before a fit."""
+        return GP(
+            self.kernel,
+            likelihood,
+            self.approximation,
+            inference=self.inference,
+            mean=self.mean,
+            standardize=self.standardize,
+            start=self.start,
+            priors=self.priors,
+            seed=resolve_seed(self.random_state),
+            memory=self.memory,
+            time_limit=self.time_limit,
+        )
+
+    def _read_new(self, X: Any) -> Any:
+        return read_new(self, X)

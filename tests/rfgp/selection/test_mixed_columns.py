@@ -1,0 +1,108 @@
+"""Models whose kernel is selected, on tables with text, categories, truth values and dates."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import rfgp
+from rfgp import columns
+
+pytestmark = pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
+NOISE = 0.05
+EFFECTS = {"north": 0.0, "south": 1.0, "west": -0.8}
+
+
+def table(n=150, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "x": rng.uniform(-1, 1, n),
+            "store": rng.choice(list(EFFECTS), n),
+            "size": pd.Categorical(rng.choice(["s", "l"], n), categories=["s", "l"], ordered=True),
+            "open": rng.uniform(size=n) < 0.5,
+            "day": pd.date_range("2026-01-01", periods=n),
+        }
+    )
+    effect = frame["store"].map(EFFECTS) + 0.5 * (frame["size"] == "l") + 0.3 * frame["open"]
+    frame["units"] = np.sin(2 * frame["x"]) + effect + NOISE * rng.standard_normal(n)
+    return frame
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return rfgp.GP(seed=0).fit(table(), "units")
+
+
+def test_text_categories_and_truth_values_are_inputs(fitted):
+    new = table(100, seed=1)
+    error = np.sqrt(np.mean((fitted.predict(new).mean - new["units"]) ** 2))
+    assert error < 3 * NOISE
+    assert [column.key for column in fitted.family.schema.columns] == [
+        *("x", "store=north", "store=south", "store=west", "size=s", "size=l", "open", "day")
+    ]
+
+
+def test_columns_go_by_name_in_dicts_and_other_orders(fitted):
+    new = table(5, seed=2)
+    expected = fitted.predict(new).mean
+    np.testing.assert_array_equal(fitted.predict(new[new.columns[::-1]]).mean, expected)
+    np.testing.assert_allclose(fitted.predict(dict(new.items())).mean, expected, rtol=1e-12)
+
+
+def test_selection_equals_that_of_indicator_columns(fitted):
+    coded = table()
+    for name in EFFECTS:
+        coded[f"store={name}"] = (coded["store"] == name).astype(float)
+    for name in ("s", "l"):
+        coded[f"size={name}"] = (coded["size"] == name).astype(float)
+    coded["open"] = coded["open"].astype(float)
+    keys = [column.key for column in fitted.family.schema.columns]
+    twin = rfgp.GP(seed=0).fit(coded[keys], coded["units"])
+    assert twin.selection.parts == pytest.approx(fitted.selection.parts)
+    np.testing.assert_allclose(twin.log_marginal_likelihood().item(), fitted.log_marginal_likelihood().item())
+
+
+def test_new_levels_are_none_of_the_known_ones(fitted):
+    new = table(3, seed=3)
+    new["store"] = "east"
+    zeros = columns.indicators.with_indicators(columns.Table.of(new), fitted.family.options.indicators)
+    assert not any(np.any(zeros.columns[f"store={name}"]) for name in EFFECTS)
+    assert np.all(fitted.predict(new).std > fitted.predict(table(3, seed=3)).std)
+
+
+def test_saved_models_read_the_same_columns(fitted, tmp_path):
+    file = tmp_path / "model.safetensors"
+    fitted.save(file, data=True)
+    new = table(5, seed=4)
+    loaded = rfgp.load(file)
+    np.testing.assert_array_equal(loaded.predict(new).mean, fitted.predict(new).mean)
+    more = loaded.update(new.drop(columns="units"), new["units"])
+    assert more.num_observations == 155
+
+
+def with_missing(frame):
+    return frame.assign(store=frame["store"].where(frame["store"] != "west"))
+
+
+def with_many(frame):
+    return frame.assign(store=[f"s{i}" for i in range(len(frame))])
+
+
+def with_clash(frame):
+    return frame.assign(**{"store=north": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"), [(with_missing, "missing cell"), (with_many, "50 levels"), (with_clash, "Rename it")]
+)
+def test_bad_columns_are_named(change, message):
+    with pytest.raises(rfgp.DataError, match=message):
+        rfgp.GP(seed=0).fit(change(table()), "units")
+
+
+def test_predictions_name_missing_columns_and_cells(fitted):
+    new = table(4, seed=5)
+    with pytest.raises(rfgp.DataError, match="store"):
+        fitted.predict(new.drop(columns="store"))
+    with pytest.raises(rfgp.DataError, match="missing cell"):
+        fitted.predict(new.assign(store=None))

@@ -1,0 +1,260 @@
+"""Selections of `rfgp.GP(kernel="auto")`, as users see them."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from selection_cases import among, candidate, counts, favored, table
+
+import rfgp
+from rfgp import kernels as k
+from rfgp.selection import successive_halving, validation
+from rfgp.tables import Blocks
+
+pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
+FEATURES = rfgp.RandomFeatures(8)
+
+
+def rebuilt(trial, **options):
+    """Return the model of a trial, from its options as one writes them."""
+    scope = {**vars(k), **vars(rfgp.approximations)}
+    return rfgp.GP(**{name: eval(value, scope) for name, value in trial.options.items()}, **options)
+
+
+def statuses(selection):
+    return {trial.name: trial.status for trial in selection.trials}
+
+
+def has_sum(trial):
+    return "+" in trial.name
+
+
+# --- scores ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("approximation", ["auto", rfgp.Vecchia(8)])
+def test_scores_are_leave_one_out_densities_of_fits_alone(approximation):
+    X, y = table()
+    selection = rfgp.GP(approximation=approximation, seed=0).fit(X, y).selection
+    assert (selection.validation, selection.num_validation) == ("leave-one-out", 80)
+    assert selection.baselines.keys() == {"a constant", "a linear model"}
+    for trial in (selection.chosen, next(trial for trial in selection.trials if "Matern 3/2" in trial.name)):
+        alone = rebuilt(trial, seed=0).fit(X, y)
+        assert trial.last.value == pytest.approx(alone.leave_one_out().log_density.mean(), abs=2e-3)
+        assert alone.selection is None
+
+
+def test_equal_seeds_select_the_same_others_hold_out_others():
+    X, y = table(120)
+    learned = rfgp.RandomFeatures(8, learn_frequencies=True)
+    candidates = [candidate(k.RBF(), approximation) for approximation in (FEATURES, learned)]
+    one, two, other = (among(*candidates, seed=seed).fit(X, y, max_iterations=4) for seed in (0, 0, 1))
+    assert one.selection == two.selection
+    assert (one.selection.validation, one.selection.num_validation) == ("held out", 24)
+    np.testing.assert_array_equal(one.predict(X).mean, two.predict(X).mean)
+    assert other.selection.baselines != one.selection.baselines
+
+
+def test_planted_densities_change_what_is_selected(monkeypatch):
+    X, y = table()
+    other = "exact Matern 1/2"
+    assert rfgp.GP(seed=0).fit(X, y).selection.chosen.name != other
+    favored(monkeypatch, lambda one: one.name == other)
+    assert rfgp.GP(seed=0).fit(X, y).selection.chosen.name == other
+
+
+def test_neighbors_are_selected_where_rows_have_near_twins():
+    rng = np.random.default_rng(0)
+    which = np.arange(240) % 120
+    X = rng.uniform(-1, 1, (120, 2))[which] + 1e-3 * rng.standard_normal((240, 2))
+    y = np.sin(2 * X[:, 0]) + rng.standard_normal(120)[which] + 0.05 * rng.standard_normal(240)
+    smooth = candidate(k.RBF(), FEATURES)
+    both = candidate(k.RBF(name="rbf") + k.Matern(nu=1.5, name="local"), FEATURES, rfgp.Vecchia(8))
+    selection = among(smooth, both).fit(X, y, max_iterations=20).selection
+    assert has_sum(selection.chosen)
+    assert selection.chosen.last.value > min(trial.last.value for trial in selection.trials) + 0.3
+
+
+@pytest.mark.parametrize("approximation", [rfgp.Exact(), FEATURES, rfgp.InducingPoints(7, method="fitc")])
+def test_copies_of_rows_do_not_improve_scores(approximation):
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (150, 2)), rng.standard_normal(150)
+    gp = rfgp.GP(approximation=approximation, seed=0).fit(np.tile(X, (2, 1)), np.tile(y, 2), max_iterations=5)
+    assert gp.num_observations == 300
+    assert gp.selection.num_validation == 150
+    assert all(trial.last.value < -1.2 for trial in gp.selection.trials if trial.scores)
+
+
+# --- candidates -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("approximation", [FEATURES, rfgp.Vecchia(5), rfgp.InducingPoints(7, method="fitc")])
+def test_a_given_approximation_is_that_of_all_candidates(approximation):
+    gp = rfgp.GP(approximation=approximation, seed=0).fit(*table(60), max_iterations=2)
+    assert len(gp.selection.trials) == 4
+    assert all(repr(approximation) in trial.options["approximation"] for trial in gp.selection.trials)
+    assert [term.approximation for term in gp.terms.values()] == [approximation]
+
+
+def test_rows_in_blocks_are_kept_by_no_candidate():
+    X, y = table(300)
+    blocks = Blocks([(X[:150], y[:150]), (X[150:], y[150:])])
+    gp = rfgp.GP(seed=0).fit(blocks, max_iterations=1)
+    assert all("frequencies" in trial.name for trial in gp.selection.trials)
+    assert gp.num_observations == 300
+
+
+def test_sums_need_ten_rows_for_each_hyperparameter():
+    """Two columns make seven of them."""
+    for n, is_scored in ((69, False), (70, True)):
+        trials = rfgp.GP(seed=0).fit(*table(n), max_iterations=2).selection.trials
+        assert {bool(trial.scores) for trial in trials if has_sum(trial)} == {is_scored}
+        assert all(trial.scores for trial in trials if not has_sum(trial))
+
+
+def test_a_single_candidate_is_not_scored():
+    selection = among(candidate(k.RBF(), rfgp.Exact())).fit(*table(), max_iterations=1).selection
+    assert selection.num_validation == 0
+    assert "only candidate" in selection.reason
+
+
+def test_candidates_that_fail_go_no_further(monkeypatch, tmp_path):
+    original = validation.fit_terms
+
+    def failing(regression, plan):
+        kernel = repr(regression.family.options.kernel)
+        if "nu=0.5" in kernel and "+" not in kernel:
+            raise rfgp.SolverError("planted")
+        found, report = original(regression, plan)
+        if "+" in kernel:
+            noise = {"noise": torch.tensor(float("nan"), dtype=torch.float64)}
+            found = found.replace(hyperparameters=found.hyperparameters.replaced(noise))
+        return found, report
+
+    monkeypatch.setattr(validation, "fit_terms", failing)
+    gp = rfgp.GP(seed=0).fit(*table(), max_iterations=3)
+    status = statuses(gp.selection)
+    assert status["exact Matern 1/2"] == "planted"
+    assert "not positive definite" in status["exact RBF + Matern 3/2"]
+    assert gp.selection.chosen.name in ("exact RBF", "exact Matern 3/2")
+    gp.save(tmp_path / "model", data=True)
+
+
+def test_errors_of_all_candidates_are_raised(monkeypatch):
+    monkeypatch.setattr(successive_halving, "FEW", 20)
+    with pytest.raises(rfgp.InvalidArgumentError, match="nois"):
+        rfgp.GP(seed=0).fit(*table(60), fixed="nois")
+
+
+# --- models and options ---------------------------------------------------------------------------------
+
+
+def test_select_is_the_selection_of_fit_and_keeps_the_model():
+    X, y = counts()
+    times = np.random.default_rng(1).uniform(0.5, 2, len(y))
+    gp = rfgp.GP(likelihood="poisson", seed=0)
+    selection = gp.select(X, y, exposure=times)
+    assert repr(gp) == "GP(likelihood=Poisson(), seed=0, not fitted)"
+    assert gp.selection is None
+    assert gp.fit(X, y, exposure=times).selection == selection
+    with pytest.raises(rfgp.InvalidArgumentError, match="nothing to select"):
+        rfgp.GP(k.RBF()).select(X, y)
+
+
+def test_conditioning_takes_one_kernel_whatever_the_rows():
+    X = np.random.default_rng(0).standard_normal((2001, 2))
+    few, many = (rfgp.GP(seed=0).condition(X[:n], np.sin(X[:n, 0])) for n in (2000, 2001))
+    assert list(few.terms) == list(many.terms) == ["rbf"]
+    assert few.selection is None
+    assert isinstance(many.terms["rbf"].approximation, rfgp.RandomFeatures)
+    assert few.log_marginal_likelihood().item() == pytest.approx(few.exact().log_marginal_likelihood().item(), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"time_limit": "soon"}, "time_limit"),
+        ({"time_limit": -1}, "time_limit"),
+        ({"memory": "4 boxes"}, "memory"),
+        ({"kernel": k.RBF(), "time_limit": "5min"}, "time_limit"),
+        ({"approximation": {"rbf": rfgp.Exact()}}, "names of terms"),
+        ({"kernel": "automatic"}, "kernel"),
+        ({"approximation": "fourier"}, "approximation"),
+    ],
+)
+def test_wrong_options_are_named(options, message):
+    with pytest.raises(rfgp.InvalidArgumentError, match=message):
+        rfgp.GP(**options)
+
+
+# --- limits ---------------------------------------------------------------------------------------------
+
+
+def test_limits_leave_out_costly_candidates_but_not_all():
+    X, y = table()
+    least = min(trial.seconds for trial in rfgp.GP(seed=0).select(X, y).trials)
+    low = 1.01 * least / successive_halving.SHARE
+    for options, word in (({"time_limit": low}, "over the limit"), ({"memory": "300kb"}, "bytes are over")):
+        trials = rfgp.GP(seed=0, **options).fit(X, y, max_iterations=2).selection.trials
+        assert {word in trial.status for trial in trials} == {True, False}
+        assert all(trial.scores for trial in trials if not trial.status)
+    assert rfgp.GP(seed=0, time_limit=1e-9).fit(X, y, max_iterations=2).selection.chosen.seconds == least
+
+
+def test_a_clock_ends_scoring(monkeypatch):
+    ticks = iter(range(0, 10**6, 100))
+    monkeypatch.setattr(successive_halving, "clock", lambda: next(ticks))
+    trials = rfgp.GP(seed=0, time_limit=250).fit(*table(), max_iterations=2).selection.trials
+    assert sum(bool(trial.scores) for trial in trials) == 2
+    assert "time limit" in trials[-1].status
+
+
+def test_progress_names_candidates_with_seconds():
+    stages = []
+    rfgp.GP(seed=0).fit(*table(), max_iterations=2, progress=lambda now: stages.append(now.stage))
+    assert any(stage.startswith("selection, 1 of 5, exact") and " about " in stage for stage in stages)
+
+
+# --- baselines ------------------------------------------------------------------------------------------
+
+
+def test_noise_does_not_beat_a_constant():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((100, 2)), rng.standard_normal(100)
+    with pytest.warns(rfgp.BaselineNotBeatenWarning, match="a constant"):
+        gp = rfgp.GP(seed=0).fit(X, y)
+    assert gp.selection.unbeaten_baseline == "a constant"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", rfgp.BaselineNotBeatenWarning)
+        assert rfgp.GP(seed=0).fit(*table()).selection.unbeaten_baseline is None
+
+
+def test_a_linear_model_is_named_if_it_is_best():
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((60, 2))
+    y = X @ [1.0, -2.0] + 0.5 * rng.standard_normal(60)
+    short = candidate(k.RBF(lengthscale=0.01, name="rbf"), rfgp.Exact())
+    other = candidate(k.Matern(lengthscale=0.01, name="rbf"), rfgp.Exact())
+    with pytest.warns(rfgp.BaselineNotBeatenWarning, match="a linear model"):
+        among(short, other).fit(X, y, fixed=["lengthscale"])
+
+
+# --- tables of all kinds --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["outputs", "float32", "weights", "noise", "poisson", "tensor", "heteroscedastic"])
+def test_tables_of_all_kinds_are_selected_on(kind):
+    X, y = counts(50) if kind == "poisson" else table(50, outputs=2 if kind == "outputs" else 1)
+    options = {"likelihood": kind} if kind in ("poisson", "heteroscedastic") else {}
+    more = {"weights": {"sample_weight": np.arange(1.0, 51.0)}, "noise": {"noise": np.full(50, 0.01)}}.get(kind, {})
+    if kind == "float32":
+        X, y = X.astype(np.float32), y.astype(np.float32)
+    if kind == "tensor":
+        X, y = torch.from_numpy(X), torch.from_numpy(y)
+    gp = rfgp.GP(seed=0, **options).fit(X, y, max_iterations=5, **more)
+    scores = [trial.last.value for trial in gp.selection.trials if trial.scores]
+    assert len(scores) > 1
+    assert np.isfinite(scores).all()
+    assert np.isfinite(np.asarray(gp.predict(X).mean)).all()
+    assert (gp.selection.baselines == {}) == bool(options)

@@ -1,0 +1,116 @@
+"""Small selections: tables, search spaces of given candidates, and rounds whose scores are planted."""
+
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+
+import rfgp
+from rfgp.fitting import Plan
+from rfgp.regression import Limits, begin
+from rfgp.regression.spec import ModelOptions, ModelSpec
+from rfgp.rows import Chunk
+from rfgp.selection.candidates import Candidate
+from rfgp.selection.select import rounds_of
+from rfgp.selection.validation import Validation
+
+
+def table(n=80, seed=0, outputs=1):
+    """Return inputs (n, 2) on different scales and targets (n,) or (n, outputs) with little noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, 2))
+    y = np.stack([np.sin(3 * X[:, 0] + j) * X[:, 1] for j in range(outputs)], axis=1)
+    y = y + 0.1 * rng.standard_normal((n, outputs))
+    return X * [1.0, 30.0], 5 + 2 * (y if outputs > 1 else y[:, 0])
+
+
+def counts(n=80, seed=0):
+    """Return inputs (n, 2) and counts (n,)."""
+    X, y = table(n, seed)
+    return X, np.round(np.exp(y / 5))
+
+
+@dataclass
+class Space:
+    """A search space of given candidates, whatever the rows."""
+
+    given: tuple[Candidate, ...]
+    limits: Limits
+
+    def candidates(self, num_rows, *, in_blocks=False):
+        return self.given
+
+
+def candidate(kernel, *approximations, head=None):
+    """Return the candidate of a kernel with an approximation of each term."""
+    names = [str(term.name) for term in kernel.terms()]
+    return Candidate(ModelOptions(kernel, approximations=dict(zip(names, approximations, strict=True))), head)
+
+
+def among(*candidates, seed=0):
+    """Return a model that selects among candidates."""
+    chosen = rfgp.GP(seed=seed).family.options
+    return rfgp.GP.of(ModelSpec(chosen.changed(search_space=Space(candidates, Limits()))))
+
+
+def spread(validation, mean, deviation=0.0):
+    """Return densities of validation rows of a mean, the same for all rows unless there is a deviation."""
+    noise = torch.randn(len(validation.validated), generator=rfgp.random.generator(0), dtype=torch.float64)
+    return mean + deviation * (noise - noise.mean())
+
+
+def rounds(gp, X, y, **plan):
+    """Return the rounds of a selection before anything is scored."""
+    return rounds_of(begin(gp.family, Chunk(X, y)), Plan(**plan))
+
+
+def validation_of(gp, X, y, exposure=None, *, holds_out=True, **plan):
+    """Return the validation of a model's selection."""
+    return Validation.of(begin(gp.family, Chunk(X, y, exposure)), Plan(**plan), holds_out)
+
+
+def planted(monkeypatch, made, mean_of, searched_of=None, baseline=None, fell_back=()):
+    """Plant the mean densities of candidates by their names in rounds; return what is fitted, as (name, rows).
+
+    Args:
+        monkeypatch: Of pytest.
+        made: The rounds.
+        mean_of: The mean density, or all densities, by the name of a candidate; -9 for others.
+        searched_of: The rows that a search needed by the name of a candidate, if they are more than asked for.
+        baseline: The density of the only baseline, -20 if it is None.
+        fell_back: The names of candidates whose learned frequencies were no better than fixed ones.
+    """
+    asked = []
+
+    def fitted(validation, one, size, start):
+        asked.append((one.name, size))
+        values = mean_of.get(one.name, -9.0)
+        density = values if isinstance(values, torch.Tensor) else spread(validation, values)
+        searched = max(size, (searched_of or {}).get(one.name, 0))
+        report = SimpleNamespace(frequencies="fell back" if one.name in fell_back else "fixed")
+        values = SimpleNamespace(standardized=lambda name: torch.tensor(0.1))
+        return SimpleNamespace(
+            candidate=one,
+            density=density,
+            searched=searched,
+            is_whole=False,
+            report=report,
+            regression=SimpleNamespace(hyperparameters=values),
+        )
+
+    monkeypatch.setattr(Validation, "fitted", fitted)
+    line = spread(made.validation, -20.0 if baseline is None else baseline)
+    monkeypatch.setattr(Validation, "baselines", {"a linear model": line})
+    return asked
+
+
+def favored(monkeypatch, is_favored, by=9.0):
+    """Add nats to the densities of candidates."""
+    original = Validation.fitted
+
+    def fitted(validation, one, size, start):
+        found = original(validation, one, size, start)
+        return replace(found, density=found.density + by) if is_favored(one) else found
+
+    monkeypatch.setattr(Validation, "fitted", fitted)
