@@ -164,7 +164,7 @@ class GP(Process[ModelSpec]):
         if not self.family.others:
             return ()
         parts = sorted(parts_of_average(self.regression), key=lambda part: -part[0])
-        return tuple((share, self._beside(one)) for share, one in parts)
+        return tuple((share, self._with(one)) for share, one in parts)
 
     @plain()
     def select(
@@ -219,7 +219,7 @@ class GP(Process[ModelSpec]):
             NotFittedError: there are no data, or the model was loaded without them.
             InvalidArgumentError: there is no term of a name, or an approximation cannot serve a term.
         """
-        return self._beside(approximated(self.regression, read_approximation(approximation)))
+        return self._with(approximated(self.regression, read_approximation(approximation)))
 
     @plain()
     def exact(self) -> Self:
@@ -228,7 +228,7 @@ class GP(Process[ModelSpec]):
         Raises:
             NotFittedError: there are no data, or the model was loaded without them.
         """
-        return self._beside(each_changed(self.regression, lambda one: approximated(one, Exact())))
+        return self._with(each_changed(self.regression, lambda one: approximated(one, Exact())))
 
     @plain()
     def evidence_bounds(self) -> EvidenceBounds:
@@ -309,7 +309,7 @@ class GP(Process[ModelSpec]):
         text, others = super().__repr__(), len(self.family.others)
         return f"{text[:-1]}, averaged with {counted(others, 'other')})" if others else text
 
-    def _beside(self, regression: Regression) -> Self:
+    def _with(self, regression: Regression) -> Self:
         """Return a model of another regression of the same rows."""
         regression = regression if regression.given is not None else solved_if_read(regression)
         kind: Any = type(self) if self.approximation_class is Approximation else GP

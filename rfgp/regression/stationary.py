@@ -43,7 +43,7 @@ def stationary_model(
     spectrum: str | spectra.Spectrum,
     approximation: Approximation,
     local: str | None = None,
-    beside: Approximation | None = None,
+    local_approximation: Approximation | None = None,
     *,
     ard: bool = True,
     standardize: bool = True,
@@ -64,7 +64,7 @@ def stationary_model(
         spectrum: The spectrum of the first kernel, or its name.
         approximation: The approximation of the first term.
         local: The second kernel by name. If None, there is one term.
-        beside: The approximation of the second term.
+        local_approximation: The approximation of the second term.
         ard: Whether each column has a lengthscale of its own.
         standardize: Whether inputs and targets are mapped to mean 0 and standard deviation 1.
         lengthscale: Starting value of the first term.
@@ -91,7 +91,7 @@ def stationary_model(
         raise InvalidArgumentError("local_lengthscale and local_outputscale require a second term, got local=None.")
     if local is not None:
         kernel = main + kernel_of(spectrum_of(local), ard=ard, lengthscale=local_lengthscale, name=LOCAL)
-        approximations[LOCAL] = approximation if beside is None else beside
+        approximations[LOCAL] = approximation if local_approximation is None else local_approximation
         starts[f"{LOCAL}.outputscale"] = local_outputscale
     of_first = () if local is None else ("lengthscale", "outputscale")
     return ModelOptions(

@@ -145,10 +145,10 @@ def _table(old: Json, tensors: Tensors) -> tuple[ModelOptions, list[Json]]:
     known = {name: given[name] for name in (*_SHARED, "dtype", "likelihood") if name in given}
     asked, neighbors = given.get("conditioning", "auto"), given.get("num_neighbors", 30)
     near = Vecchia(neighbors, condition_on={"observations": "responses"}.get(asked, asked), seed=seed)
-    first, beside = _first(given, features, near, seed), Exact() if features == "exact" else near
+    first, other = _first(given, features, near, seed), Exact() if features == "exact" else near
     spectrum: Any = local if features == "none" else given.get("spectrum", "gaussian")
     second = None if features in ("none", "nystrom") else local
-    options = stationary_model(spectrum, first, second, beside, inference=old.get("approximation"), seed=seed, **known)
+    options = stationary_model(spectrum, first, second, other, inference=old.get("approximation"), seed=seed, **known)
     jitter = old.get("jitter", JITTER.get(tensors["scaling.inputs.scale"].dtype, JITTER[torch.float32]))
     own = {"jitter": jitter} if features == "nystrom" else {}
     return options, [{**_DRAWS[type(used)], **own} for used in options.approximations.values()]

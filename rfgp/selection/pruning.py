@@ -14,7 +14,7 @@ behind, within one standard error, to be taken."""
 ANOTHER_KERNEL = 0.05
 """The nats a row by which neighbours may be clearly behind if other kernels of neighbours are scored. (On three of
 seven large tables Matern 5/2 was ahead of 3/2, by 0.006, 0.03 and 0.11 nats; by 0.11 where all were far behind.)"""
-BESIDE = 0.3
+WITH_FEATURES = 0.3
 """The nats a row by which neighbours alone may be behind if features with neighbours are scored. (128 frequencies
 gained at most 0.21 nats on nine tables.)"""
 
@@ -41,7 +41,7 @@ def reason_to_skip(
             return "more frequencies are clearly better"
     elif head is None and one.neighbors is not None and one.kind != NEIGHBORS:
         alone = [other for other in states if other.candidate.kind == NEIGHBORS and _have_one_kernel(other, state)]
-        if any(_is_behind(other, states, weight, BESIDE) for other in alone):
+        if any(_is_behind(other, states, weight, WITH_FEATURES) for other in alone):
             return "neighbors alone are far behind"
     return ""
 

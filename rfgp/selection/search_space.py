@@ -50,7 +50,7 @@ def _alone(kernel: Kernel, approximation: Approximation) -> Recipe:
     return ((kernel, approximation),)
 
 
-def _beside(approximation: Approximation, nu: float, other: Approximation) -> Recipe:
+def _sum(approximation: Approximation, nu: float, other: Approximation) -> Recipe:
     return (_rbf(), approximation), (Matern(nu=nu, name=LOCAL), other)
 
 
@@ -62,8 +62,8 @@ _EXACT: tuple[Recipe, ...] = (
     _alone(_rbf(), Exact()),
     _alone(_matern(1.5), Exact()),
     _alone(_matern(0.5), Exact()),
-    _beside(Exact(), 1.5, Exact()),
-    _beside(Exact(), 0.5, Exact()),
+    _sum(Exact(), 1.5, Exact()),
+    _sum(Exact(), 0.5, Exact()),
 )
 """The candidates for few rows."""
 _FREQUENCIES: tuple[tuple[Recipe, int | None], ...] = (
@@ -80,17 +80,17 @@ _NEIGHBORS: tuple[tuple[Recipe, int | None], ...] = (
     (_alone(_matern(0.5), Vecchia()), 0),
     (_alone(_matern(2.5), Vecchia()), 0),
 )
-_BESIDE: tuple[tuple[Recipe, int | None], ...] = (
-    (_beside(_frequencies(128), 1.5, Vecchia()), None),
-    (_beside(_frequencies(128), 0.5, Vecchia()), 0),
-    (_beside(_frequencies(128, learned=True), 1.5, Vecchia()), 0),
+_SUMS: tuple[tuple[Recipe, int | None], ...] = (
+    (_sum(_frequencies(128), 1.5, Vecchia()), None),
+    (_sum(_frequencies(128), 0.5, Vecchia()), 0),
+    (_sum(_frequencies(128, learned=True), 1.5, Vecchia()), 0),
 )
 
 
 def _many() -> Iterator[tuple[Recipe, int | None]]:
     """Yield the candidates for many rows, with the places of their heads."""
     start = 0
-    for group in (_NEIGHBORS, _FREQUENCIES, _BESIDE):
+    for group in (_NEIGHBORS, _FREQUENCIES, _SUMS):
         yield from ((recipe, None if head is None else start + head) for recipe, head in group)
         start += len(group)
     yield _alone(_matern(1.5), InducingPoints(method="sor", residual=Vecchia())), 0
