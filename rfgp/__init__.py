@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from rfgp import tables as tables
     from rfgp import theory as theory
     from rfgp.approximations import Chebyshev as Chebyshev
+    from rfgp.approximations import EquispacedFourier as EquispacedFourier
     from rfgp.approximations import Exact as Exact
     from rfgp.approximations import InducingPoints as InducingPoints
     from rfgp.approximations import MeasuredFeatures as MeasuredFeatures
@@ -97,6 +98,7 @@ __all__ = [
     "ConvergenceWarning",
     "DataError",
     "DataSavedWarning",
+    "EquispacedFourier",
     "Exact",
     "ExactGP",
     "FileWriteError",
@@ -149,6 +151,7 @@ _HOMES = {
     "RationalPrecision": "rfgp.approximations",
     "RandomWalks": "rfgp.approximations",
     "Chebyshev": "rfgp.approximations",
+    "EquispacedFourier": "rfgp.approximations",
     "Exact": "rfgp.approximations",
     "ExactGP": "rfgp.models",
     "GP": "rfgp.models.gp",

@@ -12,10 +12,34 @@ from rfgp.errors import NotDifferentiableError
 
 Array = NDArray[np.float64]
 
+STEP = 1e-5
+"""The step of central differences, in standard deviations of a column."""
 Gradients = Callable[[], Sequence[Tensor | None]]
 """Returns the derivatives of a scalar in several tensors, in their shapes. None stands for one that is not needed."""
 Needs = tuple[bool, ...]
 """Which of several tensors need a derivative."""
+
+
+def slopes(function: Callable[[Tensor], Tensor], inputs: Tensor, place: int) -> Tensor:
+    """Return the derivatives of features of rows in one column, (n, F), float64.
+
+    They are found by forward differentiation, or by central differences if features have none.
+
+    Args:
+        function: Maps rows (n, D) to features (n, F).
+        inputs: The rows (n, D).
+        place: The place of the column.
+    """
+    rows = inputs.detach().double()
+    direction = torch.zeros_like(rows)
+    direction[:, place] = 1
+    with torch.no_grad(), torch.autograd.forward_ad.dual_level():
+        try:
+            value = function(torch.autograd.forward_ad.make_dual(rows, direction))
+        except NotImplementedError:
+            return (function(rows + STEP * direction) - function(rows - STEP * direction)).double() / (2 * STEP)
+        found = torch.autograd.forward_ad.unpack_dual(value).tangent
+    return torch.zeros_like(value, dtype=torch.float64) if found is None else found.double()
 
 
 class _Once(torch.autograd.Function):

@@ -184,6 +184,63 @@ def _log_quantile(d: int, alpha: float) -> CubicHermiteSpline:
     return CubicHermiteSpline(logit[rising], log_rho[rising], per_logit[rising], extrapolate=True)
 
 
+# --- powers times Bessel functions ---------------------------------------------------------------------------
+
+
+class _LogPowerBessel(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, squares: Tensor, order: float) -> Tensor:
+        ctx.order = order
+        ctx.save_for_backward(squares)
+        z = np.sqrt(squares.detach().numpy())
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            found = order * np.log(z) + np.log(special.kve(order, z)) - z
+        limit = (order - 1) * math.log(2) + math.lgamma(order)
+        return torch.as_tensor(np.where(np.isfinite(found), np.minimum(found, limit), limit))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (squares,) = ctx.saved_tensors
+        z = np.sqrt(squares.numpy())
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slope = -special.kve(ctx.order - 1, z) / special.kve(ctx.order, z) / (2 * z)
+        return grads[0] * torch.as_tensor(np.where(np.isfinite(slope), slope, 0.0)), None
+
+
+def log_power_bessel(squares: Tensor, order: float) -> Tensor:
+    """Return log(z^v K_v(z)) at squares z^2 >= 0 for an order v > 0, (...) -> (...), float64.
+
+    Its derivative in z is -K_(v-1)(z) / K_v(z). At z = 0 it is log(2^(v-1) Gamma(v)), and its derivative in z^2, which
+    may be infinite there, is taken as 0.
+    """
+    out: Tensor = _LogPowerBessel.apply(squares, order)
+    return out
+
+
+def gamma_mixture_log_density(squares: Tensor, d: int, alpha: float) -> Tensor:
+    """Return the log density of omega in d dimensions at |omega|^2, (F,) -> (F,), for the rational quadratic kernel.
+
+    omega is Gaussian with a variance that has the Gamma law of shape and rate alpha. With v = alpha - d / 2 > 0 and
+    z = sqrt(2 alpha) |omega| it is (2 pi)^(-d/2) alpha^(d/2) 2^(1-v) / Gamma(alpha) z^v K_v(z).
+    """
+    order = alpha - d / 2
+    constant = 0.5 * d * math.log(alpha / (2 * math.pi)) + (1 - order) * math.log(2) - math.lgamma(alpha)
+    return constant + log_power_bessel(2 * alpha * squares, order)
+
+
+def student_t_log_density(squares: Tensor, d: int, freedom: float) -> Tensor:
+    """Return the log density of the multivariate t in d dimensions at |omega|^2, (F,) -> (F,), float64."""
+    half = freedom / 2
+    constant = math.lgamma(half + d / 2) - math.lgamma(half) - 0.5 * d * math.log(freedom * math.pi)
+    return constant - (half + d / 2) * torch.log1p(squares / freedom)
+
+
+def elementwise(function: Any, values: Tensor) -> Tensor:
+    """Apply a numpy function elementwise on the CPU, (...) -> (...), float64."""
+    return torch.as_tensor(np.asarray(function(values.detach().double().cpu().numpy()), dtype=np.float64))
+
+
 # --- averages over a uniform direction ---------------------------------------------------------------------
 #
 # For u uniform on the unit sphere of R^d, E cos(t u_1) = 0F1(; d/2; -t^2/4) and E cosh(t u_1) = 0F1(; d/2; t^2/4),

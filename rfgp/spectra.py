@@ -9,14 +9,18 @@ import torch
 from scipy import special, stats
 from torch import Tensor
 
+from rfgp.distances import distance, squared_distance
 from rfgp.errors import InvalidArgumentError
 from rfgp.registry import Registry
 from rfgp.special import (
     LARGEST_ORDER,
+    elementwise,
+    gamma_mixture_log_density,
     has_polynomial,
     matern,
     rational_quadratic_log_density,
     rational_quadratic_quantile,
+    student_t_log_density,
 )
 
 
@@ -44,6 +48,13 @@ class Spectrum(ABC):
     def is_steep(self) -> bool:
         """Whether that derivative is infinite at 0."""
         return False
+
+    @property
+    def slope_variance(self) -> float:
+        """The variance of one coordinate of omega, that of the derivative of a process. An infinite one is refused."""
+        if not self.has_slope:
+            raise self._refusal("has no derivative: its paths are rough")
+        return 1.0
 
     @abstractmethod
     def kernel_between(
@@ -90,6 +101,14 @@ class Spectrum(ABC):
             InvalidArgumentError: the spectrum is not isotropic.
         """
         raise self._refusal("has no radial law")
+
+    def log_density(self, omega: Tensor) -> Tensor:
+        """Return the log density of omega, (F, d) -> (F,), float64. It is differentiable once.
+
+        Raises:
+            InvalidArgumentError: it has no closed form here, or is infinite at 0.
+        """
+        raise self._refusal("has no density in closed form")
 
     def coordinate_quantile(self, u: Tensor) -> Tensor:
         """Return the quantiles of one coordinate of omega at u in (0, 1), (...) -> (...), float64.
@@ -142,15 +161,19 @@ class Gaussian(Spectrum):
 
     def radial_quantile(self, u: Tensor, d: int) -> Tensor:
         """Return the chi quantiles, (...) -> (...), float64."""
-        return _apply(lambda values: np.sqrt(2 * special.gammaincinv(d / 2, values)), u)
+        return elementwise(lambda values: np.sqrt(2 * special.gammaincinv(d / 2, values)), u)
 
     def radial_log_density(self, r: Tensor, d: int) -> Tensor:
         """Return the log density of chi, (...) -> (...), float64."""
-        return _apply(lambda values: stats.chi.logpdf(values, d), r)
+        return elementwise(lambda values: stats.chi.logpdf(values, d), r)
+
+    def log_density(self, omega: Tensor) -> Tensor:
+        """Return -(d log(2 pi) + |omega|^2) / 2, (F, d) -> (F,), float64."""
+        return -0.5 * (omega.shape[1] * math.log(2 * math.pi) + omega.double().square().sum(1))
 
     def coordinate_quantile(self, u: Tensor) -> Tensor:
         """Return the normal quantiles, (...) -> (...), float64."""
-        return _apply(special.ndtri, u)
+        return elementwise(special.ndtri, u)
 
 
 class Matern(Spectrum):
@@ -211,13 +234,24 @@ class Matern(Spectrum):
         t = math.sqrt(2 * self.nu) * distance(z.detach(), z.detach())
         return matern(t, self.nu), -self.nu / (2 * (self.nu - 1)) * matern(t, self.nu - 1)
 
+    @property
+    def slope_variance(self) -> float:
+        """Nu / (nu - 1); a nu of at most 1 is refused."""
+        if self.nu <= 1:
+            raise self._refusal("has no derivative. Use nu above 1")
+        return self.nu / (self.nu - 1)
+
     def radial_quantile(self, u: Tensor, d: int) -> Tensor:
         """Return sqrt(d F^-1(u)), (...) -> (...), float64."""
-        return _apply(lambda values: np.sqrt(d * stats.f.ppf(values, d, 2 * self.nu)), u)
+        return elementwise(lambda values: np.sqrt(d * stats.f.ppf(values, d, 2 * self.nu)), u)
 
     def radial_log_density(self, r: Tensor, d: int) -> Tensor:
         """Return the log density of sqrt(d F), (...) -> (...), float64."""
-        return _apply(lambda values: stats.f.logpdf(values**2 / d, d, 2 * self.nu) + np.log(2 * values / d), r)
+        return elementwise(lambda values: stats.f.logpdf(values**2 / d, d, 2 * self.nu) + np.log(2 * values / d), r)
+
+    def log_density(self, omega: Tensor) -> Tensor:
+        """Return the log density of the multivariate t, (F, d) -> (F,), float64."""
+        return student_t_log_density(omega.double().square().sum(1), omega.shape[1], 2 * self.nu)
 
 
 class RationalQuadratic(Spectrum):
@@ -261,11 +295,18 @@ class RationalQuadratic(Spectrum):
 
     def radial_quantile(self, u: Tensor, d: int) -> Tensor:
         """Return the quantiles of sqrt(s chi^2_d), s ~ Gamma(alpha, rate alpha), (...) -> (...), float64."""
-        return _apply(lambda values: rational_quadratic_quantile(values, d, self.alpha), u)
+        return elementwise(lambda values: rational_quadratic_quantile(values, d, self.alpha), u)
 
     def radial_log_density(self, r: Tensor, d: int) -> Tensor:
         """Return the log density of |omega|, (...) -> (...), float64."""
-        return _apply(lambda values: rational_quadratic_log_density(values, d, self.alpha), r)
+        return elementwise(lambda values: rational_quadratic_log_density(values, d, self.alpha), r)
+
+    def log_density(self, omega: Tensor) -> Tensor:
+        """Return the log density, (F, d) -> (F,), float64. An alpha of at most d / 2 is refused."""
+        d = omega.shape[1]
+        if self.alpha <= d / 2:
+            raise self._refusal(f"has a spectral density that is infinite at 0 in {d} columns. Use alpha above {d / 2}")
+        return gamma_mixture_log_density(omega.double().square().sum(1), d, self.alpha)
 
 
 class ProductLaplace(Spectrum):
@@ -283,7 +324,7 @@ class ProductLaplace(Spectrum):
 
     def coordinate_quantile(self, u: Tensor) -> Tensor:
         """Return the Cauchy quantiles, (...) -> (...), float64."""
-        return _apply(stats.cauchy.ppf, u)
+        return elementwise(stats.cauchy.ppf, u)
 
 
 class ProductCauchy(Spectrum):
@@ -304,7 +345,7 @@ class ProductCauchy(Spectrum):
 
     def coordinate_quantile(self, u: Tensor) -> Tensor:
         """Return the Laplace quantiles, (...) -> (...), float64."""
-        return _apply(stats.laplace.ppf, u)
+        return elementwise(stats.laplace.ppf, u)
 
 
 def _positive(name: str, value: float) -> float:
@@ -312,32 +353,6 @@ def _positive(name: str, value: float) -> float:
     if not number or not 0 < float(value) < math.inf:
         raise InvalidArgumentError(f"{name} must be a positive number, got {value!r}.")
     return float(value)
-
-
-def _apply(function: Any, values: Tensor) -> Tensor:
-    """Apply a numpy function elementwise on the CPU, (...) -> (...), float64."""
-    return torch.as_tensor(np.asarray(function(values.detach().double().cpu().numpy()), dtype=np.float64))
-
-
-def distance(
-    x: Tensor,  # (..., n, d)
-    z: Tensor,  # (..., k, d)
-) -> Tensor:  # (..., n, k)
-    """Return |x_i - z_j|, exactly 0 at coincident points, where the gradient is taken as 0."""
-    return torch.cdist(x, z, compute_mode="donot_use_mm_for_euclid_dist")
-
-
-def squared_distance(
-    x: Tensor,  # (..., n, d)
-    z: Tensor,  # (..., k, d)
-) -> Tensor:  # (..., n, k)
-    """Return |x_i - z_j|^2 through one matrix product, cut at 0; first centred where a far point does not matter."""
-    center = z.detach().median(-2, keepdim=True).values if z.shape[-2] else 0
-    a, b = x - center, z - center
-    own, other = (a**2).sum(-1)[..., :, None], (b**2).sum(-1)[..., None, :]
-    if not math.isfinite(float(own.detach().sum() + other.detach().sum())):  # so far away that the product is no number
-        return ((x[..., :, None, :] - z[..., None, :, :]) ** 2).sum(-1)
-    return (own + other - 2 * (a @ b.transpose(-1, -2))).clamp_min(0)
 
 
 _REGISTRY: Registry[Spectrum] = Registry(

@@ -1,5 +1,6 @@
 """Approximations: immutable values that turn terms of kernels into latent blocks."""
 
+from rfgp.approximations.equispaced_fourier import EquispacedFourier as EquispacedFourier
 from rfgp.approximations.exact import Exact as Exact
 from rfgp.approximations.inducing_points import InducingPoints as InducingPoints
 from rfgp.approximations.measured import MeasuredFeatures as MeasuredFeatures

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from rfgp.approximations.equispaced_fourier import EquispacedFourier
 from rfgp.approximations.exact import Exact
 from rfgp.approximations.inducing_points import InducingPoints
 from rfgp.approximations.measured import MeasuredFeatures
@@ -21,6 +22,7 @@ APPROXIMATIONS: dict[str, type[Approximation]] = {
     for kind in (
         Exact,
         RandomFeatures,
+        EquispacedFourier,
         InducingPoints,
         Vecchia,
         SparsePrecision,

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -64,7 +64,19 @@ class FinitePart:
         """Return the functions of rows (n, D) and of values by path, given all columns."""
         own = self.factor.functions(columns.select(self.places))
         assert own is not None
-        return Functions(own.size, partial(_of_columns, own.features, self.places, self.prefix))
+        features = partial(_of_columns, own.features, self.places, self.prefix)
+        if not self.factor.hyperparameters(columns.select(self.places)):
+            return Functions(own.size, features, features)
+        if own.design is None or own.scale is None:
+            return Functions(own.size, features)
+        design = partial(_of_columns, own.design, self.places, self.prefix)
+        scale, reads = partial(_at_prefix, own.scale, self.prefix), tuple(self.prefix + name for name in own.reads)
+        return Functions(own.size, features, design, scale, reads)
+
+
+def _at_prefix(scale: Callable[[Values], Tensor], prefix: str, values: Values) -> Tensor:
+    """Return factors (F,) at the values of a prefix."""
+    return scale(of_prefix(values, prefix))
 
 
 def _of_columns(
@@ -145,6 +157,57 @@ class TermFeatures:
         for features in others:
             out = (out[:, :, None] * features[:, None, :]).reshape(len(x), -1)
         return out.to(x.dtype) if x.dtype == torch.float32 else out
+
+
+@dataclass(frozen=True)
+class FixedFeatures:
+    """The features of a term that depend on no hyperparameter, and the factors that do.
+
+    Two of one term on the same columns, at the same fixed values, are equal.
+
+    Attributes:
+        term: The term with its draws.
+        columns: The summary of all columns.
+        fixed: The values that the features depend on, none of which a fit changes, by path.
+        functions: The features.
+    """
+
+    term: Any
+    columns: ColumnSummary
+    fixed: tuple[tuple[str, float], ...]
+    functions: TermFeatures = field(compare=False)
+
+    @property
+    def num_features(self) -> int:
+        """The number F of features."""
+        return self.functions.size
+
+    def fixed_features(self, x: Tensor) -> Tensor:
+        """Return the features of rows (n, D), (n, F), float64."""
+        values = {**self.functions.constants, **{path: x.new_tensor(value).double() for path, value in self.fixed}}
+        out = torch.ones(len(x), 1, dtype=torch.float64)
+        for part in self.functions.parts:
+            assert part.design is not None
+            own = part.design(x.double(), values).double()
+            out = (out[:, :, None] * own[:, None, :]).reshape(len(x), -1)
+        return out
+
+    def scale(self, *parameters: Tensor) -> Tensor:
+        """Return the factors (F,), for a variance of 1."""
+        values = {**self.functions.constants, **dict(zip(self.functions.names, parameters, strict=True))}
+        out = torch.ones(1, dtype=torch.float64)
+        for part in self.functions.parts:
+            own = torch.ones(part.size, dtype=torch.float64) if part.scale is None else part.scale(values).double()
+            out = (out[:, None] * own).reshape(-1)
+        return out
+
+    def missing(self, *parameters: Tensor) -> Tensor:
+        """Return 0, 0-d: the features are all of the term."""
+        return torch.zeros((), dtype=torch.float64)
+
+    def missing_slope(self, place: int, *parameters: Tensor) -> Tensor:
+        """Return 0, 0-d: the derivatives of the features are all of that of the term."""
+        return torch.zeros((), dtype=torch.float64)
 
 
 @dataclass(frozen=True, eq=False)

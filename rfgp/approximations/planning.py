@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from rfgp.approximations.equispaced_fourier import MOST_COLUMNS, EquispacedFourier, places_of
 from rfgp.approximations.exact import Exact
 from rfgp.approximations.inducing_points import InducingPoints
 from rfgp.approximations.neighbors import Vecchia
@@ -27,6 +28,8 @@ MOST_EXACT = 2000
 MOST_LATENT, MOST_LATENT_PER_ROW = 300_000, 20
 """The most latent values of a product of a field and a process of a column that is planned, and the most for each of up
 to 2,000 rows, whose exact covariance costs less than more latent values."""
+LATENT = (Vecchia, SparsePrecision, InducingPoints, EquispacedFourier)
+"""The approximations with latent values or weights, beside which covariance matrices of all rows are avoided."""
 MOST_IN_MEMORY = 2_000_000
 """The most rows of a process of one column that are planned to be in memory. Features of more are read in blocks."""
 
@@ -92,12 +95,42 @@ def assign(
     for data in terms:
         if data.term.name not in known and not in_blocks and _is_sparse(data, has_neighbors=has_neighbors):
             known[data.term.name] = SparsePrecision()
-    needs_weights = any(isinstance(one, Vecchia | SparsePrecision | InducingPoints) for one in known.values())
+    needs_weights = any(isinstance(one, LATENT) for one in known.values())
     usual = partial(plan, needs_weights=needs_weights, has_neighbors=has_neighbors)
-    return {
+    planned = {
         data.term.name: known.get(data.term.name) or (plan_weights(data) if in_blocks else usual(data))
         for data in terms
     }
+    return with_lattices(planned, terms, [name for name in planned if name not in known])
+
+
+def with_lattices(
+    planned: Mapping[str, Approximation], terms: Sequence[TermData], names: Sequence[str]
+) -> dict[str, Approximation]:
+    """Return approximations with equispaced frequencies in place of random ones if they serve all stationary terms.
+
+    That is so for many rows if the other terms have few functions, and lattices are on the same columns or on at most
+    three together.
+
+    Args:
+        planned: The approximations of all terms by name.
+        terms: The terms.
+        names: The names of terms whose approximations are not given.
+    """
+    found, one = dict(planned), EquispacedFourier()
+    stationary = [data for data in terms if any(factor.measure is not None for factor in data.term.term.factors)]
+    are_weights = all(isinstance(other, RandomFeatures | Exact) for other in planned.values())
+    if not stationary or not are_weights or stationary[0].num_rows <= MOST_EXACT or not stationary[0].is_gaussian:
+        return found
+    if any(data.term.name not in names or one.refusal(data) is not None for data in stationary):
+        return found
+    places = {places_of(data.term) for data in stationary}
+    sizes = [
+        len(set(a) | set(b)) if not set(a) & set(b) else MOST_COLUMNS + 1 for a in places for b in places if a != b
+    ]
+    if max(sizes, default=0) > MOST_COLUMNS:
+        return found
+    return {**found, **{data.term.name: one for data in stationary}}
 
 
 def _has_neighbors(known: Mapping[str, Approximation]) -> bool:

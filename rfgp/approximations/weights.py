@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from rfgp.approximations.parts import NewLevels, Part, TermFeatures
+from rfgp.approximations.parts import FixedFeatures, NewLevels, Part, TermFeatures
 from rfgp.approximations.role import TermData, TermPrior, parameter_names, scale_name
 from rfgp.blocks import Prior, WeightBlock
 from rfgp.kernels.role import Values
@@ -49,8 +49,17 @@ class WeightTerm(TermPrior):
             None if self.scale is None else values[self.scale].reshape(()),
             name=self.term.name,
             new_levels=NewLevels.through(self.term, names, constants, columns),
+            design=self._design(features, values, columns),
         )
         return Prior(weights=(block,))
+
+    def _design(self, features: TermFeatures, values: Values, columns: ColumnSummary) -> FixedFeatures | None:
+        """Return the features that depend on no hyperparameter, or None."""
+        if any(part.design is None for part in features.parts):
+            return None
+        paths = dict.fromkeys(path for part in features.parts for path in part.reads)
+        fixed = tuple((path, float(values[path].detach())) for path in paths)
+        return FixedFeatures(self, columns, fixed, features)
 
     @property
     def learnable(self) -> Values:

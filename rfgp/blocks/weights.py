@@ -3,10 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from rfgp.autograd import slopes
 from rfgp.blocks.role import LatentBlock, NewLevels, detached
 
 
@@ -32,6 +34,33 @@ class Residual:
         return found.clamp_min(0)
 
 
+class Design(Protocol):
+    """The role: features that depend on no hyperparameter, times prior standard deviations of weights that do.
+
+    Sums over the rows of products of such features serve any hyperparameters.
+    """
+
+    @property
+    def num_features(self) -> int:
+        """The number F of features."""
+
+    def fixed_features(self, x: Tensor) -> Tensor:
+        """Return the features of training rows (n, D), (n, F), float64."""
+
+    def scale(self, *parameters: Tensor) -> Tensor:
+        """Return the prior standard deviations of the weights, (F,), for a variance of 1."""
+
+    def missing(self, *parameters: Tensor) -> Tensor:
+        """Return the variance that the features leave out at each row, 0-d, for a variance of 1."""
+
+    def missing_slope(self, place: int, *parameters: Tensor) -> Tensor:
+        """Return the variance that they leave out of the derivative in a column, 0-d, for a variance of 1.
+
+        Raises:
+            InvalidArgumentError: the term has no derivative.
+        """
+
+
 @dataclass(frozen=True, eq=False)
 class WeightBlock(LatentBlock):
     """f = s phi(x) w with w ~ N(0, I), plus s times a residual if there is one.
@@ -46,6 +75,7 @@ class WeightBlock(LatentBlock):
             If None, it is that of rounding phi, which is negligible.
         name: The name of the term.
         new_levels: The covariance of f between inputs with levels that no row has, for a variance of 1. If None, 0.
+        design: The features of rows as a design that depends on no hyperparameter. If None, there is none.
     """
 
     features: Callable[..., Tensor]
@@ -56,6 +86,7 @@ class WeightBlock(LatentBlock):
     rounding: Callable[..., float] | None = None
     name: str = "weights"
     new_levels: NewLevels | None = None
+    design: Design | None = None
 
     @property
     def unit(self) -> Tensor:
@@ -70,6 +101,10 @@ class WeightBlock(LatentBlock):
     def precise(self, inputs: Tensor) -> Tensor:
         """Return the inputs, (n, d) or (n,), in float64 if float32 arithmetic does not suffice for the features."""
         return inputs if self.rounding is None else inputs.double()
+
+    def slopes(self, inputs: Tensor, place: int) -> Tensor:
+        """Return the derivatives of Phi = s phi in one column of inputs (n, D), (n, F), float64."""
+        return slopes(self.scaled, inputs, place)
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the covariance (n_a, n_b). A residual that is noise appears between a point and itself only."""

@@ -14,7 +14,9 @@ maximum of the likelihood itself (ibid.). The search ends when g^T A^-1 g is sma
 standard errors.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -25,18 +27,19 @@ from torch import Tensor
 from rfgp.fitting.maximize import Plan
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Stage
-from rfgp.rows import Block
+from rfgp.rows import Block, Rows
+from rfgp.solvers import Inference
 from rfgp.solvers.iterative import IterativeSolver
 
 Floats = NDArray[np.float64]
 
-_MOST_STEPS = 50
+_MOSTSTEPS = 50
 """The most steps."""
-_DONE, _NOTHING, _IN_A_ROW = 1e-3, 0.01, 2
-"""The g^T A^-1 g at convergence; and the gain in nats of a flat step, and the number of flat steps at convergence."""
+_NOTHING, _IN_A_ROW = 0.01, 2
+"""The gain in nats of a flat step, and the number of flat steps at convergence."""
 _RADIUS, _LARGEST_RADIUS, _LEAST_RADIUS = 1.0, 2.0, 1e-3
 """The first, largest and least trust radius."""
-_STEP = 1e-4
+STEP = 1e-4
 """The step of central differences."""
 _RIDGE = 1e-8
 """The least diagonal entry of the information, relative to the largest."""
@@ -44,12 +47,20 @@ _ROUNDING = 1e-13
 """The relative distance at which a point is on a bound."""
 
 
-Infer = Callable[[Values], IterativeSolver]
+class Scored(Inference, Protocol):
+    """The role: inference whose likelihood has a gradient, exact or estimated."""
+
+    def score(self) -> Tensor:
+        """Return a scalar whose gradient is that of the log marginal likelihood, 0-d."""
+
+
+S = TypeVar("S", bound=Scored)
+Infer = Callable[[Values], S]
 """Returns the inference from some rows at hyperparameters."""
 
 
 def maximize_by_scoring(
-    infer: Infer, rows: Block, jacobian: float, values: Values, plan: Plan, stage: str = "all rows"
+    infer: Infer[IterativeSolver], rows: Block, jacobian: float, values: Values, plan: Plan, stage: str = "all rows"
 ) -> tuple[Values, FitReport]:
     """Maximise the likelihood and the log hyperpriors over the hyperparameters that are not fixed.
 
@@ -64,13 +75,25 @@ def maximize_by_scoring(
     Returns:
         The hyperparameters found, and the report.
     """
-    return Scoring(infer, rows, jacobian, values, plan, stage).run()
+    return AverageInformation(infer, rows, jacobian, values, plan, stage).run()
 
 
-class Scoring:
-    """One search; see `maximize_by_scoring`."""
+class Scoring(ABC, Generic[S]):
+    """One search by steps A^-1 g within bounds and a trust radius.
 
-    def __init__(self, infer: Infer, rows: Block, jacobian: float, values: Values, plan: Plan, stage: str) -> None:
+    Args:
+        infer: Returns the inference from the rows.
+        rows: The rows.
+        jacobian: The log Jacobian that takes their likelihood to the user's units.
+        values: The starting values.
+        plan: The options of the fit.
+        stage: The name of the stage in the report.
+    """
+
+    done: ClassVar[float] = 1e-3
+    """The g^T A^-1 g at convergence, the squared distance to the maximum in standard errors."""
+
+    def __init__(self, infer: Infer[S], rows: Rows, jacobian: float, values: Values, plan: Plan, stage: str) -> None:
         self._infer, self._start, self._plan, self._stage = infer, values, plan, stage
         self._free = values.space.free(plan.fixed)
         self._names = [name for name in self._free for _ in range(values.raw[name].numel())]
@@ -82,7 +105,7 @@ class Scoring:
     def run(self) -> tuple[Values, FitReport]:
         """Return the hyperparameters found, and the report."""
         plan = self._plan
-        most = min(_MOST_STEPS, plan.max_iterations)
+        most = min(_MOSTSTEPS, plan.max_iterations)
         plan.reporter.begin(self._stage, self._rows, most)
         if not self._free:
             value, error = self._value(self._start)
@@ -94,7 +117,7 @@ class Scoring:
         message, converged = "the steps ran out", False
         while True:
             step, decrement = self.step(point, gradient, information, radius)
-            if decrement < _DONE:
+            if decrement < self.done:
                 message, converged = "the gradient is within a small part of its standard error of 0", True
                 break
             if flat >= _IN_A_ROW:
@@ -191,26 +214,12 @@ class Scoring:
                 values = self._at(at).leaves(self._free)
                 return self._flat_gradient(values.log_hyperprior(), values)
 
-        ends = [slope(point + sign * _STEP) for sign in (1, -1)]
-        return slope(point), (ends[1] - ends[0]) / (2 * _STEP)
+        ends = [slope(point + sign * STEP) for sign in (1, -1)]
+        return slope(point), (ends[1] - ends[0]) / (2 * STEP)
 
-    def information(self, point: Floats, inference: IterativeSolver) -> Tensor:
-        """Return the average information A (p, p) of the likelihood at a point (p,)."""
-        a = inference.coefficients
-        k, columns = a.shape[1], []
-        for j, name in enumerate(self._names):
-            ends = []
-            for sign in (1, -1):
-                with torch.no_grad():
-                    other = self._infer(self._at(point + sign * _STEP * (np.arange(len(point)) == j)))
-                ends.append(other.residual if name == "mean" else other.product(a))
-            columns.append((ends[0] - ends[1]) / (2 * _STEP))
-        changes = torch.stack(columns)  # (p, n, k)
-        solved = inference.solve(changes.movedim(1, 0).reshape(len(a), -1))
-        products = torch.einsum("pnk,nqk->pq", changes, solved.reshape(len(a), len(columns), k))
-        is_mean = torch.tensor([name == "mean" for name in self._names])
-        weights = torch.where(is_mean, 1.0, 0.5**0.5)
-        return products * weights * weights[:, None] * (is_mean == is_mean[:, None])
+    @abstractmethod
+    def information(self, point: Floats, inference: S) -> Tensor:
+        """Return the information A (p, p) of the likelihood at a point (p,)."""
 
     def _value(self, values: Values) -> tuple[float, float]:
         """Return the log marginal likelihood, and its standard error."""
@@ -223,3 +232,25 @@ class Scoring:
 
         tensors = self._plan.journal.memoize(f"{self._stage}: value", compute)
         return float(tensors["value"]), float(tensors["error"])
+
+
+class AverageInformation(Scoring[IterativeSolver]):
+    """A search whose gradient is estimated with fixed draws, with the average information."""
+
+    def information(self, point: Floats, inference: IterativeSolver) -> Tensor:
+        """Return the average information A (p, p) of the likelihood at a point (p,)."""
+        a = inference.coefficients
+        k, columns = a.shape[1], []
+        for j, name in enumerate(self._names):
+            ends = []
+            for sign in (1, -1):
+                with torch.no_grad():
+                    other = self._infer(self._at(point + sign * STEP * (np.arange(len(point)) == j)))
+                ends.append(other.residual if name == "mean" else other.product(a))
+            columns.append((ends[0] - ends[1]) / (2 * STEP))
+        changes = torch.stack(columns)  # (p, n, k)
+        solved = inference.solve(changes.movedim(1, 0).reshape(len(a), -1))
+        products = torch.einsum("pnk,nqk->pq", changes, solved.reshape(len(a), len(columns), k))
+        is_mean = torch.tensor([name == "mean" for name in self._names])
+        weights = torch.where(is_mean, 1.0, 0.5**0.5)
+        return products * weights * weights[:, None] * (is_mean == is_mean[:, None])

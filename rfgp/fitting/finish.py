@@ -1,6 +1,7 @@
 """The end of a fit: noise and variances on all rows, the posterior, and the report."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from rfgp.rows import Block, JoinedRows, gathered
 from rfgp.scaling import unit_of
 from rfgp.solvers import Inference
 from rfgp.solvers.lowrank import LowRankSolver, Statistics, accumulate_gram, block_rows, solve
+from rfgp.solvers.onepass import OnePassSolver
 
 _FEW_NEIGHBORS = 200
 """The fewest rows of a correlation of neighbours' errors."""
@@ -65,6 +67,21 @@ def finish(
     )
 
 
+def validated(fit: TermFit, report: FitReport) -> tuple[Regression, FitReport]:
+    """Return a regression with its posterior, and the report with leave-one-out predictions of some rows.
+
+    Args:
+        fit: The fit at its end.
+        report: The report of its searches.
+    """
+    with torch.no_grad():
+        inference = fit.regression.infer(fit.rows)
+        calibration, density, neighbors = (if_finite(value) for value in _check(fit, inference, None))
+        report = replace(report, calibration=calibration, leave_one_out=density, neighbors=neighbors)
+        report = replace(report, weights_used=inference.effective_dof_fraction)
+        return fit.regression.replace(given=inference.posterior()), report
+
+
 def _solved(
     fit: TermFit, reports: list[FitReport], is_done: bool, learned: Outcome | None
 ) -> tuple[TermFit, Inference]:
@@ -105,7 +122,7 @@ def _statistics(fit: TermFit) -> Statistics:
 def _check(fit: TermFit, inference: Inference, learned: Outcome | None) -> tuple[float, float, float]:
     """Return the mean squared leave-one-out z-score, the mean log density and the neighbours' correlation."""
     rows = fit.subset(CHECKED_ROWS) if learned is None else learned.held_out.judged_by
-    if isinstance(inference, LowRankSolver):
+    if isinstance(inference, LowRankSolver | OnePassSolver):
         moments = inference.leave_one_out(rows)
     elif learned is not None:
         others = fit.regression.infer(gathered(JoinedRows([rows, learned.others])))

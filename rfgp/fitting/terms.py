@@ -11,6 +11,7 @@ from rfgp.fitting.average_information import maximize_by_scoring
 from rfgp.fitting.context import TermFit, redrawn, spec_of
 from rfgp.fitting.draws import fit_draws, with_draws
 from rfgp.fitting.frequencies import learned_frequencies
+from rfgp.fitting.lattices import fit_lattices
 from rfgp.fitting.learn_frequencies import fit_learned_with_neighbors
 from rfgp.fitting.maximize import SMALL, Objective, Plan, maximize
 from rfgp.fitting.neighbors import fit_neighbors
@@ -20,6 +21,7 @@ from rfgp.fitting.subsets import LEAST_ROWS, drawn_again, optimize
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression
 from rfgp.rows import Block, gathered
+from rfgp.solvers import onepass
 from rfgp.solvers.choice import MOST_DENSE, uses_cg
 from rfgp.solvers.iterative import IterativeSolver
 from rfgp.threads import in_one_thread
@@ -44,6 +46,9 @@ def fit_terms(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
     if prior.neighbors is not None and regression.family.is_normal and not (prior.precisions or prior.walks):
         is_learned = bool(learned_frequencies(TermFit.of(regression, plan)))
         return (fit_learned_with_neighbors if is_learned else fit_neighbors)(regression, plan)
+    if regression.family.is_normal and onepass.serves(prior, rows):
+        with in_one_thread(len(rows) <= SMALL):
+            return fit_lattices(TermFit.of(regression, plan), fit_terms)
     with in_one_thread(len(rows) <= SMALL):
         if prior.neighbors is not None or prior.precisions or prior.walks or uses_cg(prior, rows):
             return _fit_sparse(TermFit.of(regression, plan))

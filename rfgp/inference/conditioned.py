@@ -1,7 +1,7 @@
 """A Gaussian process given data: distributions at any points, of all terms or of some."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -23,10 +23,12 @@ class ConditionedGP:
     Attributes:
         posterior: The posterior.
         names: The names of the terms whose sum the process is. If None, all.
+        place: The place of the column in which the function is differentiated. If None, it is not.
     """
 
     posterior: Posterior
     names: tuple[str, ...] | None = None
+    place: int | None = None
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -42,6 +44,8 @@ class ConditionedGP:
         if isinstance(self.posterior, MixturePosterior):
             return self.posterior.at(inputs)
         found = LatentDistribution(self.posterior, inputs)
+        if self.place is not None:
+            return found
         return with_new_levels(found, self.posterior.prior, self.names, inputs)
 
     def of(self, *terms: str) -> "ConditionedGP":
@@ -51,7 +55,15 @@ class ConditionedGP:
             InvalidArgumentError: no term, or an unknown one; or the posterior is not divided into terms.
         """
         names = self._checked(terms)
-        return ConditionedGP(self.posterior.of(names), tuple(names))
+        return replace(self, posterior=self.posterior.of(names), names=tuple(names))
+
+    def differentiated(self, place: int) -> "ConditionedGP":
+        """Return the process of the derivative of the function in the column at a place.
+
+        Raises:
+            InvalidArgumentError: a term has no derivative, or the posterior is not one of features.
+        """
+        return replace(self, posterior=self.posterior.differentiated(place), place=place)
 
     def without(self, *terms: str) -> "ConditionedGP":
         """Return the process of the sum of all other terms.

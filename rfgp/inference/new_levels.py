@@ -38,6 +38,12 @@ def blocks_with_new_levels(prior: Prior, names: Sequence[str] | None) -> tuple[L
     return tuple(b for b in blocks if b.new_levels is not None and (names is None or b.name in names))
 
 
+def prior_kernel(prior: Prior, inputs: Tensor) -> Tensor:
+    """Return the prior covariance (n, n) at n inputs, with the effects of levels that no row has, float64."""
+    new = (block.new_covariance(inputs, inputs) for block in prior.weights)
+    return sum(new, start=prior.kernel(inputs, inputs))
+
+
 @dataclass(frozen=True, eq=False)
 class WithNewLevels(Distribution):
     """The sum of what the rows determine and of independent effects of new levels, which have mean 0.

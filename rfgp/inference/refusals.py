@@ -23,6 +23,18 @@ NO_TERM_OBSERVATIONS = (
 )
 
 
+NO_SLOPE_OBSERVATIONS = "A derivative has no observations. Use its latent distribution."
+
+
+def refuse_slopes(prediction: Any) -> NoReturn:
+    """Refuse the observations of a derivative.
+
+    Raises:
+        InvalidArgumentError: always.
+    """
+    raise InvalidArgumentError(NO_SLOPE_OBSERVATIONS)
+
+
 def refuse_functionals(prediction: Any) -> NoReturn:
     """Refuse the observations of linear functionals under a likelihood that is not Gaussian.
 

@@ -76,7 +76,7 @@ class Linear(Kernel):
 
     def functions(self, columns: ColumnSummary) -> Functions:
         """Return the c deviations from the origin, in prior standard deviations of slopes."""
-        return Functions(columns.num_columns, self._features)
+        return Functions(columns.num_columns, self._features, self._centered, _slopes)
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
         """Return the variances, which together start at the variance of the target."""
@@ -170,6 +170,11 @@ class Polynomial(Kernel):
 
     def _scaled(self, a: Tensor, values: Values) -> Tensor:
         return (a - values["origin"]) / values["scale"]
+
+
+def _slopes(values: Values) -> Tensor:
+    """Return the prior standard deviations of slopes, (c,)."""
+    return values["variance"].sqrt()
 
 
 def _origin(origin: Any, columns: ColumnSummary) -> Tensor:

@@ -153,13 +153,24 @@ class Harmonics(Periodic):
 
     def functions(self, columns: ColumnSummary) -> Functions:
         """Return the 2 J + 1 cosines and sines."""
-        return Functions(2 * self.num_harmonics + 1, self._features)
+        size = 2 * self.num_harmonics + 1
+        if self.learn_period:
+            return Functions(size, self._features)
+        return Functions(size, self._features, self._design, self._scale, ("period",))
 
     def _features(self, a: Tensor, values: Values) -> Tensor:
         """Return the cosines and sines phi (n, 2 J + 1) of rows a (n, 1)."""
+        return self._design(a, values) * self._scale(values).to(a.dtype)
+
+    def _design(self, a: Tensor, values: Values) -> Tensor:
+        """Return the cosines and sines (n, 2 J + 1) of rows a (n, 1), of amplitude 1."""
         angles = 2 * math.pi * a / values["period"] * torch.arange(self.num_harmonics + 1, device=a.device)
-        amplitude = self._amplitudes(values).to(a.dtype)
-        return torch.cat([amplitude * angles.cos(), (amplitude * angles.sin())[:, 1:]], dim=1)
+        return torch.cat([angles.cos(), angles.sin()[:, 1:]], dim=1)
+
+    def _scale(self, values: Values) -> Tensor:
+        """Return the amplitudes of cosines and sines, (2 J + 1,)."""
+        amplitude = self._amplitudes(values)
+        return torch.cat([amplitude, amplitude[1:]])
 
     def _amplitudes(self, values: Values) -> Tensor:
         """Return the roots of the shares c_j, (J + 1,)."""

@@ -25,10 +25,17 @@ class Functions:
     Attributes:
         size: The number F of functions.
         features: Maps rows a (n, c), and values by name, to phi (n, F).
+        design: Maps rows and values to phi without the factors that depend on hyperparameters, (n, F). If None, there
+            is none.
+        scale: Maps values to these factors, (F,).
+        reads: The names of the values that the design depends on.
     """
 
     size: int
     features: Callable[[Tensor, Values], Tensor]
+    design: Callable[[Tensor, Values], Tensor] | None = None
+    scale: Callable[[Values], Tensor] | None = None
+    reads: tuple[str, ...] = ()
 
 
 Projector = Callable[[Tensor], sp.csr_array]

@@ -20,6 +20,8 @@ class ColumnSummary:
         scale: Its scale, (c,).
         spread: The standard deviations of the columns, (c,). Of a constant column it is 1.
         num_levels: The number of levels of each column, c of them. 0 for numbers.
+        low: The smallest values of all rows, (c,). If None, those of the sample.
+        high: The largest values of all rows, (c,). If None, those of the sample.
     """
 
     sample: Tensor
@@ -27,6 +29,8 @@ class ColumnSummary:
     scale: Tensor
     spread: Tensor
     num_levels: tuple[int, ...]
+    low: Tensor | None = None
+    high: Tensor | None = None
 
     @classmethod
     def of(cls, sample: Tensor, num_levels: tuple[int, ...] = (), weight: Tensor | None = None) -> "ColumnSummary":
@@ -59,6 +63,16 @@ class ColumnSummary:
         """The differences of the largest and the smallest values, (c,)."""
         return self.sample.amax(0) - self.sample.amin(0)
 
+    @property
+    def ends(self) -> tuple[Tensor, Tensor]:
+        """The smallest and the largest values of all rows, (c,) each."""
+        low, high = torch.aminmax(self.sample, dim=0)
+        return low if self.low is None else self.low, high if self.high is None else self.high
+
+    def between(self, low: Tensor, high: Tensor) -> "ColumnSummary":
+        """Return the summary with other smallest and largest values, (c,) each."""
+        return replace(self, low=low, high=high)
+
     def standardized(self, values: Tensor) -> Tensor:
         """Return values (..., c) in the user's units as standardised ones."""
         return (values - self.location) / self.scale
@@ -72,4 +86,6 @@ class ColumnSummary:
             scale=self.scale[places],
             spread=self.spread[places],
             num_levels=tuple(self.num_levels[place] for place in places),
+            low=None if self.low is None else self.low[places],
+            high=None if self.high is None else self.high[places],
         )

@@ -24,7 +24,7 @@ from rfgp.hyperparameters import Hyperparameters
 from rfgp.inference.observed import LeaveOneOut
 from rfgp.inference.prediction import Prediction
 from rfgp.models.given import given, warn_of_targets
-from rfgp.regression import Family, FitReport, Regression, begin, conditioned, extended, solved_if_read
+from rfgp.regression import Family, FitReport, Regression, begin, conditioned, extended, reduced, solved_if_read
 from rfgp.saving import Codec, Saved, write
 
 F = TypeVar("F", bound=Family)
@@ -247,6 +247,20 @@ class Process(ABC, Generic[F]):
         self._fitted = replace(fitted, regression=extended(fitted.now(), more))
         return self
 
+    def forget(
+        self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
+    ) -> Self:
+        """Take data away by subtracting sums over them; arguments as for `condition`. No rows are kept afterwards.
+
+        Raises:
+            InvalidArgumentError: the terms are not all of fixed features, one of them by `EquispacedFourier`.
+            DataError: the data cannot be used, or are as many as all rows.
+        """
+        fitted = self._needed()
+        data = given(self._family, X, y, noise, sample_weight, exposure)
+        self._fitted = replace(fitted, regression=reduced(fitted.now(), data))
+        return self
+
     # --- what it answers -------------------------------------------------------------------------
 
     @plain()
@@ -269,18 +283,21 @@ class Process(ABC, Generic[F]):
         return self.regression.leave_one_out()
 
     @plain()
-    def predict(self, X: Any) -> Prediction:
-        """Return the law of the latent function at new inputs, in the user's units.
+    def predict(self, X: Any, *, derivative: Any = None) -> Prediction:
+        """Return the posterior distribution of the latent function at new inputs, in the user's units.
 
         Args:
             X: Inputs (n, d), or n labels. Numpy in, numpy out; tensors stay tensors. Or rows that are read in blocks
                 when the mean (n,) or the variance (n,) is asked for.
+            derivative: The key of a column of numbers, for the derivative of the function in it, in units of the target
+                over those of the column. It requires features. If None, the function itself.
 
         Raises:
             NotFittedError: there are no data yet.
             DataError: the inputs do not fit the data.
+            InvalidArgumentError: there is no such column, or the derivative is not known.
         """
-        return self.regression.predict(X)
+        return self.regression.predict(X, derivative)
 
     @plain()
     def sample_functions(self, num_samples: int, *, seed: int | None = None) -> Callable[[Any], Any]:

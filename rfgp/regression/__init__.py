@@ -5,9 +5,6 @@ from rfgp.regression.family import Member as Member
 from rfgp.regression.family import mean_and_noise as mean_and_noise
 from rfgp.regression.regression import Regression as Regression
 from rfgp.regression.regression import begin as begin
-from rfgp.regression.regression import conditioned as conditioned
-from rfgp.regression.regression import extended as extended
-from rfgp.regression.regression import solved_if_read as solved_if_read
 from rfgp.regression.regression import started as started
 from rfgp.regression.report import FitReport as FitReport
 from rfgp.regression.report import Stage as Stage
@@ -15,3 +12,7 @@ from rfgp.regression.selection_report import Limits as Limits
 from rfgp.regression.selection_report import Score as Score
 from rfgp.regression.selection_report import SelectionReport as SelectionReport
 from rfgp.regression.selection_report import Trial as Trial
+from rfgp.regression.updating import conditioned as conditioned
+from rfgp.regression.updating import extended as extended
+from rfgp.regression.updating import reduced as reduced
+from rfgp.regression.updating import solved_if_read as solved_if_read

@@ -38,6 +38,13 @@ class Inputs(InputReader, Protocol):
     def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Quantity]:
         """Return the kernel's hyperparameters at their starts, for columns of these standard deviations, (d,)."""
 
+    def place_of(self, key: Any) -> int:
+        """Return the place of a column of numbers.
+
+        Raises:
+            InvalidArgumentError: there is no such column of numbers.
+        """
+
     def check(self, inputs: Tensor) -> None:
         """Refuse inputs that `read` never returns, tables (n, d) or positions (n,).
 
@@ -150,6 +157,15 @@ class Family(ABC):
     def with_data(self, data: Chunk) -> tuple[Self, Chunk]:
         """Return the family with what the columns of the user's data decide, and the data as `inputs` reads them."""
         return self, data
+
+    def covering(self, values: Values, rows: Rows) -> Self:
+        """Return the family with draws that serve rows wherever they lie, or itself if its draws do.
+
+        Args:
+            values: The hyperparameters.
+            rows: All standardised rows.
+        """
+        return self
 
     def with_data_summary(self, summary: DataSummary) -> tuple[Self, DataSummary]:
         """Return the family with options that the data decide, and the summary with the maps that the family uses."""

@@ -13,18 +13,19 @@ from rfgp import random
 from rfgp.ambient import plain
 from rfgp.blocks import Prior
 from rfgp.counts import check_count, counted
-from rfgp.errors import NotFittedError
+from rfgp.errors import InvalidArgumentError, NotFittedError
+from rfgp.inference import refusals
 from rfgp.inference.conditioned import ConditionedGP
 from rfgp.inference.mixture import MixtureDistribution, MixtureInference, MixturePrediction
+from rfgp.inference.new_levels import prior_kernel
 from rfgp.inference.observed import LeaveOneOut, observations
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.term_prediction import TermPrediction
 from rfgp.parameters import Values
-from rfgp.regression.family import Family, mean_and_noise
+from rfgp.regression.family import Family
 from rfgp.regression.observing import (
     approximation_of,
     bound_likelihood,
-    check_blocks,
     check_rows,
     left_out_observations,
     mixture_members,
@@ -34,27 +35,20 @@ from rfgp.regression.observing import (
 )
 from rfgp.regression.space import space_of
 from rfgp.rows import (
-    ArrayRows,
     Chunk,
     DataSummary,
     GivenArrays,
-    JoinedRows,
     Rows,
     SourceInputs,
-    SourceRows,
     came_as_numpy,
     in_memory,
     inputs_source,
-    is_read_in_blocks,
-    parts_of,
-    read_more,
     read_training,
 )
 from rfgp.rows.arrays import Origin
 from rfgp.rows.names import arranged
 from rfgp.scaling import Scaling
 from rfgp.solvers import Inference, Posterior, WarmStart, solver_for
-from rfgp.solvers.lowrank import LinearModel, LowRankPosterior, update_gram
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -199,9 +193,15 @@ class Regression:
         self.scaling.check_columns(inputs)
         return self.scaling.standardize(inputs), origin
 
-    def predict(self, X: Any) -> Prediction:
-        """Return the posterior of the latent function at inputs (n, d), n labels, or a source of blocks of rows."""
-        return predicted(self, *_points_or_blocks(self, X))
+    def predict(self, X: Any, derivative: Any = None) -> Prediction:
+        """Return the posterior of the latent function at inputs (n, d), n labels, or a source of blocks of rows.
+
+        Args:
+            X: The inputs.
+            derivative: The key of a column in which the function is differentiated. If None, it is not.
+        """
+        found = predicted(self, *_points_or_blocks(self, X))
+        return found if derivative is None else differentiated(found, *_column(self, derivative))
 
     def sample_functions(self, num_samples: int, seed: int | None) -> Callable[[Any], Any]:
         """Draw functions from the posterior: maps of inputs, (n, d) or n labels, to values (s, n) or (s, n, k).
@@ -229,7 +229,7 @@ class Regression:
         """Return the prior covariance of the latent function in the user's units, float64, (n, n) or (n, n, k)."""
         inputs, _ = self.points(X)
         members, scale = self.family.members(self.hyperparameters), self.scaling.targets.scale.double()
-        first, *others = (member.weight * member.prior.kernel(inputs, inputs) for member in members)
+        first, *others = (member.weight * prior_kernel(member.prior, inputs) for member in members)
         kernel: Tensor = sum(others, start=first)
         return scale**2 * (kernel[..., None] if scale.ndim else kernel)
 
@@ -304,60 +304,6 @@ def restarted(regression: Regression, family: Family) -> Regression:
     return started(family, summary, given.rows(summary.scaling))
 
 
-def conditioned(regression: Regression, data: Chunk) -> Regression:
-    """Return a regression with other data. Its posterior is computed now if a source may be read only now.
-
-    Raises:
-        DataError: the data cannot be used; the message names the place.
-    """
-    (family, data), scaling = regression.family.with_data(data), regression.scaling
-    given = read_training(family.inputs, data, family.options.seed, 1, scaling.columns)
-    scaling = scaling if scaling.columns is not None else dataclasses.replace(scaling, columns=given.names)
-    rows = given.rows(scaling)
-    check_rows(family, rows)
-    return solved_if_read(regression.replace(family=family, rows=rows, scaling=scaling, num_observations=len(rows)))
-
-
-def extended(regression: Regression, data: Chunk) -> Regression:
-    """Return a regression with further data.
-
-    If its posterior is known and takes new rows without the old ones, only the new rows are read.
-
-    Raises:
-        DataError: the data cannot be used; the message names the place.
-        NotFittedError: the old rows are needed but not known.
-    """
-    posterior = regression.present_posterior if regression.family.is_normal else None
-    posterior = posterior if posterior is not None and posterior.takes_rows else None
-    family, data = regression.family.with_data(data)
-    posterior = posterior if family is regression.family else None  # new levels are further weights
-    if posterior is None:
-        regression.needed_rows("update")
-    more = read_more(family.inputs, data, family.options.seed, regression.scaling)
-    check_rows(family, more)
-    grown = None
-    if posterior is not None:
-        grown, more = _updated(regression, posterior, more)
-    elif isinstance(more, SourceRows) and more.num_rows is None:
-        more = more.read_once()
-    rows = None if regression.rows is None else JoinedRows([*parts_of(regression.rows), more])
-    count = regression.num_observations + len(more)
-    new = regression.replace(family=family, rows=rows, given=grown, num_observations=count)
-    return new if isinstance(more, ArrayRows) else solved_if_read(new)
-
-
-def solved_if_read(regression: Regression) -> Regression:
-    """Return a regression, with its posterior if rows are read in blocks: later their source may be gone.
-
-    Raises:
-        InvalidArgumentError: rows are read in blocks, and a term needs them in memory.
-    """
-    if regression.rows is None or not is_read_in_blocks(regression.rows):
-        return regression
-    check_blocks(regression.family, regression.hyperparameters, regression.rows)
-    return regression.replace(given=regression.posterior)
-
-
 def predicted(regression: Regression, inputs: Any, origin: Origin) -> Prediction:
     """Return the posterior of the latent function at standardised inputs, (n, d) or blocks of them.
 
@@ -377,17 +323,37 @@ def predicted(regression: Regression, inputs: Any, origin: Origin) -> Prediction
     return TermPrediction(*parts, of_observations=of_observations, process=process, inputs=inputs)
 
 
-def _updated(
-    regression: Regression, posterior: Posterior, more: ArrayRows | SourceRows
-) -> tuple[Posterior, ArrayRows | SourceRows]:
-    """Return the posterior with further rows, and these rows, counted as they were read."""
-    assert isinstance(posterior, LowRankPosterior)
-    with torch.no_grad():
-        model = LinearModel(regression.prior().dense, more, *mean_and_noise(regression.hyperparameters))
-        grown, statistics = update_gram(model, posterior)
-    if isinstance(more, SourceRows) and more.num_rows is None:
-        more = more.counted(int(statistics.rows), float(statistics.observations))
-    return grown, more
+def _column(regression: Regression, key: Any) -> tuple[int, Tensor]:
+    """Return the place of a column of numbers, and a standardised unit of it in the user's, 0-d.
+
+    Raises:
+        InvalidArgumentError: there is no such column of numbers.
+    """
+    maps = regression.scaling.inputs
+    assert maps is not None
+    place = regression.family.inputs.place_of(key)
+    return place, maps.scale[place]
+
+
+def differentiated(found: Prediction, place: int, unit: Tensor) -> Prediction:
+    """Return the posterior of the derivative of the latent function in a column.
+
+    Args:
+        found: The posterior of the function.
+        place: The place of the column.
+        unit: A standardised unit of the column in the user's, 0-d.
+
+    Raises:
+        InvalidArgumentError: there are several processes, or the function has no derivative.
+    """
+    if not isinstance(found, TermPrediction) or found.process is None:
+        raise InvalidArgumentError("Derivatives of an average of models are not known. Use one of gp.members.")
+    process = found.process.differentiated(place)
+    latent, zero = process.at(found.inputs), torch.zeros_like(found.location)
+    scale, refused = found.scale / unit.double(), refusals.refuse_slopes
+    return dataclasses.replace(
+        found, latent=latent, process=process, location=zero, scale=scale, of_observations=refused
+    )
 
 
 def _units(regression: Regression) -> tuple[Tensor, Tensor, Tensor]:

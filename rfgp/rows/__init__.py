@@ -12,6 +12,7 @@ from rfgp.rows.given import GivenArrays as GivenArrays
 from rfgp.rows.given import GivenSource as GivenSource
 from rfgp.rows.given import InputReader as InputReader
 from rfgp.rows.given import came_as_numpy as came_as_numpy
+from rfgp.rows.given import ends_of as ends_of
 from rfgp.rows.given import in_memory as in_memory
 from rfgp.rows.given import inputs_source as inputs_source
 from rfgp.rows.given import read_more as read_more

@@ -19,6 +19,7 @@ from rfgp.rows.sources import (
     SourceRows,
     as_source,
     checked,
+    pool_of,
     standardized,
 )
 from rfgp.rows.survey import Survey, survey
@@ -189,7 +190,9 @@ class GivenSource:
         told, make = self.survey, RemoteRows if isinstance(self.source, DistributedSource) else SourceRows
         kind = _kind_of_rows(told.sample, told.is_vector, scaling)
         sizes = (told.num_rows, told.observations, told.is_numpy)
-        return make(self.source, scaling, self.dtype, *kind, *sizes, standardized(told.sample, scaling), told.digest)
+        sample, like = standardized(told.sample, scaling), told.sample.X
+        low, high = (scaling.standardize(end.to(like)[None])[0] for end in (told.inputs.low, told.inputs.high))
+        return make(self.source, scaling, self.dtype, *kind, *sizes, sample, told.digest, (low, high))
 
 
 def read_training(
@@ -300,3 +303,16 @@ def _check_outputs(targets: Tensor, scaling: Scaling) -> None:
             f"y has {'one output' if targets.ndim == 1 else f'{targets.shape[1]} outputs'}, the training data "
             f"{f'{outputs[0]}' if outputs else 'one'}."
         )
+
+
+def ends_of(rows: Rows) -> tuple[Tensor, Tensor]:
+    """Return the smallest and the largest inputs of rows (n, d), (d,) each, those in blocks by a first pass."""
+    found = []
+    for part in parts_of(rows):
+        if isinstance(part, SourceRows) and part.ends is not None:
+            found.append(part.ends)
+        else:
+            low, high = torch.aminmax(pool_of(part).inputs.detach(), dim=0)
+            found.append((low, high))
+    lows, highs = zip(*found, strict=True)
+    return torch.stack(lows).amin(0), torch.stack(highs).amax(0)

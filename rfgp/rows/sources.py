@@ -276,6 +276,7 @@ class SourceRows:
         as_numpy: Whether they came as arrays rather than tensors.
         sample: Some of them, standardised, in random order; None: rows that were added.
         digest: Of all values, where they have been read before.
+        ends: The smallest and the largest standardised inputs, (d,) each, where they have been read before.
     """
 
     source: RowSource
@@ -289,6 +290,7 @@ class SourceRows:
     as_numpy: bool = True
     sample: Block | None = None
     digest: str = ""
+    ends: tuple[Tensor, Tensor] | None = None
 
     def __len__(self) -> int:
         return _UNCOUNTED if self.num_rows is None else self.num_rows

@@ -17,6 +17,7 @@ from rfgp import couplings, random
 from rfgp import features as feature_maps
 from rfgp.approximations import (
     Approximation,
+    EquispacedFourier,
     Exact,
     InducingPoints,
     RandomFeatures,
@@ -25,6 +26,7 @@ from rfgp.approximations import (
     TermPrior,
     Vecchia,
 )
+from rfgp.approximations.equispaced_fourier import LatticeTerm, places_of
 from rfgp.approximations.exact import KernelTerm, splits_of
 from rfgp.approximations.inducing_points import PointTerm
 from rfgp.approximations.neighbors import KernelNeighborTerm, NeighborTerm
@@ -38,6 +40,7 @@ from rfgp.approximations.weights import WeightTerm
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.inducing import JITTER
 from rfgp.kernels.role import Factor
+from rfgp.lattices import Lattice, Modes
 from rfgp.regression.spec.inputs import check_columns
 from rfgp.saving.frequencies import decode_frequencies, encode_frequencies
 from rfgp.saving.models import Json, Tensors
@@ -48,6 +51,8 @@ FAR = 1e100
 """The largest coordinate in standard deviations, so that squares of distances are finite."""
 
 
+LATTICE_ARRAYS = ("low", "high", "spacing", "half_widths")
+"""The arrays of a lattice."""
 LEAST_JITTER = 1e-12
 """The least jitter of inducing points."""
 
@@ -237,6 +242,36 @@ def _jitter(content: Mapping[str, Any]) -> float:
     return jitter
 
 
+# --- lattices --------------------------------------------------------------------------------------
+
+
+def _encode_lattice(prior: LatticeTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+    modes, lattice = prior.design.modes, prior.design.lattice
+    arrays = {name: getattr(lattice, name) for name in LATTICE_ARRAYS} | {"indices": modes.indices}
+    return {}, {name: torch.as_tensor(np.array(array)) for name, array in arrays.items()}
+
+
+def _lattice(saved: SavedTerm) -> TermPrior:
+    approximation, data, tensors = saved.approximation, saved.data, saved.tensors
+    assert isinstance(approximation, EquispacedFourier)
+    places = places_of(data.term)
+    own = [tensors[name] for name in LATTICE_ARRAYS]
+    kinds = (torch.float64, torch.float64, torch.float64, torch.int64)
+    if any(one.shape != (len(places),) or one.dtype != kind for one, kind in zip(own, kinds, strict=True)):
+        raise ValueError("the lattice does not fit the columns")
+    low, high, spacing, widths = (one.numpy() for one in own)
+    is_sound = bool((np.abs([low, high]) < FAR).all() and (low <= high).all() and (spacing > 0).all())
+    if not is_sound or not (spacing * (high - low) < 1).all() or not ((widths > 0) & (widths < 2**31)).all():
+        raise ValueError("the lattice is not one of the range of the rows")
+    indices = tensors["indices"]
+    is_mode = indices.ndim == 2 and indices.shape[1] == len(places) and indices.dtype == torch.int64
+    if not is_mode or not bool((indices.abs() <= own[3]).all()) or 2 * len(indices) + 1 > approximation.max_features:
+        raise ValueError("the modes are not on the lattice")
+    if len(torch.unique(torch.cat([indices, -indices, 0 * own[3][None]]), dim=0)) < 2 * len(indices) + 1:
+        raise ValueError("a mode of the lattice appears twice")
+    return approximation.through(data, Modes(Lattice(places, low, high, spacing, widths), indices.numpy()))
+
+
 # --- nodes -----------------------------------------------------------------------------------------
 
 
@@ -310,6 +345,7 @@ def _size(content: Any) -> dict[str, int]:
 _FORMS = {
     "kernel": _Form(KernelTerm, _encode_kernel, _kernel, (Exact,), _always),
     "weights": _Form(WeightTerm, _encode_weights, _weights, (Exact, RandomFeatures)),
+    "lattice": _Form(LatticeTerm, _encode_lattice, _lattice, (EquispacedFourier,)),
     "points": _Form(PointTerm, _encode_points, _points, (InducingPoints,), _has_neighbors),
     "neighbors": _Form(NeighborTerm, _nothing, _neighbors, (Vecchia,), _always),
     "neighbors of a kernel": _Form(KernelNeighborTerm, _nothing, _neighbors, (Vecchia,), _always),

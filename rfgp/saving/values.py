@@ -71,6 +71,7 @@ APPROXIMATIONS: Registry[Approximation] = Registry(
         for kind in (
             approximations.Exact,
             approximations.RandomFeatures,
+            approximations.EquispacedFourier,
             approximations.InducingPoints,
             approximations.Vecchia,
             approximations.SparsePrecision,

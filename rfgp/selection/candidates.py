@@ -1,21 +1,24 @@
 """Candidates of a selection: a kernel with an approximation of each of its terms."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from rfgp.approximations import Approximation, Exact, InducingPoints, RandomFeatures, Vecchia
+from rfgp.approximations import Approximation, EquispacedFourier, Exact, InducingPoints, RandomFeatures, Vecchia
 from rfgp.kernels.terms import Term
 from rfgp.regression.spec import ModelOptions
 
-EXACT, FREQUENCIES, POINTS, NEIGHBORS = "exact", "frequencies", "points", "neighbors"
+EXACT, FREQUENCIES, POINTS, NEIGHBORS, LATTICE = "exact", "frequencies", "points", "neighbors", "lattice"
 """How the first term of a candidate is computed."""
+SCORED_FEATURES = 1500
+"""The most features of a term on a lattice when a candidate is scored."""
 _KINDS: dict[type[Approximation], str] = {
     Exact: EXACT,
     RandomFeatures: FREQUENCIES,
     InducingPoints: POINTS,
     Vecchia: NEIGHBORS,
+    EquispacedFourier: LATTICE,
 }
 
 
@@ -72,6 +75,21 @@ class Candidate:
     def learns_frequencies(self) -> bool:
         """Whether a fit changes the frequencies."""
         return self.kind == FREQUENCIES and self.first.learn_frequencies
+
+    @property
+    def is_lattice(self) -> bool:
+        """Whether all terms have frequencies on a lattice."""
+        return all(isinstance(one, EquispacedFourier) for one in self.approximations.values())
+
+    def with_few_features(self) -> "Candidate":
+        """Return the candidate with at most `SCORED_FEATURES` on each lattice, for scores."""
+        few = {
+            name: replace(one, max_features=min(one.max_features, SCORED_FEATURES))
+            if isinstance(one, EquispacedFourier)
+            else one
+            for name, one in self.approximations.items()
+        }
+        return replace(self, model=self.model.changed(approximations=few)) if self.is_lattice else self
 
     @property
     def num_frequencies(self) -> int:
@@ -137,5 +155,7 @@ def _sizes(approximation: Any) -> Iterator[str]:
         method = approximation.method
         yield f"{approximation.num_points} inducing points" + ("" if method in (None, "sor") else f" ({method})")
         yield from () if approximation.residual is None else _sizes(approximation.residual)
+    elif isinstance(approximation, EquispacedFourier):
+        yield "equispaced frequencies"
     elif isinstance(approximation, Vecchia):
         yield f"{approximation.num_neighbors} neighbors"

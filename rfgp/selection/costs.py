@@ -25,6 +25,10 @@ LEARNED = 180.0
 TWICE, MOST_NEAR = 60.0, 180.0
 """The number of columns with which a search takes twice as many evaluations, and the most evaluations with neighbours.
 (18, 60 and 120 columns: 91, 168 and 172 evaluations with neighbours.)"""
+SCORING, ON_LATTICE = 20.0, {1: 200.0, 2: 1000.0, 3: 1500.0}
+"""The evaluations of a fit on a lattice, and a typical number of features of a term by the number of columns."""
+_TRANSFORM = 1e4
+"""The operations of a non-uniform transform for each row."""
 BATCH, SEARCHED, SUBSET = 6000, 2**14, 8000
 """The rows of a step that learns frequencies, of a search with neighbours if there are at least twice as many, and of a
 search with fixed frequencies."""
@@ -72,6 +76,9 @@ def search_operations(candidate: Candidate, rows: int, columns: int, among: int)
     """Return the operations of a search on some rows, whose neighbours are found among more of them."""
     if candidate.is_exact:
         return EXACT * (1.7 if candidate.is_sum else 1.0) * _exact(rows, columns, 2 if candidate.is_sum else 1)
+    if candidate.is_lattice:
+        size = _size_on_lattice(candidate, columns)
+        return SCORING * 2.0 * size**3 + among * _TRANSFORM
     neighbors, near, more = candidate.neighbors, 0.0, 1 + columns / TWICE
     rows = min(rows, SUBSET) if neighbors is None else rows
     if neighbors is not None:
@@ -92,6 +99,11 @@ def search_operations(candidate: Candidate, rows: int, columns: int, among: int)
     return fixed + _learning(rows, size) + STEPS * (1.5 * near + 2 * beside + _OVERHEAD)
 
 
+def _size_on_lattice(candidate: Candidate, columns: int) -> float:
+    """Return a typical number of features on the lattices of all terms."""
+    return ON_LATTICE[min(columns, 3)] * len(candidate.terms)
+
+
 def _alone(candidate: Candidate, rows: int, columns: int) -> float:
     """Return the operations of a search with frequencies alone. If they are learned it begins with fixed ones."""
     size = candidate.num_features
@@ -108,6 +120,8 @@ def posterior_operations(candidate: Candidate, rows: int, columns: int) -> float
     """Return the operations of the posterior given rows, and of the density of each row given the others."""
     if candidate.is_exact:
         return _exact(rows, columns, 1)
+    if candidate.is_lattice:
+        return 2.0 * _size_on_lattice(candidate, columns) ** 3 + rows * _TRANSFORM
     size, near = candidate.num_features, 0.0
     if candidate.neighbors is not None:
         count = candidate.neighbors.num_neighbors
@@ -120,6 +134,8 @@ def memory(candidate: Candidate, rows: int, columns: int, outputs: int = 1) -> f
     own = 2 * 8.0 * rows * (columns + outputs)
     if candidate.is_exact:
         return own + 8.0 * _PAIRS * float(rows) ** 2
+    if candidate.is_lattice:
+        return own + 8.0 * 6 * _size_on_lattice(candidate, columns) ** 2
     size, neighbors, has_points = candidate.num_features, candidate.neighbors, candidate.kind == BY_POINTS
     if neighbors is None:
         return own + 8.0 * (_COPIES_ALONE[has_points] * min(rows, MOST_ROWS) * size + 4 * float(size) ** 2)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from rfgp.fitting.lattices import crowded_terms
 from rfgp.selection.candidates import NEIGHBORS
 from rfgp.selection.scores import mean_and_error
 from rfgp.selection.states import CandidateState
@@ -34,6 +35,8 @@ def reason_to_skip(
         weight: The number of times that each validation row counts.
     """
     one = state.candidate
+    if not one.is_lattice and any(_is_complete(other) for other in states):
+        return "frequencies on a lattice approximate these kernels better in less time"
     if head is not None and _family(head) == _family(state):
         if one.neighbors is not None and _is_behind(head, states, weight, ANOTHER_KERNEL):
             return "a variant of a candidate that is clearly behind"
@@ -44,6 +47,13 @@ def reason_to_skip(
         if any(_is_behind(other, states, weight, WITH_FEATURES) for other in alone):
             return "neighbors alone are far behind"
     return ""
+
+
+def _is_complete(state: CandidateState) -> bool:
+    """Return whether a candidate was fitted on lattices that leave out hardly anything at its lengthscales."""
+    if not state.candidate.is_lattice or state.fitted is None or state.status:
+        return False
+    return not crowded_terms(state.fitted.regression, state.candidate.approximations)
 
 
 def has_fewer_frequencies(state: CandidateState, head: CandidateState | None) -> bool:

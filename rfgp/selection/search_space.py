@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from rfgp.approximations import Approximation, Exact, InducingPoints, RandomFeatures, Vecchia
+from rfgp.approximations import Approximation, EquispacedFourier, Exact, InducingPoints, RandomFeatures, Vecchia
+from rfgp.approximations.equispaced_fourier import MOST_COLUMNS
 from rfgp.kernels import RBF, Kernel, Matern
 from rfgp.likelihoods import Normal
 from rfgp.regression import Limits
@@ -25,11 +26,14 @@ class SearchSpace(Protocol):
     def limits(self) -> Limits:
         """The limits of the selection and the fit."""
 
-    def candidates(self, num_rows: int, *, in_blocks: bool = False) -> tuple[Candidate, ...]:
+    def candidates(
+        self, num_rows: int, num_columns: int | None = None, *, in_blocks: bool = False
+    ) -> tuple[Candidate, ...]:
         """Return the candidates for a number of rows, variants after their heads.
 
         Args:
             num_rows: The number of rows.
+            num_columns: The number of columns. If None, many.
             in_blocks: Whether the rows are read in blocks, so that no candidate may keep them.
         """
 
@@ -87,6 +91,15 @@ _SUMS: tuple[tuple[Recipe, int | None], ...] = (
 )
 
 
+_LATTICES: tuple[tuple[Recipe, int | None], ...] = (
+    (_alone(_rbf(), EquispacedFourier()), None),
+    (_alone(_matern(2.5), EquispacedFourier()), None),
+    (_alone(_matern(1.5), EquispacedFourier()), None),
+    (_sum(EquispacedFourier(), 1.5, EquispacedFourier()), None),
+)
+"""Those that read rows in one pass, for at most three columns; the sum for one column, where it has few features."""
+
+
 def _many() -> Iterator[tuple[Recipe, int | None]]:
     """Yield the candidates for many rows, with the places of their heads."""
     start = 0
@@ -108,21 +121,26 @@ class AutoSpace:
     model: ModelOptions
     limits: Limits
 
-    def candidates(self, num_rows: int, *, in_blocks: bool = False) -> tuple[Candidate, ...]:
+    def candidates(
+        self, num_rows: int, num_columns: int | None = None, *, in_blocks: bool = False
+    ) -> tuple[Candidate, ...]:
         """Return the candidates for a number of rows, variants after their heads.
 
         Args:
             num_rows: The number of rows.
+            num_columns: The number of columns. If None, many.
             in_blocks: Whether the rows are read in blocks.
         """
+        is_low = self.is_gaussian and num_columns is not None and num_columns <= MOST_COLUMNS
+        lattices = _LATTICES[: None if num_columns == 1 else -1] if is_low else ()
         if self.model.approximations != "auto":
             given = self.model.approximations
             return self._made([(recipe, None) for recipe in _by(given)])
         if in_blocks:
-            return self._made(_FREQUENCIES if self.is_gaussian else _FREQUENCIES[:2])
+            return self._made((*(_FREQUENCIES if self.is_gaussian else _FREQUENCIES[:2]), *lattices))
         if num_rows <= FEW_ROWS:
             return self._made([(recipe, None) for recipe in _EXACT[: None if self.is_gaussian else 3]])
-        return self._made(list(_many()) if self.is_gaussian else _FREQUENCIES[:2])
+        return self._made((*_many(), *lattices) if self.is_gaussian else _FREQUENCIES[:2])
 
     @property
     def is_gaussian(self) -> bool:

@@ -65,7 +65,7 @@ def rounds_of(regression: Regression, plan: Plan) -> SuccessiveHalving:
     space, rows = search_space_of(regression), regression.needed_rows("a fit")
     assert space is not None
     pool, count = pool_of(rows), len(rows)
-    candidates = space.candidates(count, in_blocks=isinstance(rows, SourceRows))
+    candidates = space.candidates(count, pool.inputs.shape[1], in_blocks=isinstance(rows, SourceRows))
     states = states_of(candidates, count, pool.inputs.shape[1], pool.num_outputs)
     learned = {one.learns_frequencies for one in candidates if one.num_frequencies}
     holds_out = len(pool) > FEW_ROWS or True in learned

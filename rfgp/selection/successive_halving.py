@@ -248,7 +248,9 @@ class SuccessiveHalving:
         misled one candidate with neighbours mislead the others too.
         """
         one = state.candidate
-        if one.learns_frequencies:
+        if one.is_lattice:
+            size = len(self.validation.rows)
+        elif one.learns_frequencies:
             size = MOST_LEARNED
         elif one.neighbors is not None:
             size = max(size, self.least)

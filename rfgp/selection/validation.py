@@ -157,7 +157,7 @@ class Validation:
         if is_whole:  # the last fit, as it would be without other candidates
             is_anew = has_optima(candidate) or (start is not None and is_of_other_neighbors(candidate, start))
             rows, start = self.begun.needed_rows("a fit"), None if is_anew else start
-        begun = start_of(self.begun, candidate, rows, start)
+        begun = start_of(self.begun, candidate if is_whole else candidate.with_few_features(), rows, start)
         plan = replace(self.plan_of(candidate, start), most_rows=size if has_neighbors and not is_whole else None)
         if candidate.is_exact and not is_whole:
             plan = replace(plan, given_iterations=min(ENOUGH, plan.max_iterations))
@@ -171,7 +171,9 @@ class Validation:
             if self.held_out is None:
                 return self._left_out(found) + self._jacobian
             others = self._given(found)
-            return _held_out(found.replace(rows=others, num_observations=len(others)), self.held_out) + self._jacobian
+            family = found.family.covering(found.hyperparameters, others)
+            found = found.replace(family=family, rows=others, num_observations=len(others))
+            return _held_out(found, self.held_out) + self._jacobian
 
     def _given(self, found: Regression) -> Block:
         """Return the rows given which held-out ones are predicted: all, unless there are too many for a candidate."""
@@ -268,6 +270,8 @@ def start_of(begun: Regression, candidate: Candidate, rows: Rows, start: FittedC
     first = started(spec.with_options(chosen), data_summary(begun), rows)
     if start is None or not is_warm(candidate, start):
         return first
+    if candidate.is_lattice:  # its lattices are laid anew
+        return first.replace(hyperparameters=start.regression.hyperparameters)
     family = first.family if is_of_other_neighbors(candidate, start) else start.regression.family  # with its draw
     return first.replace(family=family, hyperparameters=start.regression.hyperparameters)
 

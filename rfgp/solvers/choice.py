@@ -6,12 +6,14 @@ from torch import Tensor
 
 from rfgp.blocks import Prior
 from rfgp.rows import Block, Rows, gathered
+from rfgp.solvers import onepass
 from rfgp.solvers.bordered import BorderedPosterior, BorderedSolver
 from rfgp.solvers.bordered.planning import bordered_latent
 from rfgp.solvers.dense import DensePosterior, DenseSolver
 from rfgp.solvers.iterative import IterativePosterior, IterativeSolver, LatentSolver, prefers_latent
 from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, LowRankSolver, RowCovariance
 from rfgp.solvers.nearby import neighbors_of
+from rfgp.solvers.onepass import OnePassSolver
 from rfgp.solvers.role import Inference, Posterior
 from rfgp.solvers.whitened import WhitenedPosterior, is_large, whitened
 
@@ -43,9 +45,10 @@ def needs_border(prior: Prior) -> bool:
 def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inference:
     """Return what is known of rows under a Gaussian likelihood.
 
-    Weights alone are solved through F x F algebra, in passes over blocks of rows, unless there are more than rows.
-    Neighbours are whitened. Sparse precisions have a sparse factor, with a dense border of weights. Sparse features of
-    many rows are solved by conjugate gradients. Everything else is dense.
+    Features on lattices are solved from statistics of one pass. Other weights alone are solved through F x F algebra,
+    in passes over blocks of rows, unless there are more than rows. Neighbours are whitened. Sparse precisions have a
+    sparse factor, with a dense border of weights. Sparse features of many rows are solved by conjugate gradients.
+    Everything else is dense.
 
     Args:
         prior: The prior, with gradients.
@@ -57,6 +60,8 @@ def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inferen
         InvalidArgumentError: no solver has all these blocks.
     """
     mean, noise = mean.double(), noise.double()
+    if onepass.serves(prior, rows):
+        return OnePassSolver(prior, rows, mean, noise)
     if is_low_rank(prior, rows):
         return LowRankSolver(LinearModel(prior.dense, rows, mean, noise))
     if prior.neighbors is not None:
@@ -127,6 +132,8 @@ def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
         return WhitenedPosterior(prior, *responses, tensors["weights"], tensors["factor"])
     if prior.neighbors is not None or needs_border(prior):
         return BorderedPosterior(prior, tensors["inputs"], tensors["noise_diag"], tensors["targets"])
+    if "gram" in tensors:
+        return onepass.restored(prior, tensors)
     if not prior.has_weights_only:
         return DensePosterior(prior, tensors["inputs"], tensors["coefficients"], tensors["factor"])
     weights, others = tensors["weights"], {name: t for name, t in tensors.items() if name != "weights"}

@@ -120,6 +120,20 @@ class Posterior(ABC):
         """
         raise InvalidArgumentError("This posterior is not divided into terms.")
 
+    def differentiated(self, place: int) -> "Posterior":
+        """Return the posterior of the derivative of the function in one column.
+
+        Args:
+            place: The place of the column among those of the inputs.
+
+        Raises:
+            InvalidArgumentError: this posterior is not one of features.
+        """
+        raise InvalidArgumentError(
+            "Derivatives require a model of features, such as gp.with_approximation(rfgp.EquispacedFourier()) or "
+            "rfgp.RandomFeatures(512)."
+        )
+
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
 

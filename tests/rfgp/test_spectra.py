@@ -11,7 +11,7 @@ from scipy import stats
 from sklearn.gaussian_process import kernels
 
 import rfgp
-from rfgp import couplings, special, spectra
+from rfgp import couplings, distances, special, spectra
 
 SPECTRA = {
     "gaussian": spectra.Gaussian(),
@@ -202,11 +202,11 @@ def test_bad_shape_parameters_are_named(make):
 
 def test_distances_far_from_the_origin():
     x = torch.tensor([[0.0], [1e-3]], dtype=torch.float64)
-    far = spectra.squared_distance(x + 1e6, x + 1e6)
+    far = distances.squared_distance(x + 1e6, x + 1e6)
     torch.testing.assert_close(
         far, torch.tensor([[0.0, 1e-6], [1e-6, 0.0]], dtype=torch.float64), rtol=1e-3, atol=1e-12
     )
-    further = spectra.squared_distance(
+    further = distances.squared_distance(
         torch.tensor([[1e200], [-1.0], [3e200]], dtype=torch.float64),
         torch.tensor([[1e200], [2.0]], dtype=torch.float64),
     )

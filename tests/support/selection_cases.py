@@ -38,7 +38,7 @@ class Space:
     given: tuple[Candidate, ...]
     limits: Limits
 
-    def candidates(self, num_rows, *, in_blocks=False):
+    def candidates(self, num_rows, num_columns=None, *, in_blocks=False):
         return self.given
 
 

@@ -41,6 +41,7 @@ GRAPH, NET, BALL = ring(), network(), trimesh.creation.icosphere(1)
 APPROXIMATIONS: dict[str, Approximation] = {
     "Exact": rfgp.Exact(),
     "RandomFeatures": rfgp.RandomFeatures(8),
+    "EquispacedFourier": rfgp.EquispacedFourier(),
     "InducingPoints": rfgp.InducingPoints(12),
     "InducingPoints, residual": rfgp.InducingPoints(12, residual=rfgp.Vecchia(100, condition_on="responses")),
     "Vecchia": rfgp.Vecchia(100, condition_on="responses"),

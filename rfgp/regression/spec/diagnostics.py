@@ -2,8 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from rfgp.approximations import Approximation, InducingPoints, RandomFeatures, Vecchia
-from rfgp.errors import OverfittingWarning, UnderfittingWarning, VarianceStarvationWarning, arguments
+from rfgp.approximations import Approximation, EquispacedFourier, InducingPoints, RandomFeatures, TermData, Vecchia
+from rfgp.errors import (
+    OverfittingWarning,
+    PoorFeaturesWarning,
+    UnderfittingWarning,
+    VarianceStarvationWarning,
+    arguments,
+)
 from rfgp.kernels.terms import BoundTerm
 from rfgp.parameters import Values
 from rfgp.regression.report import FitReport
@@ -69,6 +75,20 @@ def fit_warnings(
             f"Fixed frequencies were taken in the place of learned ones ({report.message.rpartition('; ')[2]}). There "
             "may be too few rows to learn from, or enough frequencies already."
         )
+
+
+def lattice_warnings(terms: Sequence[TermData], approximations: Mapping[str, Approximation]) -> Iterator[Warning]:
+    """Yield a warning for each term whose lattice leaves out too much at the hyperparameters found.
+
+    Args:
+        terms: The terms at these hyperparameters.
+        approximations: Their approximations by name.
+    """
+    for data in terms:
+        one = approximations[data.term.name]
+        why = one.refusal(data) if isinstance(one, EquispacedFourier) else None
+        if why is not None:
+            yield PoorFeaturesWarning(f"The frequencies of the term {data.term.name!r} are too few: {why}")
 
 
 def _remedies(used: Sequence[Approximation], *, is_fixed: bool) -> str:

@@ -109,6 +109,15 @@ class ModelInputs:
                 found[path] = replace(found[path], start=NARROWER**count * found[path].start)
         return found
 
+    def place_of(self, key: Any) -> int:
+        """Return the place of a column of numbers.
+
+        Raises:
+            InvalidArgumentError: there is no such column of numbers.
+        """
+        assert self.schema is not None
+        return self.schema.column_of(key, Kind.NUMBER)
+
     def check(self, inputs: Tensor) -> None:
         """Refuse rows that are not (n, D), and cells that `read` never returns for training rows.
 

@@ -1,6 +1,5 @@
 """The specification of a model, resolved on data."""
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar, cast
@@ -8,7 +7,6 @@ from typing import Any, Self, TypeVar, cast
 import torch
 from torch import Tensor
 
-from rfgp import random
 from rfgp.approximations.planning import assign, divided, sharing
 from rfgp.approximations.role import Approximation, TermData, TermPrior
 from rfgp.blocks import Prior
@@ -25,7 +23,8 @@ from rfgp.regression.family import LEAST_LATENT, OUTPUTSCALE_BOUNDS, Family, Mem
 from rfgp.regression.observing import check_blocks
 from rfgp.regression.report import FitReport
 from rfgp.regression.spec.checks import check_memory, identity_of, term_warnings, warnings_of_places
-from rfgp.regression.spec.diagnostics import fit_warnings
+from rfgp.regression.spec.diagnostics import fit_warnings, lattice_warnings
+from rfgp.regression.spec.draws import drawn_priors, ends_outside, redrawn_priors, relaid_priors
 from rfgp.regression.spec.inputs import ModelInputs, graph_of, keys_without_index, table_of, without_missing
 from rfgp.regression.spec.noise import by_process, noise_kernel
 from rfgp.regression.spec.options import ModelOptions
@@ -34,13 +33,13 @@ from rfgp.regression.spec.starts import (
     kernel_starts,
     plain_value,
     prior_of_factor,
-    sampled,
     shares_of,
     summary_of,
     variance_of,
+    with_mean_variances,
 )
 from rfgp.rows import Block, Chunk, DataSummary, Rows, RowSource, as_source, gathered, is_read_in_blocks, pool_of
-from rfgp.scaling import Affine, Scaling, moments
+from rfgp.scaling import Affine, Scaling
 
 S = TypeVar("S", bound="ModelSpec")
 
@@ -61,7 +60,7 @@ class ModelSpec(Family):
         terms: Its terms, which know the places of their columns.
         columns: The summary of the training rows.
         approximations: The approximation of each term by name.
-        priors: The terms with their random draws made.
+        priors: The terms with their draws.
         noise_process: The specification of the logarithm of the noise, on the same columns, if it has a kernel of its
             own.
         weight: The share of the model in an average of posteriors.
@@ -158,7 +157,7 @@ class ModelSpec(Family):
         assert self.kernel is not None
         assert scaling.inputs is not None
         assert rows is not None
-        summary = summary_of(self.schema, sampled(rows, self.options.seed), scaling.inputs)
+        summary = summary_of(self.schema, rows, self.options.seed, scaling.inputs)
         noise = None if self.noise_process is None else self.noise_process._resolved(summary, {})
         return replace(self._resolved(summary, {}), noise_process=noise, weight=1.0, others=())._with_paths()
 
@@ -212,20 +211,9 @@ class ModelSpec(Family):
             values: The hyperparameters.
             rows: The rows over which variances are averaged.
         """
-        changed = {}
         with torch.no_grad():
             prior = self.prior(values)
-            for term in self.terms:
-                path = term.outputscale
-                is_stationary = all(factor.measure is not None for factor in term.term.factors)
-                if path is None or is_stationary or path in self.options.starts:
-                    continue
-                scale = values.standardized(path).double()
-                size = moments(prior.of([term.name]).diagonal(rows.inputs), rows.weight)[0] / scale
-                if size > 0 and math.isfinite(size):
-                    low, high = (bound.double() for bound in values.space.quantities[path].bounds)
-                    changed[path] = (scale / size).clamp(low, high).log()
-        return values.replaced(changed)
+            return with_mean_variances(prior, self.terms, self.options.starts, values, rows)
 
     def drawn(
         self,
@@ -258,8 +246,8 @@ class ModelSpec(Family):
         chosen = divided(self.options.budget, chosen, data, shares) if self.options.budget and shares else chosen
         noise = None if noise is None else noise.drawn(of_noise, values, num_rows, in_blocks=in_blocks)
         check_memory({**chosen, **(noise.approximations if noise else {})}, [*data, *others], self.options.memory)
-        priors = [chosen[one.term.name].draw(one, self._seed(place)) for place, one in enumerate(data)]
-        return replace(self, approximations=chosen, priors=tuple(priors), noise_process=noise)
+        own = drawn_priors(data, chosen, self.options.seed)
+        return replace(self, approximations=chosen, priors=own, noise_process=noise)
 
     def redrawn(self, values: Values, num_rows: int) -> Self:
         """Return the specification whose draws that depend on hyperparameters are those for these, or itself.
@@ -268,25 +256,28 @@ class ModelSpec(Family):
             values: The hyperparameters.
             num_rows: The number of rows.
         """
-        priors, noise = list(self.priors), self.noise_process
-        for place, one in enumerate(self.term_data(values, num_rows)):
-            approximation = self.approximations[one.term.name]
-            priors[place] = approximation.redraw(one, self._seed(place), priors[place])
+        noise, data = self.noise_process, self.term_data(values, num_rows)
+        priors = redrawn_priors(self.priors, data, self.approximations, self.options.seed)
         noise = None if noise is None else noise.redrawn(values, num_rows)
         is_same = noise is self.noise_process and all(a is b for a, b in zip(priors, self.priors, strict=True))
-        return self if is_same else replace(self, priors=tuple(priors), noise_process=noise)
+        return self if is_same else replace(self, priors=priors, noise_process=noise)
 
-    def _seed(self, place: int) -> int:
-        """Return the seed of the term at a place."""
-        return random.child_seed(self.options.seed, random.Role.TERMS, place)
+    def covering(self, values: Values, rows: Rows) -> Self:
+        """Return the specification with lattices on the range of rows, or itself; see `Family.covering`."""
+        ends = ends_outside(self.priors, rows)
+        if self.columns is None or ends is None:
+            return self
+        spec = replace(self, columns=self.columns.between(*ends))
+        data, fixed = spec.term_data(values, len(rows)), (self.approximations, self.options.seed)
+        return replace(spec, priors=relaid_priors(self.priors, data, *fixed))
 
     def fitted_kernel(self, values: Values) -> Kernel:
         """Return the kernel whose starting values are these hyperparameters."""
-        assert self.columns is not None
         starts = {path: plain_value(values.value(path)) for path in values.space.names}
+        assert self.columns is not None
         kernel = self._resolved(self.columns, starts).kernel
         assert kernel is not None
-        own = [None if one.outputscale is None else variance_of(values, one.outputscale) for one in self.terms]
+        own = (None if one.outputscale is None else variance_of(values, one.outputscale) for one in self.terms)
         pairs = zip(kernel.terms(), own, strict=True)
         return Sum(tuple(replace(term, variance=variance) for term, variance in pairs))
 
@@ -300,6 +291,8 @@ class ModelSpec(Family):
         yield from term_warnings(terms, self.columns, known)
         if rows is not None and not is_read_in_blocks(rows):
             yield from warnings_of_places(terms, self.columns, gathered(rows).inputs)
+        if report is not None and rows is not None:
+            yield from lattice_warnings(self.term_data(values, len(rows)), self.approximations)
         if report is not None and self.is_normal and self.schema is not None:
             yield from fit_warnings(report, values, self.terms, self.approximations, self.schema.keys)
 
@@ -378,14 +371,14 @@ def _with_levels(spec: S, schema: Schema) -> S:
 def restored(
     options: ModelOptions, schema: Schema, kernel: Kernel, columns: ColumnSummary, noise: Kernel | None = None
 ) -> ModelSpec:
-    """Return the specification of a kernel that was resolved on rows before.
+    """Return the specification of a kernel that was resolved before.
 
     Args:
         options: The user's options.
         schema: The columns of these rows.
         kernel: The kernel.
         columns: Their summary.
-        noise: The kernel of the noise, resolved likewise. If None, it has none of its own.
+        noise: The kernel of the noise, likewise. If None, there is none.
     """
     terms = bind(kernel.terms(), schema.column_of)
     spec = ModelSpec(options, schema, kernel, terms, columns)

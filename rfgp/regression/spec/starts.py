@@ -1,6 +1,7 @@
 """Starting values of kernels, and samples of rows from which others are found."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,13 +9,14 @@ import torch
 from torch import Tensor
 
 from rfgp import random
+from rfgp.blocks import Prior
 from rfgp.columns import Schema
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm
 from rfgp.parameters import Hyperprior, Values
-from rfgp.rows import Block, Rows, pool_of
-from rfgp.scaling import Affine
+from rfgp.rows import Block, Rows, ends_of, pool_of
+from rfgp.scaling import Affine, moments
 
 MOST_SAMPLED = 10_000
 """The most rows whose columns are summarised for starting values and random draws."""
@@ -71,11 +73,45 @@ def sampled(rows: Rows, seed: int) -> Block:
     return block.take(order[:MOST_SAMPLED])
 
 
-def summary_of(schema: Schema, sample: Block, maps: Affine) -> ColumnSummary:
-    """Return the summary of columns from a sample of standardised rows, which count as often as their weights say."""
-    sizes = tuple(column.num_levels for column in schema.columns)
+def summary_of(schema: Schema, rows: Rows, seed: int, maps: Affine) -> ColumnSummary:
+    """Return the summary of columns from a sample of standardised rows, which count as often as their weights say.
+
+    Args:
+        schema: The columns.
+        rows: All rows.
+        seed: The seed of the sample.
+        maps: The map to standardised units.
+    """
+    sample, sizes = sampled(rows, seed), tuple(column.num_levels for column in schema.columns)
     own = ColumnSummary.of(sample.inputs.detach(), sizes, sample.weight)
-    return replace(own, location=maps.location, scale=maps.scale)
+    low, high = ends_of(rows)
+    return replace(own, location=maps.location, scale=maps.scale, low=low, high=high)
+
+
+def with_mean_variances(
+    prior: Prior, terms: Sequence[BoundTerm], given: Collection[str], values: Values, rows: Block
+) -> Values:
+    """Return values with output scales that make up for the mean variances of kernels that are not stationary.
+
+    Args:
+        prior: The prior at the values.
+        terms: The terms.
+        given: The paths of values that the user gave.
+        values: The hyperparameters.
+        rows: The rows over which variances are averaged.
+    """
+    changed = {}
+    for term in terms:
+        path = term.outputscale
+        is_stationary = all(factor.measure is not None for factor in term.term.factors)
+        if path is None or is_stationary or path in given:
+            continue
+        scale = values.standardized(path).double()
+        size = moments(prior.of([term.name]).diagonal(rows.inputs), rows.weight)[0] / scale
+        if size > 0 and math.isfinite(size):
+            low, high = (bound.double() for bound in values.space.quantities[path].bounds)
+            changed[path] = (scale / size).clamp(low, high).log()
+    return values.replaced(changed)
 
 
 def prior_of_factor() -> Hyperprior:

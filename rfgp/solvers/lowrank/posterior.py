@@ -115,12 +115,14 @@ class LowRankPosterior(Posterior):
         weights: The posterior mean of the weights, (F, k).
         uncertainty: Their posterior covariance.
         terms: The names of the terms whose sum is predicted. If None, all.
+        place: The place of the column in which the function is differentiated. If None, it is not.
     """
 
     prior: Prior
     weights: Tensor
     uncertainty: WeightCovariance
     terms: tuple[str, ...] | None = None
+    place: int | None = None
 
     stored = ("weights",)
 
@@ -136,7 +138,11 @@ class LowRankPosterior(Posterior):
 
     def project(self, inputs: Tensor) -> Tensor:
         """Return the features of n inputs, (n, F); those of other terms are 0."""
-        phi = self.prior.dense.scaled(inputs).double()
+        blocks, place = self.prior.weights, self.place
+        if place is None:
+            phi = self.prior.dense.scaled(inputs).double()
+        else:
+            phi = torch.cat([block.slopes(inputs, place) for block in blocks], dim=1)
         return phi if self.terms is None else phi * self.prior.dense.of(self.terms).to(phi)
 
     def mean(self, projected: Tensor) -> Tensor:
@@ -145,16 +151,21 @@ class LowRankPosterior(Posterior):
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the marginal variances (n,)."""
-        return self.uncertainty.variance(projected) + self._residual.residual_variance(inputs, projected)
+        known = self.uncertainty.variance(projected)
+        if self.place is not None:
+            return known + self.missing_slope
+        return known + self._residual.residual_variance(inputs, projected)
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the covariance (n, n)."""
         known = self.uncertainty.between(projected, projected)
+        if self.place is not None:
+            return known + self.missing_slope * torch.eye(len(known), dtype=known.dtype)
         return known + self._residual.residual_covariance(inputs, projected)
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (n, r) with R R^T the covariance."""
-        if self._residual.has_residual:
+        if self._residual.has_residual or self.place is not None:
             return super().root(inputs, projected)
         return self.uncertainty.root(projected)
 
@@ -192,6 +203,32 @@ class LowRankPosterior(Posterior):
             InvalidArgumentError: there is no such term, or none is named.
         """
         return replace(self, terms=known_terms(self.prior, names))
+
+    def differentiated(self, place: int) -> "LowRankPosterior":
+        """Return the posterior of the derivative of the function in the column at a place.
+
+        Raises:
+            InvalidArgumentError: a term has no derivative, or features that miss a part of it.
+        """
+        for block in self.prior.weights:
+            if block.design is not None:
+                block.design.missing_slope(place, *block.parameters)
+            elif block.residual is not None:
+                raise InvalidArgumentError(
+                    f"The derivative of the term {block.name!r} is not known, since its features leave out a part of "
+                    "it. Use RandomFeatures(), EquispacedFourier() or InducingPoints(method='sor')."
+                )
+        return replace(self, place=place)
+
+    @property
+    def missing_slope(self) -> Tensor:
+        """The variance that features leave out of the derivative of the terms that are predicted, 0-d."""
+        assert self.place is not None
+        total = torch.zeros((), dtype=torch.float64)
+        for block in self.prior.weights:
+            if block.design is not None and (self.terms is None or block.name in self.terms):
+                total = total + block.unit * block.design.missing_slope(self.place, *block.parameters)
+        return total
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.

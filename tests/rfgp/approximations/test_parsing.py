@@ -37,7 +37,7 @@ def test_repr_is_read_back(name):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("nothing", "RandomFeatures, InducingPoints"),
+        ("nothing", "RandomFeatures, EquispacedFourier"),
         ("Vechia(30)", "Did you mean 'Vecchia'"),
         ("RandomFeatures('a')", "num_frequencies"),
         ("RandomFeatures(1000000000)", "at most"),

@@ -1,4 +1,4 @@
-"""Scoring steps on estimated gradients: where they end, and what they keep to."""
+"""AverageInformation steps on estimated gradients: where they end, and what they keep to."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import torch
 from grid import MOST_DENSE, model, observations
 
 from rfgp.fitting import Plan, maximize
-from rfgp.fitting.average_information import Scoring, maximize_by_scoring
+from rfgp.fitting.average_information import AverageInformation, maximize_by_scoring
 from rfgp.fitting.maximize import Objective
 from rfgp.parameters import Quantity, Space
 from rfgp.rows import Block
@@ -52,7 +52,7 @@ def search_within(low, high):
     ]
     space = Space.of({f"q{i}": Quantity(one, one, ends) for i, ends in enumerate(bounds)}, flat, flat)
     rows = Block(torch.zeros(1, 1), torch.zeros(1, 1, dtype=torch.float64))
-    search = Scoring(None, rows, 0.0, space.start, Plan(fixed=("mean",)), "all rows")
+    search = AverageInformation(None, rows, 0.0, space.start, Plan(fixed=("mean",)), "all rows")
     return search, *np.array([space.bounds(name)[0] for name in space.quantities]).T
 
 
@@ -141,5 +141,5 @@ def test_the_average_information_is_that_of_dense_matrices(iterative):
     expected = np.array([[a @ s @ inverse @ t @ a / 2 for t in slopes] for s in slopes])
     mean = names.index("mean")
     expected[mean, mean] = one @ inverse @ one
-    found = Scoring(infer, rows, 0.0, values, Plan(), "all rows").information(point, infer(values))
+    found = AverageInformation(infer, rows, 0.0, values, Plan(), "all rows").information(point, infer(values))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())

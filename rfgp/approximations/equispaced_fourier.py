@@ -1,0 +1,260 @@
+"""Equispaced Fourier features of stationary terms of one to three columns."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, parameter_names, scale_name
+from rfgp.blocks import Prior, WeightBlock
+from rfgp.blocks.weights import Residual
+from rfgp.columns import Kind
+from rfgp.counts import check_count
+from rfgp.errors import InvalidArgumentError
+from rfgp.kernels.role import Values
+from rfgp.kernels.summary import ColumnSummary
+from rfgp.kernels.terms import BoundTerm, label_of
+from rfgp.lattices import Lattice, LatticePlan, Modes, SpectralProduct, plan_lattice
+from rfgp.lattices.design import LatticeDesign
+from rfgp.lattices.lattice import Floats
+from rfgp.lattices.planning import CUT_PER_TOLERANCE, active_modes, serves
+from rfgp.messages import shown
+from rfgp.spectra import Gaussian, Matern, RationalQuadratic, Spectrum
+
+MOST_COLUMNS = 3
+"""The most columns of a lattice."""
+MOST_MISSING = 0.3
+"""The largest variance, in units of the noise, that modes beyond the most features may leave out."""
+SHARPER = 0.1
+"""The factor of the tolerance under other likelihoods, where what modes leave out is no noise."""
+
+
+@dataclass(frozen=True, repr=False)
+class EquispacedFourier(Approximation):
+    """Fourier features on a lattice of frequencies, for one to three columns and any number of rows.
+
+    Everything that a fit needs of the rows is a set of sums that depends on no hyperparameter. They are computed in one
+    pass by non-uniform fast Fourier transforms, so that time and memory hardly depend on the number of rows. The number
+    of features grows with the smoothness' inverse, with the number of lengthscales in the extent of the rows, and with
+    the number of columns: many short lengthscales in two or three columns are better served by `Vecchia`.
+
+    The variance of the modes that are left out enters the likelihood as noise, and predictions as variance. Outside the
+    box of the rows, f is conditioned on its values near the edge of the box.
+
+    Source: Greengard, Rachh and Barnett (2022), Equispaced Fourier representations for efficient Gaussian process
+    regression from a billion data points.
+
+    Attributes:
+        tolerance: A mode is left out if its prior variance times the number of rows is below 100 tolerance times the
+            noise. The correlation of a Gaussian kernel with its nearest periodic image is at most the tolerance, and
+            for Matern kernels up to 100 times that.
+        max_features: The most features. Beyond it those of the largest variance are kept.
+        seed: It has no effect.
+
+    Raises:
+        InvalidArgumentError: the tolerance is not in (0, 0.01], or the number of features is not a positive integer.
+
+    Examples:
+        >>> import numpy as np
+        >>> import rfgp
+        >>> from rfgp import kernels as k
+        >>> t = np.linspace(0, 10, 500)[:, None]
+        >>> gp = rfgp.GP(k.RBF(0, lengthscale=1.0), approximation=rfgp.EquispacedFourier())
+        >>> gp.condition(t, np.sin(t[:, 0])).predict([[5.0]]).mean.round(2)
+        array([-0.96])
+    """
+
+    tolerance: float = field(default=1e-3, kw_only=True)
+    max_features: int = field(default=4000, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        number = self.tolerance
+        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= 0.01:
+            raise InvalidArgumentError(f"tolerance must be a number in (0, 0.01], got {shown(number)}.")
+        object.__setattr__(self, "max_features", check_count("max_features", self.max_features))
+
+    def refusal(self, data: TermData) -> str | None:
+        """Return why a term has no equispaced Fourier features."""
+        factors = data.term.term.factors
+        others = [factor for factor in factors if factor.measure is None]
+        if others:
+            return f"{label_of(others[0])} is not stationary. Use RandomFeatures(), InducingPoints() or Exact()."
+        places = [place for _, own, _ in data.term.parts() for place in own]
+        if len(places) != len(set(places)):
+            return "two factors read one column. Use RandomFeatures() or Exact()."
+        if len(places) > MOST_COLUMNS:
+            return f"it has {len(places)} columns, a lattice at most {MOST_COLUMNS}. Use RandomFeatures() or Vecchia()."
+        if any(factor.kind is not Kind.NUMBER for factor in factors):
+            return "its columns are no numbers. Use SparsePrecision() or Exact()."
+        for factor, own, _ in data.term.parts():
+            why = _refusal_of(factor.measure, len(own))
+            if why is not None:
+                return f"{label_of(factor)} {why}"
+        return self._refusal_of_size(data) if len(data.columns.sample) else None
+
+    def _refusal_of_size(self, data: TermData) -> str | None:
+        """Return why a lattice would have too many features."""
+        plan = self._plan(data)
+        missing = plan.missing * self._signal(data)
+        if plan.num_wanted <= self.max_features or missing <= MOST_MISSING:
+            return None
+        return (
+            f"it needs {plan.num_wanted:,} features at these lengthscales and {data.num_rows:,} rows, and "
+            f"{self.max_features:,} would leave out {missing:.2g} times the noise. Use Vecchia(), or a larger "
+            "max_features."
+        )
+
+    def is_tuned(self, data: TermData) -> bool:
+        """Return True: the lattice depends on lengthscales, variance and noise."""
+        return True
+
+    def cost(self, data: TermData) -> Cost:
+        """Return the cost of the features and of their sums over the rows."""
+        plan = self._plan(data)
+        size = plan.modes.num_features
+        sums = 16.0 * float(np.prod(plan.modes.lattice.doubled_shape))
+        note = f"{size:,} equispaced Fourier features, which leave out {plan.missing:.1g} of the variance"
+        if plan.num_wanted > size:
+            note += f" ({plan.num_wanted:,} reach the tolerance)"
+        return Cost(size, 16.0 * size**2 + sums, note)
+
+    def draw(self, data: TermData, seed: int) -> TermPrior:
+        """Return the term on a lattice for its hyperparameters."""
+        return self.through(data, self._plan(data).modes)
+
+    def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
+        """Return the term with modes for other hyperparameters, on the same lattice if that serves them."""
+        if not isinstance(prior, LatticeTerm):
+            return self.draw(data, seed)
+        product, lattice, level = prior.design.product, prior.design.lattice, self._level(data)
+        low, high = self._box(data)
+        is_inside = bool((low >= lattice.low).all() and (high <= lattice.high).all())
+        if not is_inside or not serves(product, data.values, lattice, level, self.tolerance):
+            return self.draw(data, seed)
+        found = self.on_lattice(data, lattice)
+        return prior if np.array_equal(found.design.modes.indices, prior.design.modes.indices) else found
+
+    def on_lattice(self, data: TermData, lattice: Lattice) -> "LatticeTerm":
+        """Return the term with the modes of a lattice that serve its hyperparameters."""
+        product = spectral_product(data.term)
+        plan = active_modes(product, data.values, lattice, self._level(data), self.max_features)
+        return self.through(data, plan.modes)
+
+    def through(self, data: TermData, modes: Modes) -> "LatticeTerm":
+        """Return the term with the modes of a lattice."""
+        product = spectral_product(data.term)
+        design = LatticeDesign(modes, product, parameter_names(data, with_scale=False))
+        return LatticeTerm(data.term, design, scale_name(data.term, data.values), data.is_gaussian)
+
+    def _plan(self, data: TermData) -> LatticePlan:
+        """Return the plan of a term, before anything of the size of its features is allocated."""
+        product, places = spectral_product(data.term), places_of(data.term)
+        level, most = self._level(data), self.max_features
+        return plan_lattice(product, data.values, places, self._box(data), level, self.tolerance, most)
+
+    def _box(self, data: TermData) -> tuple[Floats, Floats]:
+        """Return the smallest and the largest values of the columns of a term, (d,) each."""
+        low, high = (end[list(places_of(data.term))].double().numpy() for end in data.columns.ends)
+        return low, high
+
+    def _level(self, data: TermData) -> float:
+        """Return the D_j, for a variance of 1, below which modes are left out."""
+        cut = CUT_PER_TOLERANCE * self.tolerance * (1.0 if data.is_gaussian else SHARPER)
+        return cut / (max(data.num_rows, 2) * self._signal(data))
+
+    def _signal(self, data: TermData) -> float:
+        """Return the variance of the term in units of the noise."""
+        scale = scale_name(data.term, data.values)
+        variance = 1.0 if scale is None else float(data.values[scale])
+        noise = float(data.values["noise"]) if "noise" in data.values and data.is_gaussian else 1.0
+        return min(max(variance / noise, 1e-6), 1e12)
+
+
+@dataclass(frozen=True, eq=False)
+class LatticeTerm(TermPrior):
+    """A term with features on a lattice.
+
+    Attributes:
+        term: The term.
+        design: The features and their prior standard deviations.
+        scale: The path of the variance. If None, it is 1.
+        has_residual: Whether the variance of modes that are left out is kept, as noise of observations.
+    """
+
+    term: BoundTerm
+    design: LatticeDesign
+    scale: str | None
+    has_residual: bool
+
+    def at(self, values: Values, columns: ColumnSummary) -> Prior:
+        """Return the prior of the weights at hyperparameters by path."""
+        design = self.design
+        block = WeightBlock(
+            design.features,
+            design.num_features,
+            tuple(values[name] for name in design.names),
+            None if self.scale is None else values[self.scale].reshape(()),
+            Residual(True, design.kernel, design.total) if self.has_residual else None,
+            name=self.term.name,
+            new_levels=design,
+            design=design if self.has_residual else None,
+        )
+        return Prior(weights=(block,))
+
+    def has_draws_of(self, other: TermPrior) -> bool:
+        """Return whether another prior of the same term has the same modes."""
+        return isinstance(other, LatticeTerm) and other.design is self.design
+
+
+def with_shared_lattices(
+    priors: Sequence[TermPrior], data: Sequence[TermData], approximations: Mapping[str, Approximation]
+) -> tuple[TermPrior, ...]:
+    """Return priors of terms among which those on the same columns have one lattice, so that their sums are the same.
+
+    Args:
+        priors: The priors of all terms.
+        data: The terms and the rows.
+        approximations: The approximations of the terms by name.
+    """
+    found, joined = list(priors), dict[tuple[int, ...], Lattice]()
+    on_lattices = [(i, prior) for i, prior in enumerate(priors) if isinstance(prior, LatticeTerm)]
+    for _, prior in on_lattices:
+        lattice = prior.design.lattice
+        known = joined.get(lattice.places)
+        joined[lattice.places] = lattice if known is None or known.same_as(lattice) else known.joined(lattice)
+    for i, prior in on_lattices:
+        lattice, one = joined[prior.design.lattice.places], approximations[data[i].term.name]
+        if not lattice.same_as(prior.design.lattice) and isinstance(one, EquispacedFourier):
+            found[i] = one.on_lattice(data[i], lattice)
+    return tuple(found)
+
+
+def spectral_product(term: BoundTerm) -> SpectralProduct:
+    """Return the spectral density of a term of stationary factors."""
+    measures, positions, prefixes, first = list[Spectrum](), list[tuple[int, ...]](), list[str](), 0
+    for factor, own, prefix in term.parts():
+        assert factor.measure is not None
+        measures.append(factor.measure)
+        positions.append(tuple(range(first, first + len(own))))
+        prefixes.append(prefix)
+        first += len(own)
+    return SpectralProduct(tuple(measures), tuple(positions), tuple(prefixes))
+
+
+def places_of(term: BoundTerm) -> tuple[int, ...]:
+    """Return the places of the columns of a term, factor by factor."""
+    return tuple(place for _, own, _ in term.parts() for place in own)
+
+
+def _refusal_of(measure: Any, num_columns: int) -> str | None:
+    """Return why a spectrum has no lattice."""
+    if isinstance(measure, RationalQuadratic) and measure.alpha <= num_columns / 2:
+        return f"has an infinite spectral density at 0. Use alpha above {num_columns / 2:g}, or RandomFeatures()."
+    if not isinstance(measure, Gaussian | Matern | RationalQuadratic):
+        return "has no spectral density in closed form. Use RandomFeatures()."
+    return None
+
+
+__all__ = ["EquispacedFourier", "LatticeTerm"]

@@ -1,0 +1,206 @@
+"""Fits of terms on lattices of frequencies: scoring steps from the statistics of one pass over the rows.
+
+1. Starts: from several lengthscales a few steps are taken on a small subset, with few features.
+2. Subset: lattices are laid for the hyperparameters and steps are taken, in turns, until the lengthscales stay.
+3. All rows: one pass on lattices for these hyperparameters, and steps to the end. If lengthscales leave the range of
+   their lattice, it is laid anew, with one more pass.
+
+The Fisher information is exact, and costs about as much as the likelihood.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import ClassVar, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp.approximations import Approximation, EquispacedFourier, Vecchia
+from rfgp.approximations.planning import AUTO
+from rfgp.fitting.average_information import STEP, Floats, Scoring
+from rfgp.fitting.context import TermFit, spec_of
+from rfgp.fitting.finish import validated
+from rfgp.fitting.maximize import Plan
+from rfgp.fitting.starts import open_scales, scaled
+from rfgp.parameters import Values
+from rfgp.regression import FitReport, Regression
+from rfgp.regression.spec import ModelSpec
+from rfgp.rows import Rows
+from rfgp.solvers.onepass import OnePassSolver, missing_of
+
+SUBSET_ROWS = 20_000
+"""The most rows of the search before that on all rows."""
+SUBSET_FEATURES = 2000
+"""The most features of a term in that search."""
+SCREENED_ROWS, SCREENED_FEATURES, SCREENED_STEPS = 4000, 600, 8
+"""The most rows, features and steps of the searches from several starts."""
+FACTORS = (1.0, 1 / 4, 1 / 16, 1 / 64)
+"""The factors of the usual starting lengthscales from which the searches begin."""
+FIRST_STEPS, ROUNDS = 8, 6
+"""The most steps on one set of lattices while lengthscales move, and the most sets."""
+MOVED = 0.15
+"""The change of the logarithm of a lengthscale after which lattices are laid anew."""
+PASSES = 2
+"""The most passes over all rows."""
+
+
+def fit_lattices(
+    fit: TermFit, other: Callable[[Regression, Plan], tuple[Regression, FitReport]]
+) -> tuple[Regression, FitReport]:
+    """Fit terms on lattices, alone or with other fixed designs; return the regression and the report.
+
+    Args:
+        fit: The fit.
+        other: Fits a regression in another way. It is called if the lengthscales of planned lattices are so short that
+            too many modes are left out, with nearest neighbours in their place.
+    """
+    rows, reports = fit.rows, list[FitReport]()
+    some: Rows = fit.subset(SUBSET_ROWS) if len(fit.pool) > 2 * SUBSET_ROWS or len(rows) > len(fit.pool) else rows
+    fit = started(fit)
+    for round_ in range(ROUNDS):
+        fit, before = laid(fit, len(some), SUBSET_FEATURES), fit.values
+        steps = FIRST_STEPS if round_ < ROUNDS - 1 else None
+        fit, report = search(fit, some, "all rows" if some is rows else f"subset of {len(some)}", steps)
+        reports.append(report)
+        if report.converged and distance(fit, before) < MOVED:
+            break
+    for number in range(PASSES):
+        planned = [name for name in crowded_terms(fit.regression) if is_planned(fit.spec, name)]
+        if planned:
+            changed = {**fit.spec.approximations, **dict.fromkeys(planned, Vecchia())}
+            return other(fit.through(fit.spec.drawn(changed, fit.values, len(rows))).regression, fit.plan)
+        last, fit = fit, laid(fit, len(rows))
+        if (some is rows or number) and has_lattices_of(fit, last):
+            break
+        fit, report = search(fit, rows, "all rows")
+        reports.append(report)
+        if distance(fit, last.values) < MOVED and not crowded_terms(fit.regression):
+            break
+    return validated(fit, reports[-1].with_all(reports))
+
+
+def crowded_terms(regression: Regression, approximations: Mapping[str, Approximation] | None = None) -> list[str]:
+    """Return the names of terms whose lattice leaves out too much at the hyperparameters, for the number of rows.
+
+    Args:
+        regression: The regression.
+        approximations: The approximations of the terms by name. If None, those of the regression.
+    """
+    spec, found = spec_of(regression), list[str]()
+    for data in spec.term_data(regression.hyperparameters, regression.num_observations):
+        one = (approximations or spec.approximations)[data.term.name]
+        if isinstance(one, EquispacedFourier) and one.refusal(data) is not None:
+            found.append(data.term.name)
+    return found
+
+
+def is_planned(spec: ModelSpec, name: str) -> bool:
+    """Return whether the approximation of a term was planned, and not given."""
+    given = spec.options.approximations
+    return given == AUTO or (isinstance(given, Mapping) and name not in given)
+
+
+def started(fit: TermFit) -> TermFit:
+    """Return the fit at the likeliest end of short searches from several lengthscales."""
+    names = [] if fit.plan.is_begun else open_scales(fit)
+    if not names:
+        return fit
+    rows = fit.subset(SCREENED_ROWS)
+    ends = []
+    for number, factor in enumerate(FACTORS):
+        begun = laid(fit.at(scaled(fit.values, names, factor)), len(rows), SCREENED_FEATURES)
+        end, report = search(begun, rows, f"subset of {len(rows)}, start {number + 1}", SCREENED_STEPS)
+        ends.append((report.log_marginal_likelihood + float(end.values.log_hyperprior().detach()), end))
+    best = max(ends, key=lambda end: -math.inf if math.isnan(end[0]) else round(end[0], 3))[1]
+    return fit.at(best.values)
+
+
+def laid(fit: TermFit, num_rows: int, most: int | None = None) -> TermFit:
+    """Return the fit on lattices for its hyperparameters and a number of rows.
+
+    Args:
+        fit: The fit.
+        num_rows: The number of rows.
+        most: The most features of a term. If None, those of its approximation.
+    """
+    spec = fit.spec
+    few = {
+        name: replace(one, max_features=min(one.max_features, most or one.max_features))
+        if isinstance(one, EquispacedFourier)
+        else one
+        for name, one in spec.approximations.items()
+    }
+    drawn = replace(spec, approximations=few).redrawn(fit.values, num_rows)
+    found = fit.through(replace(drawn, approximations=spec.approximations))
+    return found if has_lattices_of(found, fit) else found.at(_with_noise_of(found, fit))
+
+
+def _with_noise_of(fit: TermFit, before: TermFit) -> Values:
+    """Return values whose noise makes up for a change of the variance that the modes leave out.
+
+    The likelihood depends on the sum of both. With few modes a search takes most of it from the noise.
+    """
+    if "noise" not in fit.free:
+        return fit.values
+    with torch.no_grad():
+        noise = fit.values.standardized("noise").double()
+        total = noise + missing_of(before.spec.prior(fit.values)) - missing_of(fit.spec.prior(fit.values))
+        low, high = (bound.double() for bound in fit.values.space.quantities["noise"].bounds)
+        return fit.values.replaced({"noise": torch.maximum(total, noise).clamp(low, high).log()})
+
+
+def has_lattices_of(fit: TermFit, other: TermFit) -> bool:
+    """Return whether two fits have the same modes."""
+    return all(a is b for a, b in zip(fit.spec.priors, other.spec.priors, strict=True))
+
+
+def distance(fit: TermFit, before: Values) -> float:
+    """Return the largest change of the logarithm of a lengthscale."""
+    names = [name for name in fit.values.raw if name.endswith("lengthscale")]
+    changes = [float((fit.values.raw[name] - before.raw[name]).detach().abs().max()) for name in names]
+    return max(changes, default=0.0)
+
+
+def search(fit: TermFit, rows: Rows, stage: str, steps: int | None = None) -> tuple[TermFit, FitReport]:
+    """Take scoring steps on rows; return the fit at the hyperparameters found, and the report."""
+    jacobian = fit.regression.scaling.targets.log_jacobian(rows.count)
+
+    known = dict[bytes, OnePassSolver]()
+
+    def infer(values: Values) -> OnePassSolver:
+        """Return the solver, with the factors of that of the same values if it was the last one."""
+        found = cast(OnePassSolver, fit.regression.replace(hyperparameters=values).infer(rows))
+        key = values.flat().detach().numpy().tobytes()
+        last = known.get(key)
+        if last is not None:
+            found = found.with_factors_of(last)
+        known.clear()
+        known[key] = found
+        return found
+
+    plan = fit.plan if steps is None else replace(fit.plan, given_iterations=min(steps, fit.plan.max_iterations))
+    values, report = FisherScoring(infer, rows, jacobian, fit.values, plan, stage).run()
+    return fit.at(values), report
+
+
+class FisherScoring(Scoring[OnePassSolver]):
+    """A search whose information is the Fisher information from statistics of the rows."""
+
+    done: ClassVar[float] = 0.01
+
+    def information(self, point: Floats, inference: OnePassSolver) -> Tensor:
+        """Return the Fisher information (p, p) at a point (p,)."""
+        columns = []
+        for j in range(len(point)):
+            ends = [self._quantities(point + sign * STEP * (np.arange(len(point)) == j)) for sign in (1, -1)]
+            columns.append([(a - b) / (2 * STEP) for a, b in zip(*ends, strict=True)])
+        in_mean, in_variance, in_scale = (torch.stack(each, dim=-1) for each in zip(*columns, strict=True))
+        return inference.information(in_mean, in_variance, in_scale)
+
+    def _quantities(self, point: Floats) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the mean (k,), log v, 0-d, and log s^2 (F,) of the solver at a point (p,)."""
+        with torch.no_grad():
+            solver = self._infer(self._at(point))
+            return solver.mean, solver.variance.log(), 2 * solver.scale.log()

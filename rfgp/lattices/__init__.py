@@ -1,0 +1,7 @@
+"""Equispaced Fourier features: frequencies on a lattice, and sums over rows by non-uniform fast Fourier transforms."""
+
+from rfgp.lattices.lattice import Lattice, Modes
+from rfgp.lattices.planning import LatticePlan, plan_lattice, reach
+from rfgp.lattices.spectral import SpectralProduct
+
+__all__ = ["Lattice", "LatticePlan", "Modes", "SpectralProduct", "plan_lattice", "reach"]

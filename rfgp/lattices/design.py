@@ -1,0 +1,184 @@
+"""A stationary term on a lattice: features that depend on no hyperparameter, times prior standard deviations that do.
+
+Points outside the box of the rows are no points of the periodic process. There f is conditioned on its values at a few
+points U within the box, as near as possible:
+
+    f(x) = W f(U) + r(x),   W = k(x, U) k(U, U)^-1,   cov(r(x), r(z)) = k(x, z) - W_x k(U, z),
+
+so that far from the rows it has the prior.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from rfgp.lattices.lattice import Lattice, Modes
+from rfgp.lattices.spectral import SpectralProduct, Values
+
+NEAREST, FARTHEST = 0.03, 4.0
+"""The distances of the second and of the last point of U from the first in a column, in lengthscales."""
+NUM_NEAR = {1: 17, 2: 9, 3: 5}
+"""The number of points of U in a column, by the number of columns. It is odd."""
+JITTER = 1e-9
+"""What is added to the diagonal of k(U, U)."""
+
+
+@dataclass(frozen=True, eq=False)
+class LatticeDesign:
+    """The features of a product of stationary kernels on a lattice.
+
+    Attributes:
+        modes: The modes.
+        product: The kernels.
+        names: The paths of the hyperparameters, in the order in which they are passed.
+    """
+
+    modes: Modes
+    product: SpectralProduct
+    names: tuple[str, ...]
+
+    @property
+    def lattice(self) -> Lattice:
+        """The lattice."""
+        return self.modes.lattice
+
+    @property
+    def num_features(self) -> int:
+        """The number F of features."""
+        return self.modes.num_features
+
+    def scale(self, *parameters: Tensor) -> Tensor:
+        """Return the prior standard deviations sqrt(D_j) of the weights, (F,), for a variance of 1."""
+        return (0.5 * self._log_variances(parameters)).exp()
+
+    def missing(self, *parameters: Tensor) -> Tensor:
+        """Return the variance that the modes leave out, 0-d, for a variance of 1. It is the same at all points."""
+        return (self.variance(*parameters) - self._log_variances(parameters).exp().sum()).clamp_min(0)
+
+    def variance(self, *parameters: Tensor) -> Tensor:
+        """Return the variance of the periodic process, 0-d: 1 and what images at the distance of the period add."""
+        periods = torch.as_tensor(1 / self.lattice.spacing)
+        return self.product.periodic_variance(periods, self._values(parameters))
+
+    def missing_slope(self, place: int, *parameters: Tensor) -> Tensor:
+        """Return the variance that the modes leave out of the derivative in a column, 0-d, for a variance of 1.
+
+        Raises:
+            InvalidArgumentError: the kernel is not differentiable.
+        """
+        if place not in self.lattice.places:
+            return torch.zeros((), dtype=torch.float64)
+        column = self.lattice.places.index(place)
+        total = self.product.measure_of(column).slope_variance / self.lengthscale(column, parameters).square()
+        rates = self.modes.by_feature(2 * math.pi * self.modes.frequencies[:, column])
+        return (total - (rates.square() * self._log_variances(parameters).exp()).sum()).clamp_min(0)
+
+    def lengthscale(self, column: int, parameters: tuple[Tensor, ...]) -> Tensor:
+        """Return the lengthscale of a column of the lattice, 0-d."""
+        return self.product.lengthscales(self._values(parameters))[column]
+
+    def fixed_features(self, x: Tensor) -> Tensor:
+        """Return the features of rows (n, D) in the box, (n, F), whatever the hyperparameters."""
+        return self.modes.features(self.lattice.columns(x))
+
+    def features(self, x: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the features of rows (n, D) times prior standard deviations, (n, F)."""
+        points, scale = self.lattice.columns(x), self.scale(*parameters)
+        is_out = self.is_outside(x)
+        if not bool(is_out.any()):
+            return self.modes.features(points) * scale
+        out = torch.zeros(len(points), self.num_features, dtype=torch.float64)
+        inside, outside = (~is_out).nonzero()[:, 0], is_out.nonzero()[:, 0]
+        out = out.index_put((inside,), self.modes.features(points[inside]) * scale)
+        return out.index_put((outside,), self._conditioned(points[outside], parameters) * scale)
+
+    def is_outside(self, x: Tensor) -> Tensor:
+        """Return whether rows (n, D) are outside the box, (n,)."""
+        return ~self.lattice.contains(self.lattice.columns(x).detach())
+
+    def total(self, x: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the variances (n,) of rows (n, D) that features and missing modes have: about 1 within the box."""
+        out, is_out = self.variance(*parameters).expand(len(x)), self.is_outside(x)
+        if bool(is_out.any()):
+            rows = is_out.nonzero()[:, 0]
+            out = out.index_put((rows,), self.features(x[rows], *parameters).square().sum(1))
+        return out
+
+    def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the covariance (n, m) of r between rows a (n, D) and b (m, D), for a variance of 1."""
+        out = torch.zeros(len(a), len(b), dtype=torch.float64)
+        rows, columns = (self.is_outside(x).nonzero()[:, 0] for x in (a, b))
+        if len(rows) and len(columns):
+            left, right = a[rows], b[columns]
+            exact = self.kernel(left, right, *parameters)
+            known = self.features(left, *parameters) @ self.features(right, *parameters).mT
+            out = out.index_put((rows[:, None], columns), exact - known)
+        return out
+
+    def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the variances (n,) of r at rows (n, D), for a variance of 1."""
+        return torch.where(self.is_outside(a), (1 - self.total(a, *parameters)).clamp_min(0), 0.0)
+
+    def kernel(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the exact kernel between rows a (n, D) and b (m, D), (n, m), for a variance of 1."""
+        return self.product.kernel(self.lattice.columns(a), self.lattice.columns(b), self._values(parameters))
+
+    def _log_variances(self, parameters: tuple[Tensor, ...]) -> Tensor:
+        """Return log D_j of the features, (F,)."""
+        found = self.product.log_density(self.modes.frequencies, self._values(parameters))
+        return self.modes.by_feature(found + self._log_cell)
+
+    @cached_property
+    def _log_cell(self) -> float:
+        """The logarithm of the volume of a cell of the lattice."""
+        return sum(map(math.log, self.lattice.spacing))
+
+    def _conditioned(self, points: Tensor, parameters: tuple[Tensor, ...]) -> Tensor:
+        """Return W phi(U) at points (n, d) outside the box, (n, F)."""
+        values = self._values(parameters)
+        found = []
+        for some in torch.split(points, _CHUNK):
+            near = self._near(some.detach(), self.product.lengthscales(values).detach())  # (n, u, d)
+            inner = self.product.kernel(near, near, values)
+            factor = torch.linalg.cholesky(inner + JITTER * torch.eye(near.shape[1], dtype=torch.float64))
+            cross = self.product.kernel(some[:, None], near, values)
+            weights = torch.cholesky_solve(cross.mT, factor).mT
+            phi = self.modes.features(near.reshape(-1, near.shape[-1])).reshape(*near.shape[:2], -1)
+            found.append((weights @ phi)[:, 0])
+        return torch.cat(found)
+
+    def _near(self, points: Tensor, lengthscales: Tensor) -> Tensor:
+        """Return U (n, u, d) for points (n, d) outside the box.
+
+        In a column whose value is beyond the box they lie at distances from its end that grow geometrically, in another
+        on both sides of the value. Those beyond the box are moved to its ends.
+        """
+        low, high = torch.as_tensor(self.lattice.low), torch.as_tensor(self.lattice.high)
+        base, columns = points.clamp(low, high), list[Tensor]()
+        inward = _distances(NUM_NEAR[points.shape[1]])
+        half = _distances(NUM_NEAR[points.shape[1]] // 2 + 1)
+        around = torch.cat([-half[1:].flip(0), half])
+        for column, lengthscale in enumerate(lengthscales):
+            side = (points[:, column] - base[:, column]).sign()[:, None]
+            offsets = torch.where(side == 0, around, -side * inward) * lengthscale
+            columns.append((base[:, column, None] + offsets).clamp(low[column], high[column]))
+        grids = [
+            torch.stack(torch.meshgrid(*rows, indexing="ij"), -1).flatten(0, -2) for rows in zip(*columns, strict=True)
+        ]
+        return torch.stack(grids)
+
+    def _values(self, parameters: tuple[Tensor, ...]) -> Values:
+        return dict(zip(self.names, parameters, strict=True))
+
+
+_CHUNK = 64
+"""The number of points outside the box whose conditional features are computed at once."""
+
+
+def _distances(count: int) -> Tensor:
+    """Return 0 and distances that grow geometrically, (count,), in lengthscales."""
+    steps = torch.linspace(math.log(NEAREST), math.log(FARTHEST), count - 1, dtype=torch.float64)
+    return torch.cat([torch.zeros(1, dtype=torch.float64), steps.exp()])

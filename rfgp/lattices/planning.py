@@ -1,0 +1,178 @@
+"""Plans of lattices: period and bandwidth by the extent of the rows, lengthscales, smoothness, rows and noise."""
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.optimize import brentq
+
+from rfgp.lattices.lattice import Floats, Integers, Lattice, Modes
+from rfgp.lattices.spectral import SpectralProduct, Values
+from rfgp.spectra import Gaussian, Matern, Spectrum
+
+CUT_PER_TOLERANCE = 100.0
+"""The n D_j / noise at which modes are left out, in tolerances.
+
+At 0.1, for the default tolerance, the KL of a row is some 3e-4 nats (`benchmarks/papers/own/lattices.py`)."""
+ROUGH = ((1.0, 100.0), (2.0, 100.0), (3.0, 30.0))
+"""The correlation of the nearest image in tolerances, for Matern kernels up to each smoothness, and 1 beyond.
+
+The periods of rough kernels would otherwise double the modes of each column; the optimum of the hyperparameters moves
+by less than 0.1 standard errors."""
+SLACK = 1.25
+"""The factor by which lengthscales may change before a lattice is laid anew."""
+_FAR = 1e4
+"""The largest distance in lengthscales at which a correlation is searched for."""
+_MOST_CELLS = 4_000_000
+"""The most points of a lattice that are ranked by their spectral density."""
+
+
+@dataclass(frozen=True, eq=False)
+class LatticePlan:
+    """A lattice with its modes, and the size that the tolerance asks for.
+
+    Attributes:
+        modes: The modes.
+        num_wanted: The number of features that the tolerance asks for. The modes may be fewer.
+        missing: The share of the prior variance that the modes leave out.
+    """
+
+    modes: Modes
+    num_wanted: int
+    missing: float
+
+
+def reach(spectrum: Spectrum, correlation: float) -> float:
+    """Return the distance in lengthscales at which an isotropic kernel is as small as a correlation."""
+
+    def excess(r: float) -> float:
+        value = float(spectrum.kernel(torch.tensor([r], dtype=torch.float64)))
+        return math.log(max(value, 1e-300)) - math.log(correlation)
+
+    return float(brentq(excess, 1e-9, _FAR)) if excess(_FAR) < 0 else _FAR
+
+
+def image_correlation(spectrum: Spectrum, tolerance: float) -> float:
+    """Return the correlation with the nearest image that a kernel may have within the box of the rows."""
+    if isinstance(spectrum, Gaussian):
+        return tolerance
+    nu = spectrum.nu if isinstance(spectrum, Matern) else 1.0
+    return min(0.1, tolerance * next((factor for most, factor in ROUGH if nu <= most), 1.0))
+
+
+def periods(product: SpectralProduct, values: Values, extent: Floats, tolerance: float) -> Floats:
+    """Return the period (d,) that a product of kernels needs on a box of an extent (d,)."""
+    lengthscales = product.lengthscales(values).detach().numpy()
+    measures = [product.measure_of(column) for column in range(product.num_columns)]
+    reaches = [reach(measure, image_correlation(measure, tolerance)) for measure in measures]
+    return np.asarray(extent + np.array(reaches) * lengthscales)
+
+
+def bandwidths(product: SpectralProduct, values: Values, period: Floats, level: float) -> Integers:
+    """Return the largest index (d,) along each axis at which D_j / variance exceeds a level."""
+    found = []
+    for column in range(product.num_columns):
+
+        def below(index: float, column: int = column) -> bool:
+            xi = torch.zeros(1, product.num_columns, dtype=torch.float64)
+            xi[0, column] = index / period[column]
+            return float(product.log_density(xi, values)) - float(np.log(period).sum()) < math.log(level)
+
+        low, high = 0, 1
+        while not below(high) and high < 2**40:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if below(middle) else (middle, high)
+        found.append(max(low, 1))
+    return np.array(found, dtype=np.int64)
+
+
+def plan_lattice(
+    product: SpectralProduct,
+    values: Values,
+    places: tuple[int, ...],
+    box: tuple[Floats, Floats],
+    level: float,
+    tolerance: float,
+    most: int,
+) -> LatticePlan:
+    """Return a lattice that serves a product of kernels on a box.
+
+    Args:
+        product: The product.
+        values: Its hyperparameters by path.
+        places: The places of its columns.
+        box: The lower and the upper ends of the box, (d,) each.
+        level: Modes with D_j / variance below it are left out.
+        tolerance: The correlation of a smooth kernel with its nearest image.
+        most: The most features. The modes with the largest D_j are kept.
+    """
+    low, high = box
+    wide, narrow = (_scaled(product, values, factor) for factor in (SLACK, 1 / SLACK))
+    period = periods(product, wide, high - low, tolerance)
+    half_widths = bandwidths(product, narrow, period, level)
+    half_widths = _within(half_widths, most)
+    lattice = Lattice(places, low, high, 1 / period, half_widths)
+    return active_modes(product, values, lattice, level, most)
+
+
+def active_modes(product: SpectralProduct, values: Values, lattice: Lattice, level: float, most: int) -> LatticePlan:
+    """Return the modes of a lattice that serve a product of kernels.
+
+    Args:
+        product: The product.
+        values: Its hyperparameters by path.
+        lattice: The lattice.
+        level: Modes with D_j / variance below it are left out.
+        most: The most features. The modes with the largest D_j are kept.
+    """
+    indices = half_space(lattice.half_widths)
+    scale = np.log(lattice.spacing).sum()
+    with torch.no_grad():
+        frequencies = torch.as_tensor(indices * lattice.spacing)
+        logs = product.log_density(frequencies, values).numpy() + scale
+        at_zero = float(product.log_density(torch.zeros(1, len(lattice.places), dtype=torch.float64), values)) + scale
+    kept = np.flatnonzero(logs > math.log(level))
+    num_wanted = 2 * len(kept) + 1
+    if num_wanted > most:
+        kept = np.sort(kept[np.argsort(-logs[kept], kind="stable")[: max(most - 1, 2) // 2]])
+    total = float(product.periodic_variance(torch.as_tensor(1 / lattice.spacing), values))
+    missing = max(0.0, total - math.exp(at_zero) - 2 * float(np.exp(logs[kept]).sum()))
+    return LatticePlan(Modes(lattice, indices[kept]), num_wanted, missing)
+
+
+def serves(product: SpectralProduct, values: Values, lattice: Lattice, level: float, tolerance: float) -> bool:
+    """Return whether a lattice that was laid for other hyperparameters serves these too."""
+    period = 1 / lattice.spacing
+    needed = periods(product, values, lattice.high - lattice.low, tolerance)
+    widths = bandwidths(product, values, period, level)
+    return bool((needed <= period * (1 + 1e-9)).all() and (widths <= lattice.half_widths).all())
+
+
+def half_space(half_widths: Integers) -> Integers:
+    """Return one of each pair of integer vectors j and -j with |j_c| <= K_c, without 0, (p, d)."""
+    axes = [np.arange(-k, k + 1) for k in half_widths]
+    grid = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))
+    return np.ascontiguousarray(grid[len(grid) // 2 + 1 :])
+
+
+def _scaled(product: SpectralProduct, values: Values, factor: float) -> dict[str, torch.Tensor]:
+    """Return the values with lengthscales times a factor."""
+    names = {f"{prefix}lengthscale" for prefix in product.prefixes}
+    return {name: factor * value if name in names else value for name, value in values.items()}
+
+
+def _within(half_widths: Integers, most: int) -> Integers:
+    """Return half-widths whose box has no more points than are ranked, or than a few times the most features."""
+    found = half_widths.copy()
+    cells = max(min(_MOST_CELLS, 64 * most), 3 ** len(found))
+    for _ in itertools.count():
+        if np.prod(2.0 * found + 1) <= cells:
+            return found
+        found = np.maximum(1, (found * 0.9).astype(np.int64))
+        if (found == 1).all():
+            return found
+    raise AssertionError

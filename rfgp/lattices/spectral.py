@@ -1,0 +1,74 @@
+"""Products of stationary kernels as spectral densities on a lattice."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rfgp.spectra import Spectrum
+
+Values = Mapping[str, Tensor]
+IMAGES = 2
+"""The number of periods on each side whose images add to the variance of the periodic process."""
+
+
+@dataclass(frozen=True)
+class SpectralProduct:
+    """A product of stationary kernels on disjoint columns, of variance 1.
+
+    Attributes:
+        measures: Their spectral measures.
+        positions: The positions of the columns of each among the d columns of the product.
+        prefixes: The prefixes of their hyperparameters.
+    """
+
+    measures: tuple[Spectrum, ...]
+    positions: tuple[tuple[int, ...], ...]
+    prefixes: tuple[str, ...]
+
+    @property
+    def num_columns(self) -> int:
+        """The number d of columns."""
+        return sum(map(len, self.positions))
+
+    def lengthscales(self, values: Values) -> Tensor:
+        """Return the lengthscale of each column, (d,), float64."""
+        out = [torch.zeros((), dtype=torch.float64)] * self.num_columns
+        for own, prefix in zip(self.positions, self.prefixes, strict=True):
+            found = values[f"{prefix}lengthscale"].double().reshape(-1).expand(len(own))
+            for place, each in zip(own, found.unbind(), strict=True):
+                out[place] = each
+        return torch.stack(out)
+
+    def log_density(self, frequencies: Tensor, values: Values) -> Tensor:
+        """Return the log spectral density at frequencies (F, d) in cycles per unit, (F,), float64.
+
+        It is that of omega = 2 pi l xi under the measures, times the Jacobian (2 pi)^d prod(l).
+        """
+        lengthscales = self.lengthscales(values)
+        omega = 2 * math.pi * frequencies * lengthscales
+        total = self.num_columns * math.log(2 * math.pi) + lengthscales.log().sum()
+        return total + sum(
+            measure.log_density(omega[:, list(own)]) for measure, own in zip(self.measures, self.positions, strict=True)
+        )
+
+    def kernel(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Return the kernel between points (..., n, d) and (..., m, d), (..., n, m)."""
+        lengthscales = self.lengthscales(values)
+        a, b = a / lengthscales, b / lengthscales
+        out = torch.ones((), dtype=torch.float64)
+        for measure, own in zip(self.measures, self.positions, strict=True):
+            out = out * measure.kernel_between(a[..., list(own)], b[..., list(own)])
+        return out
+
+    def periodic_variance(self, periods: Tensor, values: Values) -> Tensor:
+        """Return the variance of the periodic process with periods (d,): that of k and of its nearest images, 0-d."""
+        steps = torch.arange(-IMAGES, IMAGES + 1, dtype=torch.float64)
+        shifts = torch.cartesian_prod(*(steps * period for period in periods)).reshape(-1, len(periods))
+        return self.kernel(torch.zeros(1, len(periods), dtype=torch.float64), shifts, values).sum()
+
+    def measure_of(self, column: int) -> Spectrum:
+        """Return the measure of the factor that reads a column."""
+        return next(m for m, own in zip(self.measures, self.positions, strict=True) if column in own)

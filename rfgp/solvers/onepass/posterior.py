@@ -1,0 +1,273 @@
+"""The posterior of weights on fixed designs: moments at any number of points by fast Fourier transforms."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rfgp.blocks import Prior
+from rfgp.blocks.weights import Design
+from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.linalg import cholesky
+from rfgp.rows import Rows
+from rfgp.solvers.lowrank import FactorCovariance, LowRankPosterior
+from rfgp.solvers.onepass.moments import SeriesMoments
+from rfgp.solvers.onepass.statistics import Statistics, assemble
+from rfgp.solvers.onepass.sums import Layout, RowSums, no_sums, sums_over
+from rfgp.solvers.role import Functions, Posterior, Shape
+
+DENSE_ENTRIES = 2**22
+"""The most entries of features of points that are computed at once, where transforms do not serve."""
+OUTSIDE = (
+    "{} known within the range of the training rows, and some points are outside. Ask for points within it, or for "
+    "predict(X) there."
+)
+FEW_POINTS = 64
+"""The number of points up to which features are used in place of transforms."""
+
+
+class WeightState(NamedTuple):
+    """The posterior of weights from statistics; see `rfgp.solvers.onepass.solver` for the formulas."""
+
+    factor: Tensor  # (F, F), the lower Cholesky factor of A
+    target: Tensor  # c, (F, k)
+    scores: Tensor  # u, (F, k)
+    ones: Tensor  # R phi^T P 1, (F,)
+    squares: Tensor  # |y - mean|^2, (k,)
+    totals: Tensor  # 1^T P (y - mean), (k,)
+    variance: Tensor  # v, 0-d
+
+    @classmethod
+    def of(cls, statistics: Statistics, mean: Tensor, variance: Tensor, scale: Tensor) -> "WeightState":
+        """Return the posterior at a mean (k,), a variance v, 0-d, and prior standard deviations (F,)."""
+        root, n = scale / variance.sqrt(), statistics.observations
+        matrix = statistics.gram * root * root[:, None]
+        matrix.diagonal().add_(1)
+        factor = cholesky(matrix, "The matrix I + R G R of the lattice")
+        ones = root * statistics.ones
+        target = root[:, None] * statistics.target - ones[:, None] * mean
+        squares = statistics.squares - 2 * mean * statistics.totals + mean.square() * n
+        scores = torch.cholesky_solve(target, factor)
+        return cls(factor, target, scores, ones, squares, statistics.totals - n * mean, variance)
+
+
+@dataclass(frozen=True, eq=False)
+class OnePassPosterior(Posterior):
+    """f = phi diag(s) w plus what the designs leave out, with the sums over the rows.
+
+    Attributes:
+        prior: The prior.
+        dense: The posterior of the weights, by which features of points are read.
+        sums: The sums over the rows, by which rows can be added and taken away.
+        mean_of_rows: The mean that is subtracted from the rows, (k,).
+        noise: The variance of one observation, 0-d.
+    """
+
+    prior: Prior
+    dense: LowRankPosterior
+    sums: RowSums
+    mean_of_rows: Tensor
+    noise: Tensor
+
+    # --- points ----------------------------------------------------------------------------------
+
+    @property
+    def width(self) -> int:
+        """The number of entries that a point takes in memory: its columns, and the features of dense designs."""
+        return 8 + 4 * self._layout.num_dense
+
+    def project(self, inputs: Tensor) -> Tensor:
+        """Return the points (n, D) themselves: their features are not formed."""
+        return inputs
+
+    def mean(self, projected: Tensor) -> Tensor:
+        """Return the mean (n, k) at points (n, D)."""
+        return self._over(projected, self._moments.mean, lambda phi, _: self.dense.mean(phi))
+
+    def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
+        """Return the marginal variances (n,)."""
+        return self._over(inputs, self._moments.variance, lambda phi, x: self.dense.variance(x, phi))
+
+    def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
+        """Return the covariance (n, n)."""
+        return self.dense.covariance(inputs, self.dense.project(inputs))
+
+    def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
+        """Return a matrix R (n, r) with R R^T the covariance."""
+        return self.dense.root(inputs, self.dense.project(inputs))
+
+    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
+        """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
+
+        Raises:
+            InvalidArgumentError: there is no such term, or none is named.
+        """
+        return self.dense.cross_covariance(inputs, first, second)
+
+    def of(self, names: Sequence[str]) -> "OnePassPosterior":
+        """Return the posterior of the sum of some terms.
+
+        Raises:
+            InvalidArgumentError: there is no such term, or none is named.
+        """
+        return replace(self, dense=self.dense.of(names))
+
+    def differentiated(self, place: int) -> "OnePassPosterior":
+        """Return the posterior of the derivative of the function in the column at a place.
+
+        Raises:
+            InvalidArgumentError: a term has no derivative.
+        """
+        return replace(self, dense=self.dense.differentiated(place))
+
+    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Draw weights from their posterior: functions of n inputs in the box of the rows, (count, n, k).
+
+        They are without the variance that the modes leave out.
+        """
+        dense = self.dense
+        weights = dense.weights + dense.uncertainty.sample(count, *dense.weights.shape, generator=generator)
+
+        def functions(inputs: Tensor) -> Tensor:
+            if bool(self.is_outside(inputs).any()):
+                raise InvalidArgumentError(OUTSIDE.format("Draws of functions are"))
+            if inputs.requires_grad:
+                return dense.project(inputs) @ weights
+            draws = [SeriesMoments(replace(dense, weights=one)).mean(inputs) for one in weights]
+            return torch.stack(draws)
+
+        return functions
+
+    # --- rows ------------------------------------------------------------------------------------
+
+    @property
+    def takes_rows(self) -> bool:
+        """Return True: sums over rows add up."""
+        return True
+
+    def with_rows(self, rows: Rows, sign: int = 1) -> "OnePassPosterior":
+        """Return the posterior with further rows, or without some of its rows if the sign is -1.
+
+        Only these rows are read.
+
+        Raises:
+            DataError: rows are outside the box of the lattice; or more are taken away than there are.
+        """
+        more = sums_over(self._layout, rows)
+        if sign < 0 and more.num_rows >= self.sums.num_rows:
+            raise DataError(f"Some rows must be left, got {more.num_rows:,} to forget of {self.sums.num_rows:,}.")
+        return self._at(self.sums.plus(more, sign))
+
+    def _at(self, sums: RowSums) -> "OnePassPosterior":
+        """Return the posterior given other sums."""
+        return posterior_of(self.prior, sums, self.mean_of_rows, self.noise)
+
+    # --- files -----------------------------------------------------------------------------------
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the sums over the rows (...), the mean (k,) and the noise, 0-d. Nothing else of the rows is kept."""
+        names = sum_names(self._layout)
+        found = dict(zip(names, self.sums.flat(), strict=True))
+        return {**found, "mean": self.mean_of_rows.contiguous(), "noise": self.noise.contiguous()}
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of the sums, the mean and the noise for k outputs."""
+        empty = no_sums(self._layout, k).flat()
+        shapes: dict[str, Shape] = {
+            name: tuple(tensor.shape) for name, tensor in zip(sum_names(self._layout), empty, strict=True)
+        }
+        return {**shapes, "mean": (k,), "noise": ()}
+
+    # --- series ----------------------------------------------------------------------------------
+
+    @cached_property
+    def _layout(self) -> Layout:
+        return Layout.of([block.design for block in self.prior.weights if block.design is not None])
+
+    @cached_property
+    def _moments(self) -> SeriesMoments:
+        return SeriesMoments(self.dense)
+
+    def is_outside(self, inputs: Tensor) -> Tensor:
+        """Return whether points (n, D) are outside the box of a lattice, (n,)."""
+        return self._moments.is_outside(inputs)
+
+    def _over(
+        self, inputs: Tensor, by_series: Callable[[Tensor], Tensor], by_features: Callable[[Tensor, Tensor], Tensor]
+    ) -> Tensor:
+        """Return a moment (n, ...) at points (n, D): by series within the box, by features elsewhere."""
+        size = max(1, DENSE_ENTRIES // max(len(self.dense.weights), 1))
+
+        def slowly(x: Tensor) -> Tensor:
+            return torch.cat([by_features(self.dense.project(some), some) for some in torch.split(x, size)])
+
+        wants_gradient = inputs.requires_grad or self.dense.weights.requires_grad
+        if wants_gradient or (len(inputs) <= FEW_POINTS and self.dense.place is None):
+            return slowly(inputs)
+        is_out = self.is_outside(inputs)
+        if self.dense.place is not None and bool(is_out.any()):
+            raise InvalidArgumentError(OUTSIDE.format("Derivatives are"))
+        if not bool(is_out.any()):
+            return by_series(inputs)
+        inside = by_series(inputs[~is_out])
+        out = inside.new_zeros(len(inputs), *inside.shape[1:])
+        out[~is_out] = inside
+        out[is_out] = slowly(inputs[is_out])
+        return out
+
+
+def sum_names(layout: Layout) -> list[str]:
+    """Return the names of the tensors of sums in a file."""
+    count = len(layout.lattices)
+    names = [f"{kind}_{place}" for kind in ("generator", "projection") for place in range(count)]
+    return [*names, *(f"cross_{place}" for place in range(len(layout.pairs))), "gram", "num_rows"]
+
+
+def posterior_with(prior: Prior, state: WeightState, sums: RowSums, mean: Tensor, noise: Tensor) -> OnePassPosterior:
+    """Return the posterior of weights at a mean (k,) and the variance of an observation, 0-d."""
+    weights = state.scores / state.variance.sqrt()
+    dense = LowRankPosterior(prior, weights, FactorCovariance(state.factor))
+    return OnePassPosterior(prior, dense, sums, mean, noise)
+
+
+def posterior_of(prior: Prior, sums: RowSums, mean: Tensor, noise: Tensor) -> OnePassPosterior:
+    """Return the posterior given sums over rows, a mean (k,) and the variance of one observation, 0-d."""
+    with torch.no_grad():
+        statistics = assemble(Layout.of(designs_of(prior)), sums)
+        state = WeightState.of(statistics, mean, noise + missing_of(prior), scale_of(prior))
+        return posterior_with(prior, state, sums, mean, noise)
+
+
+def restored(prior: Prior, tensors: Mapping[str, Tensor]) -> OnePassPosterior:
+    """Return the posterior that has the tensors (...) of a file."""
+    layout = Layout.of(designs_of(prior))
+    empty = no_sums(layout, len(tensors["mean"]))
+    sums = empty.of_flat([tensors[name] for name in sum_names(layout)])
+    return posterior_of(prior, sums, tensors["mean"], tensors["noise"])
+
+
+def designs_of(prior: Prior) -> list[Design]:
+    """Return the designs of the blocks of a prior.
+
+    Raises:
+        InvalidArgumentError: a block has none.
+    """
+    found = [block.design for block in prior.weights if block.design is not None]
+    if len(found) < len(prior.blocks):
+        raise InvalidArgumentError("Each term must have features that depend on no hyperparameter.")
+    return found
+
+
+def scale_of(prior: Prior) -> Tensor:
+    """Return the prior standard deviations of all weights, (F,), float64."""
+    parts = [block.unit.sqrt() * block.design.scale(*block.parameters) for block in prior.weights if block.design]
+    return torch.cat(parts)
+
+
+def missing_of(prior: Prior) -> Tensor:
+    """Return the variance that all designs leave out, 0-d, float64."""
+    zero = torch.zeros((), dtype=torch.float64)
+    return sum((b.unit * b.design.missing(*b.parameters) for b in prior.weights if b.design), start=zero)

@@ -1,0 +1,121 @@
+"""Products of real features on lattices, by their sums over rows, and series of products with given coefficients.
+
+A design on a lattice has the features c_j Re exp(i theta_j) and c_j Im exp(i theta_j) of the modes j, with c_0 = 1 and
+c_j = sqrt(2) else, and no imaginary part for j = 0. Products of two of them are
+
+    cos a cos b = Re(e^(i(a-b)) + e^(i(a+b))) / 2,     sin a sin b = Re(e^(i(a-b)) - e^(i(a+b))) / 2,
+    sin a cos b = Im(e^(i(a+b)) + e^(i(a-b))) / 2,     cos a sin b = Im(e^(i(a+b)) - e^(i(a-b))) / 2.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rfgp.lattices import Modes
+from rfgp.lattices.transforms import Complex, Floats
+
+Integers = NDArray[np.int64]
+
+
+def amplitudes(modes: Modes) -> Floats:
+    """Return c_j, (p + 1,)."""
+    out = np.full(len(modes.indices) + 1, math.sqrt(2))
+    out[0] = 1
+    return out
+
+
+def indices_of(modes: Modes) -> Integers:
+    """Return the integers j of the modes, 0 first, (p + 1, d)."""
+    return np.concatenate([np.zeros((1, modes.lattice.num_columns), dtype=np.int64), modes.indices])
+
+
+def at_modes(sums: Complex, modes: Modes) -> Complex:
+    """Return sums (2 K_1 + 1, ..., q) at the modes of a lattice, (p + 1, q)."""
+    places = indices_of(modes) + modes.lattice.half_widths
+    return np.asarray(sums[tuple(places.T)])
+
+
+def real_projections(values: Complex, modes: Modes) -> Floats:
+    """Return the sums of features times columns, (2 p + 1, q), by those of exponentials (p + 1, q)."""
+    scaled = amplitudes(modes)[:, None] * values
+    return np.concatenate([scaled.real, scaled.imag[1:]])
+
+
+def within_lattice(generator: Complex, first: Modes, second: Modes) -> Floats:
+    """Return the sums of products of two sets of modes of one lattice, (2 p + 1, 2 q + 1)."""
+    a, b = (flat_indices(indices_of(modes), generator.shape) for modes in (first, second))
+    zero, flat = generator.size // 2, generator.reshape(-1)
+    return _products(flat[zero + a[:, None] - b], flat[zero + a[:, None] + b], first, second)
+
+
+def between_lattices(sums: Complex, first: Modes, second: Modes) -> Floats:
+    """Return the sums of products of modes of two lattices, (2 p + 1, 2 q + 1)."""
+    d = first.lattice.num_columns
+    a, b = (flat_indices(indices_of(m), shape) for m, shape in zip((first, second), _sides(sums, d), strict=True))
+    inner = math.prod(sums.shape[d:])
+    zero, flat = sums.size // 2, sums.reshape(-1)
+    return _products(flat[zero + inner * a[:, None] - b], flat[zero + inner * a[:, None] + b], first, second)
+
+
+def _products(differences: Complex, totals: Complex, first: Modes, second: Modes) -> Floats:
+    scale = 0.5 * amplitudes(first)[:, None] * amplitudes(second)
+    minus, plus = scale * differences, scale * totals
+    cosines = np.hstack([plus.real + minus.real, (plus.imag - minus.imag)[:, 1:]])
+    sines = np.hstack([plus.imag + minus.imag, (minus.real - plus.real)[:, 1:]])
+    return np.vstack([cosines, sines[1:]])
+
+
+def series_of(coefficients: Floats, modes: Modes) -> Complex:
+    """Return C with Re sum_k C_k exp(i theta_k) = sum_j w_j phi_j, (2 K_1 + 1, ...), for coefficients w (2 p + 1,)."""
+    lattice, p = modes.lattice, len(modes.indices)
+    found = np.zeros(lattice.shape, dtype=np.complex128)
+    real, imaginary = coefficients[: p + 1], np.concatenate([[0.0], coefficients[p + 1 :]])
+    places = indices_of(modes) + lattice.half_widths
+    found[tuple(places.T)] = amplitudes(modes) * (real - 1j * imaginary)
+    return found
+
+
+def quadratic_series(covariance: Floats, first: Modes, second: Modes) -> Complex:
+    """Return C with Re sum_k C_k exp(i theta_k) = phi V psi^T for features phi and psi of two sets of modes.
+
+    Args:
+        covariance: V, (2 p + 1, 2 q + 1).
+        first: The modes of phi.
+        second: The modes of psi, on the same lattice or on one of other columns.
+
+    Returns:
+        The coefficients on the doubled lattice, or on the product of both lattices.
+    """
+    p, q = len(first.indices) + 1, len(second.indices) + 1
+    scale = 0.5 * amplitudes(first)[:, None] * amplitudes(second)
+    cc = covariance[:p, :q]
+    cs, sc, ss = (np.zeros((p, q)) for _ in range(3))
+    cs[:, 1:], sc[1:], ss[1:, 1:] = covariance[:p, q:], covariance[p:, :q], covariance[p:, q:]
+    minus, plus = scale * ((cc + ss) + 1j * (cs - sc)), scale * ((cc - ss) - 1j * (cs + sc))
+    if first.lattice is second.lattice or first.lattice.same_as(second.lattice):
+        shape, inner = first.lattice.doubled_shape, 1
+        a, b = (flat_indices(indices_of(modes), shape) for modes in (first, second))
+    else:
+        shape = (*first.lattice.shape, *second.lattice.shape)
+        a, b = (
+            flat_indices(indices_of(first), first.lattice.shape),
+            flat_indices(indices_of(second), second.lattice.shape),
+        )
+        inner = math.prod(second.lattice.shape)
+    size = math.prod(shape)
+    zero = size // 2
+    places = np.concatenate([(zero + inner * a[:, None] - b).ravel(), (zero + inner * a[:, None] + b).ravel()])
+    values = np.concatenate([minus.ravel(), plus.ravel()])
+    real, imaginary = (np.bincount(places, part, minlength=size) for part in (values.real, values.imag))
+    return (real + 1j * imaginary).reshape(shape)
+
+
+def flat_indices(indices: Integers, shape: tuple[int, ...]) -> Integers:
+    """Return the offsets of integers (p, d) from the middle of a flat array of a shape, (p,)."""
+    strides = np.cumprod((1, *shape[:0:-1]))[::-1]
+    return np.asarray(indices @ strides, dtype=np.int64)
+
+
+def _sides(sums: Complex, d: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return sums.shape[:d], sums.shape[d:]

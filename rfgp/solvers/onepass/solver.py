@@ -1,0 +1,176 @@
+"""Gaussian regression on fixed designs from statistics alone, with gradient and Fisher information.
+
+Weights w ~ N(0, I) with prior standard deviations s, y = mean + phi diag(s) w + e, e of variance v = noise + delta,
+with delta the variance that the designs leave out. With R = diag(s) / sqrt(v), G = phi^T P phi, N observations:
+
+    A = I + R G R,   c = R phi^T P (y - mean),   u = A^-1 c,
+    -2 log p = (|y - mean|^2 - c^T u) / v + log|A| + N log(2 pi v)
+    d log p / d log s_j = u_j^2 / v + (A^-1)_jj - 1
+    d log p / d log v   = ((|y - mean|^2 - c^T u - u^T u) / v - N + F - tr A^-1) / 2
+    d log p / d mean    = (1^T P (y - mean) - (R phi^T P 1)^T u) / v
+
+The Fisher information of log s_i^2 and log s_j^2 is H_ij^2 / 2 with H = I - A^-1; of log s_j^2 and log v it is
+((A^-1)_jj - (A^-2)_jj) / 2; of log v (N - F + |A^-1|_F^2) / 2; of the mean (N - o^T A^-1 o) / v, o = R phi^T P 1.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from rfgp.autograd import Gradients, Needs, with_gradient
+from rfgp.blocks import Prior
+from rfgp.lattices.design import LatticeDesign
+from rfgp.rows import Block, Rows
+from rfgp.solvers.lowrank import LinearModel, LowRankSolver
+from rfgp.solvers.lowrank.statistics import WeightSolution
+from rfgp.solvers.onepass.posterior import (
+    OnePassPosterior,
+    WeightState,
+    designs_of,
+    missing_of,
+    posterior_with,
+    scale_of,
+)
+from rfgp.solvers.onepass.statistics import statistics_of
+from rfgp.solvers.onepass.sums import Layout
+from rfgp.solvers.role import Inference
+
+_LOG_2PI = math.log(2 * math.pi)
+
+
+def serves(prior: Prior, rows: Rows) -> bool:
+    """Return whether statistics of one pass serve a prior: all blocks are fixed designs, and one is on a lattice.
+
+    Rows must have no noise of their own, and no signs.
+    """
+    designs = [block.design for block in prior.weights]
+    if not prior.has_weights_only or not any(isinstance(design, LatticeDesign) for design in designs):
+        return False
+    has_signs = isinstance(rows, Block) and rows.signs is not None
+    known = [design for design in designs if design is not None]
+    if has_signs or rows.has_fixed_noise or len(known) < len(designs):
+        return False
+    return Layout.of(known).is_joint
+
+
+class OnePassSolver(Inference):
+    """Rows under weights with fixed designs, by statistics of one pass over them.
+
+    Args:
+        prior: The prior, with gradients.
+        rows: The data.
+        mean: (k,), float64.
+        noise: The variance of one observation, 0-d, float64.
+    """
+
+    def __init__(self, prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> None:
+        self._prior, self._rows, self.mean, self._noise = prior, rows, mean, noise
+        self.statistics = statistics_of(designs_of(prior), rows)
+
+    @cached_property
+    def scale(self) -> Tensor:
+        """The prior standard deviations of the weights, (F,)."""
+        return scale_of(self._prior)
+
+    @cached_property
+    def variance(self) -> Tensor:
+        """The variance of the noise and of what the designs leave out, 0-d."""
+        return self._noise + missing_of(self._prior)
+
+    def with_factors_of(self, other: "OnePassSolver") -> Self:
+        """Return the solver with the factors that another has computed at the same hyperparameters, on the same rows.
+
+        Args:
+            other: The other solver. If its statistics are not the same, nothing is taken from it.
+        """
+        if self.statistics is other.statistics:
+            vars(self).update({name: vars(other)[name] for name in ("state", "inverse") if name in vars(other)})
+        return self
+
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return the log marginal likelihood, 0-d, from the statistics alone."""
+        return with_gradient(self._value, self.mean, self.variance, self.scale)
+
+    @cached_property
+    def state(self) -> "WeightState":
+        """The posterior of the weights."""
+        with torch.no_grad():
+            return WeightState.of(self.statistics, self.mean, self.variance, self.scale)
+
+    @cached_property
+    def inverse(self) -> Tensor:
+        """A^-1, (F, F)."""
+        return torch.cholesky_inverse(self.state.factor)
+
+    def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
+        state, statistics = self.state, self.statistics
+        variance, k = self.variance.detach(), len(self.mean)
+        left = (state.squares - (state.target * state.scores).sum(0)).sum()
+        determinant = 2 * state.factor.diagonal().log().sum()
+        value = -0.5 * (left / variance + k * (determinant + statistics.observations * (_LOG_2PI + variance.log())))
+
+        def gradients() -> Sequence[Tensor | None]:
+            diagonal = self.inverse.diagonal()
+            in_log_scale = state.scores.square().sum(1) / variance + k * (diagonal - 1)
+            residual = left - state.scores.square().sum()
+            free = statistics.observations - len(diagonal) + diagonal.sum()
+            in_variance = 0.5 * (residual / variance - k * free) / variance
+            in_mean = (state.totals - state.ones @ state.scores) / variance
+            scale = self.scale.detach()
+            in_scale = torch.where(scale > 0, in_log_scale / scale, 0.0)
+            return [each if need else None for each, need in zip((in_mean, in_variance, in_scale), needs, strict=True)]
+
+        return value, gradients
+
+    def score(self) -> Tensor:
+        """Return a scalar whose gradient is that of the log marginal likelihood, 0-d."""
+        return self.log_marginal_likelihood()
+
+    def information(self, in_mean: Tensor, in_variance: Tensor, in_scale: Tensor) -> Tensor:
+        """Return the Fisher information (p, p) of p parameters.
+
+        Args:
+            in_mean: The derivatives of the mean in them, (k, p).
+            in_variance: The derivatives of log v, (p,).
+            in_scale: The derivatives of log s^2, (F, p).
+        """
+        with torch.no_grad():
+            state, inverse, k = self.state, self.inverse, len(self.mean)
+            variance, diagonal = self.variance.detach(), inverse.diagonal()
+            squared = inverse.square()
+            rows = squared.sum(1)
+            weights = squared @ in_scale + (1 - 2 * diagonal)[:, None] * in_scale  # H o H = A^-1 o A^-1 + diag(1 - 2 d)
+            cross = in_scale.mT @ (diagonal - rows)
+            of_variance = self.statistics.observations - len(diagonal) + rows.sum()
+            total = in_scale.mT @ weights + of_variance * torch.outer(in_variance, in_variance)
+            total = 0.5 * k * (total + torch.outer(cross, in_variance) + torch.outer(in_variance, cross))
+            solved = torch.cholesky_solve(state.ones[:, None], state.factor)[:, 0]
+            return total + (self.statistics.observations - state.ones @ solved) / variance * (in_mean.mT @ in_mean)
+
+    @cached_property
+    def effective_dof_fraction(self) -> float:
+        """The share of the weights that the rows determine, (F - tr A^-1) / F."""
+        return 1 - float(self.inverse.diagonal().mean())
+
+    def posterior(self) -> OnePassPosterior:
+        """Return the weights, the factor of their precision, and the sums over the rows."""
+        if torch.is_grad_enabled() and (self.scale.requires_grad or self.variance.requires_grad):
+            state = WeightState.of(self.statistics, self.mean, self.variance, self.scale)
+            return posterior_with(self._prior, state, self.statistics.sums, self.mean, self._noise)
+        prior, state = self._prior.detached(), self.state
+        return posterior_with(prior, state, self.statistics.sums, self.mean.detach(), self._noise.detach())
+
+    def leave_one_out(self, some: Rows | None = None) -> tuple[Tensor, Tensor]:
+        """Return the mean (n, k) and variance (n,) of each row given all others.
+
+        Args:
+            some: The rows to return. If None, all, in a second pass over them.
+        """
+        with torch.no_grad():
+            model = LinearModel(self._prior.detached().dense, self._rows, self.mean.detach(), self._noise.detach())
+            weights = self.state.scores / self.variance.detach().sqrt()
+            return LowRankSolver(model, WeightSolution(self.state.factor, weights)).leave_one_out(some)

@@ -1,0 +1,126 @@
+"""Sufficient statistics of Gaussian regression on fixed designs, kept as long as the rows."""
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp.blocks.weights import Design
+from rfgp.lattices.design import LatticeDesign
+from rfgp.lattices.transforms import Floats
+from rfgp.rows import Rows
+from rfgp.solvers.onepass.products import at_modes, between_lattices, real_projections, within_lattice
+from rfgp.solvers.onepass.sums import Layout, RowSums, sums_over
+
+KEPT = 2
+"""The number of statistics that are kept of one set of rows, such as those on two lattices."""
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """Sums over rows of products of features phi, without prior standard deviations, and of targets.
+
+    Attributes:
+        gram: phi^T P phi, (F, F).
+        target: phi^T P y, (F, k).
+        ones: phi^T P 1, (F,).
+        squares: y^T P y of each output, (k,).
+        totals: 1^T P y of each output, (k,).
+        observations: The number of observations, repetitions included.
+        sums: The sums that they come from.
+    """
+
+    gram: Tensor
+    target: Tensor
+    ones: Tensor
+    squares: Tensor
+    totals: Tensor
+    observations: float
+    sums: RowSums
+
+
+_KNOWN: "weakref.WeakKeyDictionary[Rows, list[tuple[tuple[Any, ...], Any]]]" = weakref.WeakKeyDictionary()
+
+
+def statistics_of(designs: Sequence[Design], rows: Rows) -> Statistics:
+    """Return the statistics of rows. They are read if no statistics on the same lattices are kept of them.
+
+    Args:
+        designs: The designs of all blocks.
+        rows: The rows.
+    """
+    layout = Layout.of(designs)
+    found: Statistics = _kept(rows, layout.designs, lambda: assemble(layout, row_sums(layout, rows)))
+    return found
+
+
+def row_sums(layout: Layout, rows: Rows) -> RowSums:
+    """Return the sums over rows. They are read if none are kept of them."""
+    found: RowSums = _kept(rows, layout.key, lambda: sums_over(layout, rows))
+    return found
+
+
+def _kept(rows: Rows, key: tuple[Any, ...], compute: Any) -> Any:
+    """Return the result of a key for rows, computed once; the last ones are kept."""
+    known = _KNOWN.setdefault(rows, [])
+    for one, result in known:
+        if len(one) == len(key) and all(a is b or a == b for a, b in zip(one, key, strict=True)):
+            return result
+    result = compute()
+    known.append((key, result))
+    del known[: -2 * KEPT]
+    return result
+
+
+def assemble(layout: Layout, sums: RowSums) -> Statistics:
+    """Return the statistics for the modes of all designs."""
+    k, designs = sums.num_outputs, layout.designs
+    first = np.cumsum([0, *(designs[place].num_features for place in layout.dense)]) + 1 + k
+    columns = {place: slice(int(a), int(b)) for place, a, b in zip(layout.dense, first[:-1], first[1:], strict=True)}
+    projections = [_projections(layout, sums, place, columns) for place in range(len(designs))]
+    ends = np.cumsum([0, *(design.num_features for design in designs)])
+    gram = np.empty((ends[-1], ends[-1]))
+    for a in range(len(designs)):
+        for b in range(a + 1):
+            block = _products(layout, sums, projections, columns, a, b)
+            gram[ends[a] : ends[a + 1], ends[b] : ends[b + 1]] = block
+            gram[ends[b] : ends[b + 1], ends[a] : ends[a + 1]] = block.T
+    whole = torch.as_tensor(np.concatenate(projections))
+    dense = torch.as_tensor(sums.gram)
+    squares, totals = dense.diagonal()[1 : 1 + k].clone(), dense[0, 1 : 1 + k].clone()
+    target, ones = whole[:, 1 : 1 + k].contiguous(), whole[:, 0].contiguous()
+    return Statistics(torch.as_tensor(gram), target, ones, squares, totals, sums.observations, sums)
+
+
+def _projections(layout: Layout, sums: RowSums, place: int, columns: dict[int, slice]) -> Floats:
+    """Return the products of the features of a design with all columns Z, (F, q)."""
+    lattice, design = layout.lattice_of[place], layout.designs[place]
+    if lattice is None:
+        return sums.gram[columns[place]]
+    assert isinstance(design, LatticeDesign)
+    return real_projections(at_modes(sums.projections[lattice], design.modes), design.modes)
+
+
+def _products(
+    layout: Layout, sums: RowSums, projections: Sequence[Floats], columns: dict[int, slice], a: int, b: int
+) -> Floats:
+    """Return the products of the features of two designs, (F_a, F_b)."""
+    lattices, designs = (layout.lattice_of[a], layout.lattice_of[b]), (layout.designs[a], layout.designs[b])
+    if lattices[1] is None:
+        return projections[a][:, columns[b]]
+    if lattices[0] is None:
+        return projections[b][:, columns[a]].T
+    first, second = designs
+    assert isinstance(first, LatticeDesign)
+    assert isinstance(second, LatticeDesign)
+    if lattices[0] == lattices[1]:
+        return within_lattice(sums.generators[lattices[0]], first.modes, second.modes)
+    low, high = sorted((lattices[0], lattices[1]))
+    cross = sums.crosses[layout.pairs.index((low, high))]
+    if lattices[0] == low:
+        return between_lattices(cross, first.modes, second.modes)
+    return between_lattices(cross, second.modes, first.modes).T

@@ -1,0 +1,245 @@
+"""Sums over rows for designs that depend on no hyperparameter: one pass over the rows serves a whole fit.
+
+The columns Z of the rows are 1, the targets and the features of dense designs. With theta_k = 2 pi h k (x - center) for
+the integers k of a lattice, the sums are Z^T P Z, and for each lattice
+
+    v_k = sum_n P_n exp(i theta_k(x_n))  for |k| <= 2 K,      b_k = sum_n P_n Z_n exp(i theta_k(x_n))  for |k| <= K,
+
+by type-1 non-uniform FFTs, with P_n the number of observations of row n. Two real columns are one complex transform.
+For two lattices there are the sums of exp(i (theta_k + phi_l)), a transform in the columns of both. All of them are
+additive: sums of disjoint rows add up, and rows can be taken away.
+
+Source: Greengard, Rachh and Barnett (2022), Section 3, for v and b of one lattice.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp.blocks.weights import Design
+from rfgp.errors import DataError
+from rfgp.lattices import Lattice
+from rfgp.lattices.design import LatticeDesign
+from rfgp.lattices.transforms import Complex, Floats, sums_at_frequencies
+from rfgp.rows import Block, DistributedRows, Rows, parts_of
+
+BLOCK_ROWS = 2**20
+"""The number of rows of a block, if all designs are lattices."""
+ENTRIES = 2**22
+"""The most entries of dense features of a block."""
+MOST_JOINT = 3
+"""The most columns of two lattices together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Designs by how they are summed.
+
+    Attributes:
+        designs: All designs, in order.
+        lattices: The distinct lattices.
+        lattice_of: The place of the lattice of each design, None for a dense one.
+        dense: The places of the dense designs.
+    """
+
+    designs: tuple[Design, ...]
+    lattices: tuple[Lattice, ...]
+    lattice_of: tuple[int | None, ...]
+    dense: tuple[int, ...]
+
+    @classmethod
+    def of(cls, designs: Sequence[Design]) -> "Layout":
+        """Return the layout of designs."""
+        lattices, places = list[Lattice](), list[int | None]()
+        for design in designs:
+            if not isinstance(design, LatticeDesign):
+                places.append(None)
+                continue
+            known = next((i for i, one in enumerate(lattices) if one.same_as(design.lattice)), None)
+            if known is None:
+                known = len(lattices)
+                lattices.append(design.lattice)
+            places.append(known)
+        dense = tuple(i for i, place in enumerate(places) if place is None)
+        return cls(tuple(designs), tuple(lattices), tuple(places), dense)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What the sums depend on."""
+        return (*self.lattices, *(self.designs[place] for place in self.dense))
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """The pairs of distinct lattices."""
+        count = len(self.lattices)
+        return [(a, b) for a in range(count) for b in range(a + 1, count)]
+
+    @property
+    def num_dense(self) -> int:
+        """The number of features of the dense designs."""
+        return sum(self.designs[place].num_features for place in self.dense)
+
+    def dense_features(self, inputs: Tensor) -> Tensor:
+        """Return the features (n, F) of the dense designs at rows (n, D)."""
+        parts = [self.designs[place].fixed_features(inputs).double() for place in self.dense]
+        return torch.cat(parts, dim=1) if parts else torch.zeros(len(inputs), 0, dtype=torch.float64)
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether each pair of lattices has a transform."""
+        return all(
+            self.lattices[a].num_columns + self.lattices[b].num_columns <= MOST_JOINT
+            and not set(self.lattices[a].places) & set(self.lattices[b].places)
+            for a, b in self.pairs
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class RowSums:
+    """The sums over some rows.
+
+    Attributes:
+        generators: v of each lattice, (4 K_1 + 1, ..., 4 K_d + 1).
+        projections: b of each lattice, (2 K_1 + 1, ..., 2 K_d + 1, q) for the q columns of Z.
+        crosses: The sums for each pair of lattices, of the shapes of both.
+        gram: Z^T P Z, (q, q).
+        num_rows: The number of rows.
+        num_outputs: The number k of targets.
+    """
+
+    generators: tuple[Complex, ...]
+    projections: tuple[Complex, ...]
+    crosses: tuple[Complex, ...]
+    gram: Floats
+    num_rows: int
+    num_outputs: int
+
+    @property
+    def observations(self) -> float:
+        """The number of observations, repetitions included."""
+        return float(self.gram[0, 0])
+
+    def plus(self, other: "RowSums", sign: int = 1) -> "RowSums":
+        """Return the sums of these rows and of others, or without them if the sign is -1."""
+        mine, theirs = self._arrays(), other._arrays()
+        combined = [a + sign * b for a, b in zip(mine, theirs, strict=True)]
+        return self._with(combined, self.num_rows + sign * other.num_rows)
+
+    def flat(self) -> tuple[Tensor, ...]:
+        """Return the sums as real tensors (...), the number of rows last."""
+        arrays = [torch.as_tensor(a.view(np.float64) if np.iscomplexobj(a) else a) for a in self._arrays()]
+        return (*arrays, torch.tensor(float(self.num_rows), dtype=torch.float64))
+
+    def of_flat(self, tensors: Sequence[Tensor]) -> "RowSums":
+        """Return sums of the same layout from the tensors (...) that `flat` returned."""
+        arrays = [tensor.numpy() for tensor in tensors[:-1]]
+        kinds = self._arrays()
+        own = [a.view(np.complex128) if np.iscomplexobj(b) else a for a, b in zip(arrays, kinds, strict=True)]
+        return self._with(own, round(float(tensors[-1])))
+
+    def _arrays(self) -> list[Any]:
+        return [*self.generators, *self.projections, *self.crosses, self.gram]
+
+    def _with(self, arrays: Sequence[Any], num_rows: int) -> "RowSums":
+        count = len(self.generators)
+        parts = tuple(arrays[:count]), tuple(arrays[count : 2 * count]), tuple(arrays[2 * count : -1])
+        return RowSums(*parts, arrays[-1], num_rows, self.num_outputs)
+
+
+def no_sums(layout: Layout, num_outputs: int) -> RowSums:
+    """Return the sums over no rows."""
+    q = 1 + num_outputs + layout.num_dense
+    lattices = layout.lattices
+    return RowSums(
+        tuple(np.zeros(one.doubled_shape, dtype=np.complex128) for one in lattices),
+        tuple(np.zeros((*one.shape, q), dtype=np.complex128) for one in lattices),
+        tuple(np.zeros((*lattices[a].shape, *lattices[b].shape), dtype=np.complex128) for a, b in layout.pairs),
+        np.zeros((q, q)),
+        0,
+        num_outputs,
+    )
+
+
+def sums_over(layout: Layout, rows: Rows) -> RowSums:
+    """Return the sums over rows, in one pass. Rows on other machines are summed there."""
+    total = no_sums(layout, rows.num_outputs)
+    for part in parts_of(rows):
+        if isinstance(part, DistributedRows):
+            found = part.total(partial(_flat_sums, layout))
+            total = total.plus(total.of_flat(found))
+        else:
+            total = total.plus(_sums_of_part(layout, part))
+    return total
+
+
+def _flat_sums(layout: Layout, rows: Rows) -> tuple[Tensor, ...]:
+    return _sums_of_part(layout, rows).flat()
+
+
+def _sums_of_part(layout: Layout, rows: Rows) -> RowSums:
+    total, width = no_sums(layout, rows.num_outputs), layout.num_dense
+    size = BLOCK_ROWS if not width else max(256, min(BLOCK_ROWS, ENTRIES // width))
+    for block in rows.blocks(size):
+        total = total.plus(sums_of_block(layout, block))
+    return total
+
+
+def sums_of_block(layout: Layout, block: Block) -> RowSums:
+    """Return the sums over a block of rows."""
+    with torch.no_grad():
+        dense = layout.dense_features(block.inputs)
+        columns = torch.cat([block.targets.double(), dense], dim=1).numpy()
+        points = [one.columns(block.inputs) for one in layout.lattices]
+        for one, own in zip(layout.lattices, points, strict=True):
+            _check_inside(one, own)
+        angles = [one.angles(own) for one, own in zip(layout.lattices, points, strict=True)]
+    weight = None if block.weight is None else block.weight.numpy()
+    weighted = columns if weight is None else columns * weight[:, None]
+    ones = np.ones(len(block)) if weight is None else weight
+    transformed = [_transforms(a, ones, weighted, lattice) for a, lattice in zip(angles, layout.lattices, strict=True)]
+    crosses = []
+    for a, b in layout.pairs:
+        shape = (*layout.lattices[a].shape, *layout.lattices[b].shape)
+        crosses.append(sums_at_frequencies(np.hstack([angles[a], angles[b]]), ones.astype(np.complex128), shape))
+    design = np.hstack([np.ones((len(block), 1)), columns])
+    gram = np.hstack([ones[:, None], weighted]).T @ design
+    parts = tuple(v for v, _ in transformed), tuple(b for _, b in transformed)
+    return RowSums(*parts, tuple(crosses), gram, len(block), block.num_outputs)
+
+
+def _transforms(angles: Floats, ones: Floats, columns: Floats, lattice: Lattice) -> tuple[Complex, Complex]:
+    """Return v and b of a lattice, for weights (n,) and weighted columns (n, q - 1)."""
+    first, *others = columns.T
+    both = sums_at_frequencies(angles, ones + 1j * first, lattice.doubled_shape)
+    generator, projection = _divided(both)
+    inner = tuple(slice(int(k), int(3 * k + 1)) for k in lattice.half_widths)
+    found = [generator[inner], projection[inner]]
+    for place in range(0, len(others), 2):
+        pair = others[place] + 1j * (others[place + 1] if place + 1 < len(others) else 0)
+        found += _divided(sums_at_frequencies(angles, pair, lattice.shape))
+    return generator, np.stack(found[: len(others) + 2], axis=-1)
+
+
+def _divided(sums: Complex) -> tuple[Complex, Complex]:
+    """Return the sums with the real and with the imaginary parts of the strengths."""
+    mirrored = np.conj(np.flip(sums))
+    return (sums + mirrored) / 2, (sums - mirrored) / 2j
+
+
+def _check_inside(lattice: Lattice, points: Tensor) -> None:
+    """Refuse points (n, d) outside the box of a lattice.
+
+    Raises:
+        DataError: with the number of such points.
+    """
+    outside = int((~lattice.contains(points)).sum())
+    if outside:
+        raise DataError(
+            f"{outside:,} rows are outside the range of the training rows, which the frequencies of EquispacedFourier "
+            "are for. Fit or condition on all rows again."
+        )

@@ -1,0 +1,376 @@
+"""Equispaced Fourier features in models: against dense algebra, rows that are added and taken away, files and reads."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from checks import fails
+from dense_terms import DenseTerms
+from planting import planted
+
+import rfgp
+from rfgp import kernels as k
+from rfgp.lattices import design
+from rfgp.regression import mean_and_noise
+from rfgp.rows import Block
+from rfgp.solvers import onepass
+from rfgp.solvers.lowrank import LinearModel, LowRankSolver
+from rfgp.solvers.onepass import moments, posterior, products, solver, statistics, sums
+
+N, NEW = 300, 90
+
+
+def table():
+    """Return rows and new points, among which the ends of each column are rows, and targets of the rows."""
+    rng = np.random.default_rng(0)
+    numbers = {"t": rng.uniform(0, 4, N + NEW), "u": rng.uniform(0, 1, N + NEW), "v": rng.uniform(-1, 1, N + NEW)}
+    for values in numbers.values():
+        ends = values.argmin(), values.argmax()
+        values[[0, 1]], values[list(ends)] = values[list(ends)], values[[0, 1]]
+    whole = {**numbers, "z": rng.normal(size=N + NEW), "g": rng.choice(list("abc"), N + NEW)}
+    smooth = 3 + np.sin(2 * whole["t"]) + whole["u"] * whole["v"] + 0.3 * (whole["g"] == "a")
+    return whole, (smooth + 0.1 * rng.normal(size=N + NEW))[:N]
+
+
+WHOLE, Y = table()
+ROWS, LATER = ({key: values[part] for key, values in WHOLE.items()} for part in (slice(0, N), slice(N, None)))
+TIGHT = rfgp.EquispacedFourier(tolerance=1e-9)
+T, U = k.RBF("t", lengthscale=0.7), k.RBF("u", lengthscale=0.4)
+KERNELS = {
+    "gaussian": T.named("f"),
+    "matern 5/2": k.Matern("t", nu=2.5, lengthscale=0.9).named("f"),
+    "rational quadratic": k.RationalQuadratic("t", alpha=5.0, lengthscale=0.7).named("f"),
+    "map": k.RBF(("t", "u"), lengthscale=(0.7, 0.4)).named("f"),
+    "isotropic": k.RBF(("u", "v"), ard=False, lengthscale=0.6).named("f"),
+    "cube": k.RBF(("t", "u", "v"), lengthscale=(3.5, 1.6, 3.0)).named("f"),
+    "product": (k.RBF("t", lengthscale=3.0) * k.RBF(("u", "v"), lengthscale=(1.5, 3.0))).named("f"),
+    "two columns": T.named("f") + U.named("g"),
+    "line and plane": T.named("f") + k.RBF(("u", "v"), lengthscale=(0.6, 1.2)).named("g"),
+    "same columns": T.named("f") + k.RBF("t", lengthscale=0.3).named("g"),
+    "with others": T.named("f") + k.Periodic("t", 1.0, name="g") + k.Linear(("z", "v"), name="h") + k.Group("g"),
+}
+START = {"mean": 3.1, "noise": 0.02}
+
+
+def model(case="gaussian", y=Y, rows=ROWS, approximation=TIGHT, **options):
+    gp = rfgp.GP(KERNELS[case], approximation=approximation, start=START, seed=0, **options)
+    return gp.condition(rows, y)
+
+
+def twin(case, gp, y=Y):
+    """Return the same sum by dense algebra in the user's units, at the hyperparameters of a model."""
+    places, hyperparameters = {"rows": slice(0, N), "new": slice(N, None)}, gp.regression.hyperparameters
+    values = {name: hyperparameters.value(name).detach().numpy() for name in hyperparameters.space.names}
+    terms = {term.name: term for term in k.Sum(gp.kernel.terms()).terms()}
+
+    def covariance(name, first, second):
+        own = {path: value for path, value in values.items() if path.startswith(f"{name}.")}
+        return k.Sum((terms[name],)).matrix(WHOLE, values=own).numpy()[places[first], places[second]]
+
+    return DenseTerms(covariance, list(terms), y, START["mean"], START["noise"])
+
+
+def check_predictions(gp, case="gaussian"):
+    # the series of a season misses 1e-6 of its variance, and a tighter lattice of three columns takes longer
+    atol = 1e-5 if case in ("with others", "cube", "product") else 1e-6
+    assert isinstance(gp.regression.posterior, onepass.OnePassPosterior)
+    dense, found = twin(case, gp), gp.predict(LATER)
+    for name in gp.terms:
+        one, expected = found.terms[name], dense.cross_covariance(name, name)
+        np.testing.assert_allclose(one.mean, dense.mean(name), atol=atol)
+        np.testing.assert_allclose(one.covariance, expected, atol=atol)
+        np.testing.assert_allclose(one.std**2, np.diag(expected), atol=atol)
+    np.testing.assert_allclose(found.mean, sum(map(dense.mean, gp.terms)) + START["mean"], atol=atol)
+    total = sum(dense.cross_covariance(a, b) for a in gp.terms for b in gp.terms)
+    np.testing.assert_allclose(found.std**2, np.diag(total), atol=atol)
+    np.testing.assert_allclose(gp.log_marginal_likelihood().item(), dense.log_marginal_likelihood(), atol=1e-3)
+
+
+@pytest.mark.parametrize("case", KERNELS)
+def test_posterior_and_density_match_dense_algebra(case):
+    check_predictions(model(case), case)
+
+
+FAULTS = {
+    "differences of modes": (products, "flat[zero + a[:, None] - b]", "flat[zero + a[:, None] + b]", "gaussian"),
+    "sines": (products, "(minus.real - plus.real)[:, 1:]", "(minus.real + plus.real)[:, 1:]", "map"),
+    "two lattices": (products, "inner * a[:, None] - b], flat", "inner * a[:, None] + b], flat", "two columns"),
+    "series of variances": (products, "1j * (cs - sc)", "1j * (cs + sc)", "line and plane"),
+    "targets": (sums, "ones + 1j * first", "ones + 2j * first", "gaussian"),
+    "further columns": (sums, "others[place] + 1j", "others[place] + 2j", "with others"),
+    "the mean": (posterior, "- ones[:, None] * mean", "+ ones[:, None] * mean", "gaussian"),
+    "the variance of two terms": (moments, "(1 if a == b else 2)", "1", "two columns"),
+    "the determinant": (solver, "_LOG_2PI + variance.log()", "_LOG_2PI", "map"),
+    "projections": (statistics, "whole[:, 1 : 1 + k]", "whole[:, : k]", "gaussian"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("module", "right", "wrong", "case"), FAULTS.values(), ids=FAULTS)
+def test_planted_errors_are_seen(module, right, wrong, case):
+    with planted(module, right, wrong):
+        try:
+            gp = model(case)
+            gp.predict(LATER)
+        except rfgp.NotPositiveDefiniteError:
+            return
+        assert fails(check_predictions, gp, case)
+
+
+# --- likelihoods and their derivatives -------------------------------------------------------------
+
+
+def leaves_of(gp):
+    values = gp.regression.hyperparameters
+    names = [name for name, one in values.space.quantities.items() if not one.is_fixed]
+    values = values.leaves(names)
+    return gp.regression.replace(hyperparameters=values), [values.raw[name] for name in names], values
+
+
+def check_gradient(case, rows, approximation=TIGHT):
+    """Value and gradient from statistics are those of the passes over rows."""
+    regression, leaves, values = leaves_of(model(case, approximation=approximation))
+    mean, noise = (one.double() for one in mean_and_noise(values))
+    fast = regression.infer(rows).log_marginal_likelihood()
+    slow = LowRankSolver(LinearModel(regression.prior().dense, rows, mean.expand(rows.num_outputs), noise))
+    options = {"allow_unused": True, "materialize_grads": True}
+    pairs = [torch.autograd.grad(value, leaves, **options) for value in (fast, slow.log_marginal_likelihood())]
+    assert sum(bool(one.any()) for one in pairs[1]) >= 3
+    np.testing.assert_allclose(fast.item(), slow.log_marginal_likelihood().item(), rtol=1e-9)
+    for one, other in zip(*pairs, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-7 * max(1.0, float(other.abs().max())))
+
+
+@pytest.mark.parametrize("case", ["gaussian", "product", "two columns", "with others"])
+@pytest.mark.parametrize("is_weighted", [False, True])
+def test_gradient_is_that_of_passes_over_rows(case, is_weighted):
+    rows = model(case).regression.rows
+    weight = torch.as_tensor(np.random.default_rng(1).uniform(0.5, 3.0, N)) if is_weighted else None
+    check_gradient(case, Block(rows.inputs, rows.targets, weight=weight))
+
+
+def test_gradient_of_coarse_lattices_includes_the_modes_left_out():
+    rows = model("map").regression.rows
+    coarse = rfgp.EquispacedFourier(tolerance=0.01, max_features=55)
+    check_gradient("map", Block(rows.inputs, rows.targets), coarse)
+    with planted(design, "(self.variance(*parameters) - self._log", "(1.01 * self.variance(*parameters) - self._log"):
+        assert fails(check_gradient, "map", Block(rows.inputs, rows.targets), coarse)
+
+
+def check_information(case="two columns"):
+    """The Fisher information of log s^2, log v and the mean is that of dense algebra."""
+    gp = model(case)
+    found = gp.regression.infer(Block(gp.regression.rows.inputs, gp.regression.rows.targets))
+    prior = gp.regression.prior()
+    phi = prior.dense.scaled(gp.regression.rows.inputs).double()
+    variance, size = found.variance, phi.shape[1]
+    inverse = torch.linalg.inv(phi @ phi.mT + variance * torch.eye(N, dtype=torch.float64))
+    projected = phi.mT @ inverse @ phi  # the derivatives of C are phi_j phi_j^T and v I
+    blocks = [[projected.square(), (phi.mT @ inverse @ inverse @ phi).diagonal()[:, None] * variance]]
+    trace = (inverse @ inverse).diagonal().sum() * variance**2
+    expected = 0.5 * torch.cat([torch.cat(blocks[0], 1), torch.cat([blocks[0][1].mT, trace.reshape(1, 1)], 1)])
+    eye = torch.eye(size + 2, dtype=torch.float64)
+    information = found.information(eye[size + 1 :], eye[size], eye[:size])
+    np.testing.assert_allclose(information[:-1, :-1], expected, atol=1e-6 * float(expected.max()))
+    one = torch.ones(N, dtype=torch.float64)
+    np.testing.assert_allclose(information[-1, -1], one @ inverse @ one, rtol=1e-7)
+    assert not information[-1, :-1].any()
+
+
+def test_fisher_information_matches_dense_algebra():
+    check_information()
+
+
+@pytest.mark.parametrize(("right", "wrong"), [
+    ("(1 - 2 * diagonal)[:, None]", "(1 - diagonal)[:, None]"),
+    ("(diagonal - rows)", "(diagonal + rows)"),
+    ("- len(diagonal) + rows.sum()", "+ rows.sum()"),
+])  # fmt: skip
+def test_planted_errors_of_the_information_are_seen(right, wrong):
+    with planted(solver, right, wrong):
+        assert fails(check_information)
+
+
+def test_several_outputs_share_one_posterior():
+    both = np.stack([Y, Y**2], axis=1)
+    gp = model("two columns", y=both).predict(LATER)
+    for column in range(2):
+        one = model("two columns", y=both[:, column])
+        scaled = rfgp.GP(KERNELS["two columns"], approximation=rfgp.Exact(), seed=0).condition(ROWS, both[:, column])
+        assert scaled.predict(LATER).mean.shape == one.predict(LATER).mean.shape
+    exact = rfgp.GP(KERNELS["two columns"], approximation=rfgp.Exact(), start=START, seed=0).condition(ROWS, both)
+    np.testing.assert_allclose(gp.mean, exact.predict(LATER).mean, atol=1e-6)
+    np.testing.assert_allclose(gp.std, exact.predict(LATER).std, atol=1e-6)
+
+
+# --- rows ------------------------------------------------------------------------------------------
+
+FIRST, REST = ({key: values[part] for key, values in ROWS.items()} for part in (slice(0, 200), slice(200, None)))
+
+
+@pytest.mark.parametrize("case", ["map", "with others"])
+def test_updating_and_forgetting_change_sums_alone(case, tmp_path):
+    gp = model(case, rows=FIRST, y=Y[:200])
+    gp.save(tmp_path / "model.rfgp")
+    loaded = rfgp.load(tmp_path / "model.rfgp")
+    before = loaded.predict(LATER)
+    loaded.update(REST, Y[200:])
+    whole = rfgp.load(tmp_path / "model.rfgp").condition(ROWS, Y)
+    for name in ("mean", "std"):
+        np.testing.assert_allclose(getattr(loaded.predict(LATER), name), getattr(whole.predict(LATER), name), atol=1e-9)
+    loaded.forget(REST, Y[200:])
+    for name in ("mean", "std"):
+        np.testing.assert_allclose(getattr(loaded.predict(LATER), name), getattr(before, name), atol=1e-9)
+
+
+def test_rows_that_are_all_forgotten_are_refused():
+    with pytest.raises(rfgp.DataError, match="must be left"):
+        model().forget(ROWS, Y)
+    exact = rfgp.GP(KERNELS["gaussian"], approximation=rfgp.Exact()).condition(ROWS, Y)
+    with pytest.raises(rfgp.InvalidArgumentError, match="EquispacedFourier"):
+        exact.forget(FIRST, Y[:200])
+
+
+def test_update_outside_the_range_lays_the_lattice_anew():
+    gp = model("gaussian").update({**{key: ROWS[key][:1] for key in ROWS}, "t": [9.0]}, [5.0])
+    more = {key: np.concatenate([ROWS[key], ROWS[key][:1]]) for key in ROWS}
+    more["t"][-1] = 9.0
+    exact = rfgp.GP(gp.kernel, approximation=rfgp.Exact(), start=START, standardize=False)
+    exact.condition(more, np.append(Y, 5.0))
+    there = {key: more[key][-2:] for key in more}
+    np.testing.assert_allclose(gp.predict(there).mean, exact.predict(there).mean, atol=1e-5)
+
+
+class CountedRows:
+    """A source that counts how often its rows are read."""
+
+    def __init__(self, X, y):
+        self.X, self.y, self.reads = X, y, 0
+
+    def chunks(self):
+        self.reads += 1
+        for first in range(0, len(self.X), 1000):
+            yield rfgp.rows.Chunk(self.X[first : first + 1000], self.y[first : first + 1000])
+
+
+def test_fit_of_a_source_makes_one_pass_after_the_survey():
+    rng = np.random.default_rng(2)
+    X = rng.uniform(0, 1, (60_000, 2))
+    y = np.sin(7 * X[:, 0]) * np.cos(5 * X[:, 1]) + 0.1 * rng.normal(size=len(X))
+    source = CountedRows(X, y)
+    gp = rfgp.GP(k.RBF((0, 1)), approximation=rfgp.EquispacedFourier(), seed=0)
+    gp.fit(source)
+    schema_and_survey = 2
+    assert source.reads == schema_and_survey + 1
+    assert gp.predict(X[:100]).std.shape == (100,)
+    gp.log_marginal_likelihood()
+    assert source.reads == schema_and_survey + 1
+    memory = rfgp.GP(k.RBF((0, 1)), approximation=rfgp.EquispacedFourier(), seed=0).fit(X, y)
+    np.testing.assert_allclose(gp.predict(X[:50]).mean, memory.predict(X[:50]).mean, atol=2e-3)
+
+
+# --- points ----------------------------------------------------------------------------------------
+
+
+def test_far_points_have_the_prior():
+    gp = model("map")
+    far = {**{key: LATER[key][:3] for key in LATER}, "t": [60.0, -40.0, 60.0], "u": [0.5, 0.5, 30.0]}
+    found = gp.predict(far)
+    np.testing.assert_allclose(found.mean, START["mean"], atol=1e-6)
+    np.testing.assert_allclose(found.covariance, gp.prior_covariance(far), atol=1e-6)
+
+
+@pytest.mark.parametrize("case", ["gaussian", "map"])
+def test_points_close_outside_are_extrapolated(case):
+    gp = model(case)
+    exact = gp.exact()
+    near = {**{key: LATER[key][:30] for key in LATER}, "t": np.linspace(4.0, 5.0, 30)}
+    found, expected = gp.predict(near), exact.predict(near)
+    assert float(np.abs((found.mean - expected.mean) / expected.std).max()) < 0.15
+    np.testing.assert_allclose(found.std, expected.std, rtol=0.05)
+
+
+def test_predictions_are_differentiable_in_points():
+    gp = rfgp.GP(k.RBF((0, 1), lengthscale=(0.5, 0.5)), approximation=TIGHT, start={"noise": 0.01})
+    X = torch.as_tensor(np.random.default_rng(3).uniform(0, 1, (200, 2)))
+    gp.condition(X, torch.sin(4 * X[:, 0]))
+    Z = X[:80].clone().requires_grad_()
+    (slope,) = torch.autograd.grad(gp.predict(Z).mean.sum(), Z)
+    step = torch.tensor([1e-4, 0.0], dtype=torch.float64)
+    differences = (gp.predict(X[:80] + step).mean - gp.predict(X[:80] - step).mean) / 2e-4
+    np.testing.assert_allclose(slope[:, 0], differences, atol=5e-4)
+
+
+def test_draws_of_functions_have_the_posterior_moments():
+    gp = model("two columns")
+    draws = gp.sample_functions(1000, seed=0)({key: LATER[key][:70] for key in LATER})
+    found = gp.predict({key: LATER[key][:70] for key in LATER})
+    scores = (draws.mean(0) - found.mean) / (found.std / np.sqrt(1000))
+    assert np.abs(scores).max() < 4.9  # one of 10,000 times by chance for 70 scores
+    ratios = (draws.var(0) / found.std**2 - 1) * np.sqrt(1000 / 2)
+    assert np.abs(ratios).max() < 5.2
+    with pytest.raises(rfgp.InvalidArgumentError, match="range"):
+        gp.sample_functions(1, seed=0)({**{key: LATER[key][:1] for key in LATER}, "t": [20.0]})
+
+
+# --- options and files -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kernel", "keyword"), [
+    (k.RBF(("t", "u", "v", "z")), "4 columns"),
+    (k.Stationary("t", spectrum="product-laplace"), "closed form"),
+    (k.RationalQuadratic("t", alpha=0.4), "infinite"),
+    (k.RBF("t") * k.Group("g"), "not stationary"),
+    (k.RBF("t") * k.Matern("t"), "one column"),
+    (k.Matern(("t", "u", "v"), nu=0.5, lengthscale=0.02), "features"),
+])  # fmt: skip
+def test_terms_without_a_lattice_are_refused_by_name(kernel, keyword):
+    with pytest.raises(rfgp.InvalidArgumentError, match=keyword):
+        rfgp.GP(kernel, approximation=rfgp.EquispacedFourier(), start={"noise": 1e-4}).condition(ROWS, Y)
+
+
+@pytest.mark.parametrize("options", [{"tolerance": 0}, {"tolerance": 0.5}, {"tolerance": "1e-3"}, {"max_features": 0}])
+def test_options_out_of_range_are_refused(options):
+    with pytest.raises(rfgp.InvalidArgumentError, match=next(iter(options))):
+        rfgp.EquispacedFourier(**options)
+
+
+@pytest.mark.parametrize("case", ["cube", "line and plane", "same columns", "with others"])
+def test_files_and_pickles_keep_sums_and_no_rows(case, tmp_path):
+    gp = model(case)
+    gp.save(tmp_path / "model.rfgp")
+    for other in (rfgp.load(tmp_path / "model.rfgp"), pickle.loads(pickle.dumps(gp))):
+        np.testing.assert_allclose(other.predict(LATER).mean, gp.predict(LATER).mean, atol=1e-12)
+        np.testing.assert_allclose(other.predict(LATER).std, gp.predict(LATER).std, atol=1e-12)
+    assert rfgp.load(tmp_path / "model.rfgp").regression.rows is None
+
+
+def test_other_likelihoods_use_the_same_features():
+    y = (np.sin(2 * ROWS["t"]) > 0).astype(float)
+    options = {"likelihood": "bernoulli", "seed": 0}
+    found = rfgp.GP(KERNELS["gaussian"], approximation=TIGHT, **options).condition(ROWS, y).predict(LATER)
+    exact = rfgp.GP(KERNELS["gaussian"], approximation=rfgp.Exact(), **options).condition(ROWS, y).predict(LATER)
+    np.testing.assert_allclose(found.observed().mean, exact.observed().mean, atol=1e-4)
+
+
+def test_fit_finds_the_optimum_of_the_exact_process():
+    rng = np.random.default_rng(4)
+    t = rng.uniform(0, 10, 400)
+    y = np.sin(2 * t) + 0.2 * rng.normal(size=400)
+    kernel = k.RBF(0)
+    fast = rfgp.GP(kernel, approximation=rfgp.EquispacedFourier(tolerance=1e-6), seed=0).fit(t[:, None], y)
+    exact = rfgp.GP(kernel, approximation=rfgp.Exact(), seed=0).fit(t[:, None], y)
+    assert fast.fit_report.converged
+    gap = exact.fit_report.log_marginal_likelihood - fast.fit_report.log_marginal_likelihood
+    assert abs(gap) < 0.05
+    np.testing.assert_allclose(fast.predict(t[:50, None]).mean, exact.predict(t[:50, None]).mean, atol=0.01)
+
+
+def test_fit_finds_short_waves():
+    rng = np.random.default_rng(5)
+    x = rng.uniform(0, 1, (300, 1))
+    gp = rfgp.GP(k.RBF(0), approximation=rfgp.EquispacedFourier(), seed=0)
+    y = np.sin(2 * np.pi * 9 * x[:, 0]) + 0.1 * rng.normal(size=300)
+    z = np.linspace(0.02, 0.98, 200)[:, None]
+    errors = gp.fit(x, y).predict(z).mean - np.sin(2 * np.pi * 9 * z[:, 0])
+    assert 1 - errors.var() / 0.5 > 0.98

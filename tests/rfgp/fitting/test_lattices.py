@@ -1,0 +1,127 @@
+"""Fits on lattices of frequencies: what is planned, what a fit finds, and what it does where modes are too many."""
+
+import numpy as np
+import pytest
+
+import rfgp
+from rfgp import kernels as k
+from rfgp.fitting import lattices
+from rfgp.solvers.onepass import OnePassPosterior
+
+
+def waves(n, d, length, seed=0, noise=0.1):
+    """Return rows in the unit cube, values of a sum of waves of about a length, and noisy targets."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 1, (n, d))
+    omega, phase = rng.normal(size=(40, d)) / length, rng.uniform(0, 2 * np.pi, 40)
+    values = np.cos(X @ omega.T + phase) @ rng.normal(size=40) / np.sqrt(20)
+    return X, values, values + noise * rng.normal(size=n)
+
+
+@pytest.mark.parametrize(("kernel", "planned"), [
+    (k.RBF((0, 1)), True),
+    (k.RBF((0, 1)) + k.Linear(0), True),
+    (k.RBF(0) + k.RBF(1) + k.Periodic(0, 0.3), True),
+    (k.RBF((0, 1)) + k.RBF((2, 3)), False),
+    (k.RBF((0, 1, 2, 3)), False),
+])  # fmt: skip
+def test_stationary_terms_of_few_columns_are_planned_on_lattices(kernel, planned):
+    X, _, y = waves(2500, 4, 0.5)
+    gp = rfgp.GP(kernel, seed=0).condition(X, y)
+    found = {isinstance(report.approximation, rfgp.EquispacedFourier) for report in gp.terms.values()}
+    assert (True in found) == planned
+    assert isinstance(gp.regression.posterior, OnePassPosterior) == planned
+
+
+@pytest.mark.parametrize(("d", "length"), [(1, 0.05), (2, 0.2)])
+def test_fit_of_many_rows_is_close_to_the_truth(d, length):
+    X, values, y = waves(50_000, d, length)
+    gp = rfgp.GP(k.RBF(), approximation=rfgp.EquispacedFourier(), seed=0).fit(X, y)
+    found = gp.predict(X[:2000])
+    assert np.sqrt(np.mean((found.mean - values[:2000]) ** 2)) < 0.02
+    assert 0.7 < np.sqrt(np.mean(((found.mean - values[:2000]) / found.std) ** 2)) < 1.3
+    assert gp.fit_report.converged
+    assert gp.hyperparameters.noise.item() == pytest.approx(0.01, rel=0.03)
+
+
+def test_fit_takes_noise_from_few_modes_back():
+    """A search with few modes takes what they miss for noise; the next one with more modes starts without that."""
+    X, _, y = waves(3000, 2, 0.05)
+    gp = rfgp.GP(k.RBF(), approximation=rfgp.EquispacedFourier(), seed=0).condition(X, y)
+    fit = lattices.TermFit.of(gp.regression, lattices.Plan())
+    few, many = lattices.laid(fit, 3000, 31), lattices.laid(fit, 3000)
+    total = [
+        float(one.values.standardized("noise")) + float(lattices.missing_of(one.spec.prior(one.values)))
+        for one in (few, lattices.laid(few, 3000))
+    ]
+    assert total[0] == pytest.approx(total[1], rel=1e-6)
+    assert few.num_features < many.num_features
+
+
+def test_planned_lattices_with_too_many_modes_give_way_to_neighbors(monkeypatch):
+    X, _, y = waves(3000, 2, 0.1)
+    monkeypatch.setattr(lattices, "SUBSET_FEATURES", 200)
+    small = rfgp.EquispacedFourier(max_features=300)
+    monkeypatch.setattr("rfgp.approximations.planning.EquispacedFourier", lambda: small)
+    gp = rfgp.GP(k.Matern(nu=1.5), seed=0).fit(X, y)
+    assert isinstance(next(iter(gp.terms.values())).approximation, rfgp.Vecchia)
+
+
+def test_given_lattices_with_too_many_modes_are_warned_of():
+    X, _, y = waves(3000, 2, 0.03, noise=0.01)
+    gp = rfgp.GP(k.Matern(nu=1.5), approximation=rfgp.EquispacedFourier(max_features=150), seed=0)
+    with pytest.warns(rfgp.PoorFeaturesWarning, match="too few"):
+        gp.fit(X, y)
+
+
+def test_lattices_are_selected_for_a_map_and_end_the_selection():
+    X, values, y = waves(5000, 2, 0.2)
+    gp = rfgp.GP(seed=0).fit(X, y)
+    assert "equispaced" in gp.selection.trials[gp.selection.best].name
+    scored = [trial.name for trial in gp.selection.trials if trial.scores]
+    assert all("equispaced" in name for name in scored)
+    assert np.sqrt(np.mean((gp.predict(X[:500]).mean - values[:500]) ** 2)) < 0.03
+
+
+# --- derivatives -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("approximation", [rfgp.EquispacedFourier(tolerance=1e-8), rfgp.RandomFeatures(64)])
+@pytest.mark.parametrize("count", [20, 200])
+def test_derivatives_are_those_of_differences(approximation, count):
+    rng = np.random.default_rng(1)
+    table = {"t": rng.uniform(0, 5, 400), "u": rng.uniform(0, 1, 400), "z": rng.normal(size=400)}
+    y = 2 * np.sin(table["t"]) + table["u"] + 0.5 * table["z"] + 0.1 * rng.normal(size=400)
+    kernel = k.RBF("t", lengthscale=1.0) + k.RBF("u", lengthscale=0.7) + k.Linear("z") + k.Periodic("t", 2.0)
+    gp = rfgp.GP(kernel, approximation=approximation, start={"noise": 0.01}, seed=0)
+    gp.condition(table, y)
+    inner = np.argsort(table["t"])[50:350][:count]
+    points = {key: values[inner] for key, values in table.items()}
+    for column, step in (("t", 1e-3), ("z", 0.5)):
+        found = gp.predict(points, derivative=column)
+        shifted = [{**points, column: points[column] + sign * step} for sign in (1, -1)]
+        both = {key: np.concatenate([one[key] for one in shifted]) for key in points}
+        weights = np.hstack([np.eye(len(inner)), -np.eye(len(inner))]) / (2 * step)
+        expected = gp.predict(both).linear(weights)
+        np.testing.assert_allclose(found.mean, expected.mean, atol=1e-4 * np.abs(expected.mean).max())
+        np.testing.assert_allclose(found.std, expected.std, rtol=0.01)
+        np.testing.assert_allclose(np.sqrt(np.diag(found.covariance)), found.std, rtol=1e-6)
+    terms = gp.predict(points, derivative="t").terms
+    np.testing.assert_allclose(sum(terms[name].mean for name in gp.terms), gp.predict(points, derivative="t").mean)
+
+
+def test_derivatives_that_are_not_known_are_refused_by_name():
+    X, _, y = waves(300, 1, 0.2)
+    smooth = rfgp.GP(k.RBF(0), approximation=rfgp.EquispacedFourier(), seed=0).condition(X, y)
+    with pytest.raises(rfgp.InvalidArgumentError, match="range"):
+        assert smooth.predict([[3.0]], derivative=0).mean is None
+    with pytest.raises(rfgp.InvalidArgumentError, match="column"):
+        smooth.predict([[0.5]], derivative=4)
+    with pytest.raises(rfgp.InvalidArgumentError, match="observations"):
+        smooth.predict([[0.5]], derivative=0).observed()
+    rough = rfgp.GP(k.Matern(0, nu=0.7, lengthscale=2.0), approximation=rfgp.EquispacedFourier(), seed=0)
+    with pytest.raises(rfgp.InvalidArgumentError, match="derivative"):
+        rough.condition(X, y).predict([[0.5]], derivative=0)
+    exact = rfgp.GP(k.RBF(0), approximation=rfgp.Exact(), seed=0).condition(X, y)
+    with pytest.raises(rfgp.InvalidArgumentError, match="features"):
+        exact.predict([[0.5]], derivative=0)

@@ -1,0 +1,159 @@
+"""Lattices of frequencies: their features against periodic sums of kernels, and their plans."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from checks import fails
+from planting import planted
+
+from rfgp import spectra
+from rfgp.lattices import Lattice, Modes, SpectralProduct, lattice, plan_lattice, planning, reach, spectral
+from rfgp.lattices.design import LatticeDesign
+from rfgp.lattices.transforms import series_at_points, sums_at_frequencies
+
+PRODUCTS = {
+    "gaussian": SpectralProduct((spectra.Gaussian(),), ((0,),), ("a.",)),
+    "matern 5/2": SpectralProduct((spectra.Matern(2.5),), ((0,),), ("a.",)),
+    "rational quadratic": SpectralProduct((spectra.RationalQuadratic(3.0),), ((0,),), ("a.",)),
+    "gaussian in two columns": SpectralProduct((spectra.Gaussian(),), ((0, 1),), ("a.",)),
+    "product": SpectralProduct((spectra.Gaussian(), spectra.Matern(4.5)), ((1,), (0, 2)), ("a.", "b.")),
+}
+VALUES = {"a.lengthscale": torch.tensor([0.3], dtype=torch.float64), "b.lengthscale": torch.tensor([0.6, 0.5]).double()}
+IMAGES = 4
+"""The number of periods on each side whose images are added."""
+
+
+def design_of(name, level=1e-9, tolerance=1e-3):
+    product = PRODUCTS[name]
+    d = product.num_columns
+    box = np.zeros(d), np.linspace(1.0, 1.4, d)
+    values = {f"{prefix}lengthscale": VALUES[f"{prefix}lengthscale"] for prefix in product.prefixes}
+    plan = plan_lattice(product, values, tuple(range(d)), box, level, tolerance, 20_000)
+    return LatticeDesign(plan.modes, product, tuple(values)), tuple(values.values()), plan
+
+
+def points(d, count=6):
+    return torch.as_tensor(np.random.default_rng(1).uniform(0, 1, (count, d)))
+
+
+def periodic_kernel(design, parameters, x):
+    """Return the sum of the kernel over all images in the neighbouring periods."""
+    periods, d = 1 / design.lattice.spacing, design.lattice.num_columns
+    total = torch.zeros(len(x), len(x), dtype=torch.float64)
+    for shift in np.ndindex(*(2 * IMAGES + 1,) * d):
+        offset = torch.as_tensor((np.array(shift) - IMAGES) * periods)
+        total += design.kernel(x, x + offset, *parameters)
+    return total
+
+
+def check_features(name):
+    """Products of features are the periodic kernel, up to the variance of modes that are left out."""
+    design, parameters, _ = design_of(name)
+    x = points(design.lattice.num_columns)
+    phi, missing = design.features(x, *parameters), float(design.missing(*parameters))
+    np.testing.assert_allclose(phi @ phi.mT, periodic_kernel(design, parameters, x), atol=missing + 2e-6)
+    kept = float(phi[0].square().sum())
+    np.testing.assert_allclose(missing, float(periodic_kernel(design, parameters, x[:1])) - kept, atol=1e-5)
+    assert missing < 1e-4
+    np.testing.assert_allclose(design.total(x, *parameters), kept + missing, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_features_are_those_of_the_periodic_kernel(name):
+    check_features(name)
+
+
+@pytest.mark.parametrize(("module", "right", "wrong", "name"), [
+    (spectral, "lengthscales.log().sum()", "0 * lengthscales.log().sum()", "gaussian"),
+    (spectral, "omega = 2 * math.pi * frequencies", "omega = 2 * math.pi * 1.01 * frequencies", "product"),
+    (lattice, "root = math.sqrt(2)", "root = 1.4", "matern 5/2"),
+])  # fmt: skip
+def test_planted_errors_of_features_are_seen(module, right, wrong, name):
+    with planted(module, right, wrong):
+        assert fails(check_features, name)
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_scale_has_the_gradient_of_differences(name):
+    design, parameters, _ = design_of(name, level=1e-4)
+    leaves = [one.clone().requires_grad_() for one in parameters]
+    assert torch.autograd.gradcheck(lambda *values: design.scale(*values).square(), leaves, atol=1e-6)
+
+
+def test_points_outside_have_the_prior_far_away_and_join_at_the_edge():
+    design, parameters, _ = design_of("gaussian")
+    x = torch.tensor([[1.0], [1.0 + 1e-6], [1.2], [9.0]], dtype=torch.float64)
+    phi = design.features(x, *parameters)
+    np.testing.assert_allclose(phi[1], phi[0], atol=1e-3)
+    assert float(phi[3].abs().max()) < 1e-12
+    np.testing.assert_allclose(design.variances(x, *parameters)[[0, 3]], [0.0, 1.0], atol=1e-12)
+    covariance = phi @ phi.mT + design.covariance(x, x, *parameters)
+    np.testing.assert_allclose(covariance, design.kernel(x, x, *parameters), atol=2e-3)
+
+
+@pytest.mark.parametrize("spectrum", [spectra.Gaussian(), spectra.Matern(0.5), spectra.RationalQuadratic(2.0)])
+def test_reach_is_where_the_kernel_is_small(spectrum):
+    r = reach(spectrum, 0.01)
+    assert float(spectrum.kernel(torch.tensor(r, dtype=torch.float64))) == pytest.approx(0.01, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_plan_keeps_all_modes_above_the_level_and_no_other(name):
+    design, parameters, plan = design_of(name, level=1e-3)
+    widths = design.lattice.half_widths
+    values = dict(zip(design.names, parameters, strict=True))
+    indices = np.stack(np.meshgrid(*(np.arange(-w, w + 1) for w in widths), indexing="ij"), -1).reshape(-1, len(widths))
+    logs = design.product.log_density(torch.as_tensor(indices * design.lattice.spacing), values)
+    variances = logs.exp().numpy() * np.prod(design.lattice.spacing)
+    is_zero = (indices == 0).all(1)
+    assert plan.num_wanted == 2 * int(((variances > 1e-3) & ~is_zero).sum()) // 2 + 1
+    kept = {tuple(j) for j in plan.modes.indices} | {tuple(-j) for j in plan.modes.indices}
+    assert kept == {tuple(j) for j in indices[(variances > 1e-3) & ~is_zero]}
+
+
+def test_plan_keeps_the_largest_modes_if_they_are_too_many():
+    _, _, few = plan_of_most(101)
+    _, _, all_ = plan_of_most(20_000)
+    assert few.num_wanted == all_.num_wanted > 101 == few.modes.num_features
+    assert few.missing > all_.missing
+
+
+def plan_of_most(most):
+    product = PRODUCTS["product"]
+    box = np.zeros(3), np.ones(3)
+    return product, box, plan_lattice(product, VALUES, (0, 1, 2), box, 1e-6, 1e-3, most)
+
+
+@pytest.mark.parametrize("factor", [0.85, 1.0, 1.2])
+def test_lattice_serves_lengthscales_close_by(factor):
+    design, parameters, _ = design_of("gaussian", level=1e-5)
+    near = {design.names[0]: factor * parameters[0]}
+    assert planning.serves(design.product, near, design.lattice, 1e-5, 1e-3)
+    far = {design.names[0]: 2.5 * factor * parameters[0]}
+    assert not planning.serves(design.product, far, design.lattice, 1e-5, 1e-3)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_transforms_are_sums_of_exponentials(d):
+    rng = np.random.default_rng(d)
+    angles, shape = rng.uniform(-3, 3, (20, d)), (5, 3, 7)[:d]
+    strengths = rng.normal(size=20) + 1j * rng.normal(size=20)
+    integers = np.stack(np.meshgrid(*(np.arange(n) - n // 2 for n in shape), indexing="ij"), -1)
+    waves = np.exp(1j * np.tensordot(integers, angles, axes=(-1, 1)))
+    np.testing.assert_allclose(sums_at_frequencies(angles, strengths, shape), waves @ strengths, atol=1e-10)
+    coefficients = rng.normal(size=shape) + 1j * rng.normal(size=shape)
+    expected = np.tensordot(coefficients, waves, axes=(list(range(d)), list(range(d))))
+    np.testing.assert_allclose(series_at_points(angles, coefficients), expected, atol=1e-10)
+    assert not sums_at_frequencies(angles[:0], strengths[:0], shape).any()
+    assert series_at_points(angles[:0], coefficients).shape == (0,)
+
+
+def test_joined_lattice_has_the_period_and_the_bandwidth_of_both():
+    a = Lattice((0,), np.zeros(1), np.ones(1), np.array([0.5]), np.array([10]))
+    b = Lattice((0,), np.zeros(1), np.ones(1), np.array([0.4]), np.array([9]))
+    both = a.joined(b)
+    assert both.spacing == 0.4
+    assert both.half_widths == math.ceil(10 * 0.5 / 0.4)
+    assert Modes(both, np.array([[1], [2]])).num_features == 5
