@@ -96,14 +96,12 @@ def test_opposed_norms_are_negatively_monotone():
     np.testing.assert_allclose(chi.cdf(lengths) + chi.cdf(partner), 1, atol=1e-9)
 
 
-def test_rotated_halton_points_keep_their_gram_matrix():
-    """A rotation keeps the lengths of shifted Halton points, and their directions become uniform."""
-    rows = np.array([ensembles.Rotated().sample(5, 3, seed=seed).dense().numpy() for seed in range(1000)])
-    plain = couplings.Halton("none").sample(5, 3, seed=0).dense().numpy()
-    assert np.ptp(np.linalg.norm(rows, axis=2).min(1)) > 0.1  # shifted, each draw by another vector
-    assert_mean(rows[:, 0], np.zeros(3))
-    assert np.linalg.norm(plain, axis=1).min() > 0
-    assert_mean((rows[:, 0] ** 2).sum(1), 3.0)
+def test_rotated_halton_points_are_shifted_ones_turned():
+    for seed in range(3):
+        rows = ensembles.Rotated().sample(5, 3, generator=random.generator(seed)).dense()
+        shifted = couplings.Halton("shifted").sample(5, 3, generator=random.generator(seed)).dense()
+        np.testing.assert_allclose(torch.linalg.svdvals(rows), torch.linalg.svdvals(shifted), rtol=1e-9)
+        assert abs(rows[:, 0].sort().values - shifted[:, 0].sort().values).max() > 0.1
 
 
 class TestAuthorsFolds:
@@ -193,13 +191,13 @@ def test_errors_of_figures_are_those_of_draws():
     ratios, errors = [], []
     for _ in range(400):
         found = {}
-        for name, mean in (("i.i.d.", 2.0), ("PNC", 1.0)):
+        for name, mean in (("i.i.d.", 1.0), ("PNC", 2.0)):
             draws = mean + rng.standard_normal((5, 30, 3)) / 3
             found[name] = np.stack([draws.mean(1), draws.var(1, ddof=1) / 30], 1)
         ratio, error = tables.by_draws(table, found, "PNC")
         ratios.append(ratio)
         errors.append(error)
-    assert np.mean(ratios) == pytest.approx(0.5, abs=0.002)
+    assert np.mean(ratios) == pytest.approx(2, abs=0.02)
     assert np.mean(errors) == pytest.approx(np.std(ratios), rel=0.12)
 
 
