@@ -6,7 +6,7 @@ import torch
 from checks import assert_mean
 from scipy import special, stats
 
-from benchmarks import protocol
+from benchmarks import protocol, record
 from benchmarks.papers.couplings.vectors import attention, climb, ensembles, estimates, folds, growth, splits, tables
 from benchmarks.record import Value
 from rfgp import couplings, random, theory
@@ -204,6 +204,23 @@ def test_errors_of_figures_are_those_of_draws():
 def test_figures_are_near_up_to_one_printed_error_and_rounding():
     near = [Value("a", ours, 0.0, "0.004", 0.001) for ours in (0.0026, 0.0054, 0.0024, 0.0056)]
     assert [tables.is_near(value) for value in near] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(("table", "least"), [("table-1", 35), ("table-3", 45), ("table-4", 36)])
+def test_results_agree_with_the_printed_figures(table, least):
+    """The counts that the result files state are those of their figures."""
+    values = record.values_of(record.read()[f"couplings/{table}"])
+    apart = ("over folds", "other permutations")
+    figures = [v for v in values if v.comparable and v.printed and not v.name.endswith(apart)]
+    name = f"figures of {len(figures)} within one printed standard error"
+    assert sum(map(tables.is_near, figures)) == next(v.ours for v in values if v.name == name) >= least
+
+
+def test_true_pnc_is_better_than_printed_but_on_machine():
+    values = record.values_of(record.read()["couplings/table-1"])
+    own = [v for v in values if v.name.endswith("RLF, PNC + antithetic")]
+    assert len(own) == 6
+    assert all(v.ours + 2 * v.error < float(v.printed) for v in own if not v.name.startswith("machine"))
 
 
 class TestMomentsOfAttention:
