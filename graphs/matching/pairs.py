@@ -33,7 +33,7 @@ Lindenstrauss, as in Eq. 62 for the A), at the cost of d vectors multiplied by e
 nodes need none of it: they are sums over the spectrum.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice, permutations
 
 import numpy as np
@@ -52,7 +52,6 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 OBJECTIVES = ("linear", "quartic", "diagonal", "quadratic")
-PROJECTIONS = ("positive", "gaussian")
 _EXHAUSTIVE = 9
 MOST_QUANTILES, _MOST_PROJECTIONS = 10_000, 100_000
 _BLOCK = 4096
@@ -77,7 +76,7 @@ def match_quantiles(
     costs: ArrayLike | None = None,  # (num_quantiles, num_quantiles)
     num_projections: int = 32,
     dimension: int = 64,
-    projections: str = "positive",
+    projections: str | None = None,
 ) -> Integers:  # (num_quantiles,)
     """Return the permutation (n,) that pairs length quantiles for "sigma" walkers.
 
@@ -85,6 +84,9 @@ def match_quantiles(
     P(length >= l | q) / P(length >= l) grow with q and tr U^l >= 0, so costs are supermodular, and the rearrangement
     inequality pairs long lengths with short ones. It is returned where it is as good as what a solver of linear
     assignments finds: quantiles with the same lengths are interchangeable.
+
+    Where f takes both signs (the inverse cosine, the random walk with an odd p) other permutations can be better. Of
+    the objectives "quartic" then came nearest to the best of "quadratic" (`benchmarks/papers/own/matching.py`).
 
     Args:
         graph: The graph, or a smaller one like it.
@@ -97,10 +99,10 @@ def match_quantiles(
             nodes (Eq. 55), by exhaustive search, n <= 9.
         solver: Of linear assignments: "hungarian" (scipy) or "pot" (the network simplex of POT).
         costs: For "linear", in place of those from the spectrum, for example `walk_costs` (n, n).
-        num_projections: Candidates for "diagonal".
+        num_projections: Candidates for "diagonal", of each kind of projection.
         dimension: To which "diagonal" reduces the vectors.
         projections: For "diagonal": "positive" (rank one) or "gaussian" (Lemma C.2 of the paper, whose proof has a
-            gap); see above.
+            gap); see above. If None, "positive" where f >= 0. Where f takes both signs, the better of both.
 
     Raises:
         InvalidArgumentError: an argument out of range.
@@ -111,7 +113,8 @@ def match_quantiles(
     check_count("dimension", dimension)
     check_choice("objective", objective, OBJECTIVES)
     check_choice("solver", solver, _SOLVERS)
-    check_choice("projections", projections, PROJECTIONS)
+    if projections is not None:
+        check_choice("projections", projections, PROJECTIONS)
     halting, assign = as_halting(halt), _SOLVERS[solver]
     if objective != "linear" and costs is not None:
         raise InvalidArgumentError(f'costs serve objective="linear" only, not {objective!r}.')
@@ -124,7 +127,11 @@ def match_quantiles(
         return _reversed_if_as_good(matrix, assign(matrix))
     if objective == "diagonal":
         reduced = reduced_vectors(graph, kernel, halting, num_quantiles, dimension)
-        return _best_projection(reduced, num_projections, assign, projections)
+        if projections is None:
+            kinds = list(PROJECTIONS) if (whole_modulation(kernel) < 0).any() else ["positive"]
+        else:
+            kinds = [projections]
+        return _best_projection(reduced, num_projections, assign, kinds)
     if num_quantiles > _EXHAUSTIVE:
         raise InvalidArgumentError(
             f"Exhaustive search over {num_quantiles}! permutations is out of reach; at most {_EXHAUSTIVE} quantiles, "
@@ -289,13 +296,14 @@ def diagonal_objective(
 
 
 def _best_projection(
-    reduced: Floats, num_projections: int, assign: Callable[[Floats], Integers], projections: str
+    reduced: Floats, num_projections: int, assign: Callable[[Floats], Integers], kinds: Sequence[str]
 ) -> Integers:
     """Return the candidate of least diagonal objective: one for each projection, and that of all directions at once."""
-    generator = np.random.default_rng(_SEED + 1)
     grams = np.einsum("qid,rid->iqr", reduced, reduced, optimize=True)
-    project = positive_projection if projections == "positive" else gaussian_projection
-    candidates = [assign(grams.sum(0)), *(assign(project(reduced, generator)) for _ in range(num_projections))]
+    candidates = [assign(grams.sum(0))]
+    for kind in kinds:
+        generator, project = np.random.default_rng(_SEED + 1), PROJECTIONS[kind]
+        candidates += [assign(project(reduced, generator)) for _ in range(num_projections)]
     return min(candidates, key=lambda sigma: diagonal_objective(grams, sigma))
 
 
@@ -317,6 +325,9 @@ def gaussian_projection(
     turned = np.stack([generator.standard_normal((d, d)) @ reduced[:, i].T for i in range(nodes)])  # (nodes, d, n)
     half = np.einsum("qid,idr->qr", reduced, turned, optimize=True)
     return np.asarray(half + half.T)
+
+
+PROJECTIONS = {"positive": positive_projection, "gaussian": gaussian_projection}
 
 
 def exhaustive(

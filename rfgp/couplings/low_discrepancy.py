@@ -22,8 +22,7 @@ class Halton(Coupling):
         randomization: "scrambled": random permutations of the digits. "shifted": the plain points 1 to m of the
             sequence, moved by one uniform vector modulo 1; each is uniform, but dimensions of large bases still go
             together at first. "none": the plain points, the same in every draw but for their order, and biased, since
-            no point is random. The couplings paper calls its baseline fixed (Sec. 3.3); shifted points come nearest to
-            its Table 1.
+            no point is random. The baseline of the couplings paper has shifted points, whose frequencies are rotated.
 
     Raises:
         InvalidArgumentError: another randomization.

@@ -25,6 +25,10 @@ class Pairwise(Coupling):
 
     Within a block the norms of directions 2k and 2k + 1 are negatively monotone: F(r) + F(r') = 1
     with F the radial law. The last direction of a block of odd size has an independent norm.
+
+    For Fourier features the coupling is optimal for small distances only (Theorem 3.2 there): for the Gaussian kernel
+    up to 1.75 to 2.2 lengthscales. From 2.3 to 2.9 lengthscales on, independent norms can be better
+    (`benchmarks/papers/own/norms.py`).
     """
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:

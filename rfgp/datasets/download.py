@@ -21,7 +21,8 @@ def fetch(
 
     The file is looked for in `folder` (by default the folder that RFGP_DATA_DIR names), where it is never
     changed; then in the cache (RFGP_CACHE_DIR, by default the system's cache folder); then it is
-    downloaded into the cache. RFGP_DATA_URL replaces the server by a mirror.
+    downloaded into the cache. RFGP_DATA_URL replaces the server by a mirror. A file that comes with the
+    package is used where it is installed.
 
     Args:
         name: A name of the catalog.
@@ -34,6 +35,8 @@ def fetch(
         DataError: a local file has another checksum, or the file cannot be downloaded or stored.
     """
     entry = describe(name)
+    if entry.packaged is not None:
+        return entry.packaged
     local = _find_local(entry, folder)
     if local is not None:
         return local

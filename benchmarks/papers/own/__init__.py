@@ -6,6 +6,8 @@ from benchmarks.papers.own import (
     couplings,
     inducing,
     language_model,
+    matching,
+    norms,
     products,
     road_times,
     roads,
@@ -26,4 +28,6 @@ FIGURES = {
     **rounding.FIGURES,
     **terms.FIGURES,
     **products.FIGURES,
+    **norms.FIGURES,
+    **matching.FIGURES,
 }

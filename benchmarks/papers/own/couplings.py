@@ -105,8 +105,8 @@ PROTOCOL = (
     "Fixed before the results were seen. {splits} splits with 256 training and 256 test rows, columns standardised on "
     "the training rows, hyperparameters of the exact process with one lengthscale; {draws} draws; errors of the kernel "
     "over all rows, root mean squares. Ratios are of each split's figures, their standard errors over splits; over the "
-    "tables the geometric mean, whose error is that of splits alone. Tables are as `rfgp.datasets` has them: abalone "
-    "with one-hot letters, machine with the logarithms of its targets. The default law of distances, one solution for "
+    "tables the geometric mean, whose error is that of splits alone. Tables are as `rfgp.datasets` has them, abalone "
+    "with one-hot letters. The default law of distances, one solution for "
     "each m and d. "
 )
 

@@ -218,6 +218,27 @@ def test_either_projection_finds_the_best_where_it_is_the_reversal():
         assert values[0] < values[1] + 0.01 * (values[2] - values[1])
 
 
+def test_the_better_projection_is_kept_where_f_takes_both_signs():
+    kernel, size = kernels.InverseCosine(), SMALL.num_nodes
+    whole = pairs.reduced_vectors(SMALL, kernel, Halting(0.3), 6, size)
+    grams = np.einsum("qid,rid->iqr", whole, whole)
+    positive, gaussian, better = (
+        pairs.diagonal_objective(
+            grams,
+            graphs.match_quantiles(SMALL, kernel, 0.3, 6, objective="diagonal", dimension=size, projections=kind),
+        )
+        for kind in (*pairs.PROJECTIONS, None)
+    )
+    assert better == gaussian < positive
+
+
+def test_projections_are_positive_where_f_is_not_negative(monkeypatch):
+    monkeypatch.setitem(pairs.PROJECTIONS, "gaussian", None)
+    graphs.match_quantiles(SMALL, LONG, 0.1, 5, objective="diagonal")
+    with pytest.raises(TypeError):
+        graphs.match_quantiles(SMALL, ALTERNATING, 0.1, 5, objective="diagonal")
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -632,7 +632,7 @@ def test_datasets_lists_and_fetches(monkeypatch, capsys, tmp_path):
     assert code == 0
     for name in ("power-plant", "pems", "cora", "idler_riser"):
         assert name in out
-    assert len(json.loads(run(monkeypatch, capsys, "datasets", "--json")[1])) == 34
+    assert len(json.loads(run(monkeypatch, capsys, "datasets", "--json")[1])) == 35
     code, _, err = run(monkeypatch, capsys, "datasets", "power-plan")
     assert code == 1
     assert "power-plant" in err

@@ -315,7 +315,7 @@ def test_unknown_names_are_answered_with_similar_ones():
         InvalidArgumentError, match=r"no data set 'Air-foil'\. Did you mean airfoil\? rfgp\.datasets\.na"
     ):
         datasets.fetch("Air-foil")
-    with pytest.raises(InvalidArgumentError, match=r"no data set 'xyzzy'\. rfgp\.datasets\.names\(\) lists all 34"):
+    with pytest.raises(InvalidArgumentError, match=r"no data set 'xyzzy'\. rfgp\.datasets\.names\(\) lists all 35"):
         datasets.load("xyzzy")
     with pytest.raises(InvalidArgumentError, match="no data set None"):
         datasets.split(None)
@@ -324,9 +324,9 @@ def test_unknown_names_are_answered_with_similar_ones():
 
 
 def test_the_catalog_is_complete():
-    assert len(datasets.names()) == len(datasets.CATALOG) == 34
+    assert len(datasets.names()) == len(datasets.CATALOG) == 35
     assert [len(datasets.names(kind)) for kind in ("table", "classification", "mesh", "graph", "roads")] == [
-        9,
+        10,
         8,
         6,
         10,
@@ -334,7 +334,7 @@ def test_the_catalog_is_complete():
     ]
     for name, entry in datasets.CATALOG.items():
         assert name == entry.name
-        assert re.fullmatch("[0-9a-f]{40}", entry.commit)
+        assert re.fullmatch("[0-9a-f]{40}" if entry.packaged is None else "", entry.commit)
         assert re.fullmatch("[0-9a-f]{64}", entry.sha256)
         assert entry.note.endswith(".")
     assert datasets.describe("power-plant").columns == ("AT", "V", "AP", "RH", "PE")
@@ -382,14 +382,15 @@ def test_the_catalog_is_the_list_of_sources():
     text = (data_folder() / "SOURCES.md").read_text(encoding="utf-8")
     lines = [line.strip("|").split("|") for line in text.splitlines() if re.match(r"\| \w+/", line)]
     listed = {tuple(cell.strip() for cell in line) for line in lines}
-    ours = {(e.file, e.repository, e.commit[:12], e.path, str(e.size), e.sha256) for e in datasets.CATALOG.values()}
+    downloads = [entry for entry in datasets.CATALOG.values() if entry.packaged is None]
+    ours = {(e.file, e.repository, e.commit[:12], e.path, str(e.size), e.sha256) for e in downloads}
     assert ours <= listed  # the folder may have more
-    for entry in datasets.CATALOG.values():
+    for entry in downloads:
         assert f"{entry.repository} {entry.commit}" in text
 
 
 def load(name):
-    if not (data_folder() / datasets.describe(name).file).is_file():
+    if datasets.describe(name).packaged is None and not (data_folder() / datasets.describe(name).file).is_file():
         pytest.skip(f"{name} is not in the folder with the data")
     return datasets.load(name, data_folder(), download=False)
 
@@ -402,7 +403,54 @@ def test_tables_have_the_stated_rows_and_columns(name):
     assert np.isfinite(table.X).all()
     assert np.isfinite(table.y).all()
     if entry.columns is not None and entry.categories == "error":
-        assert (*entry.drop, *table.columns, table.target) == entry.columns
+        assert (*table.columns, table.target) == tuple(name for name in entry.columns if name not in entry.drop)
+
+
+def test_machine_comes_with_the_package(monkeypatch, tmp_path):
+    """No download and no folder: the table is read where it is installed, whatever a local file of this name holds."""
+    (tmp_path / "machine.csv").write_bytes(b"wrong")
+    monkeypatch.setenv("RFGP_DATA_URL", "http://127.0.0.1:9")
+    path, entry = datasets.fetch("machine", tmp_path, download=False), datasets.describe("machine")
+    assert path.read_bytes() != b"wrong"
+    assert (path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest()) == (entry.size, entry.sha256)
+    assert entry.url.startswith("https://archive.ics.uci.edu/")
+    table = datasets.load("machine")
+    assert table.columns == ("MYCT", "MMIN", "MMAX", "CACH", "CHMIN", "CHMAX", "ERP")
+    assert (table.X.min(0) >= [17, 64, 64, 0, 0, 0, 15]).all()
+    assert (table.X.max(0) <= [1500, 32000, 64000, 256, 52, 176, 1238]).all()
+    assert (table.y.min(), table.y.max()) == (6, 1150)
+
+
+EQUAL_COLUMNS = {"bike": {("year", "yr"), ("month", "mnth")}, "nursery": {("finance=convenient", "finance=inconv")}}
+NEARLY_EQUAL = {"elevators": {("10", "11"), ("12", "17")}}
+
+
+@needs_data
+@pytest.mark.parametrize("name", [*datasets.names("table"), *datasets.names("classification")])
+def test_tables_have_no_damaged_columns(name):
+    """No constant or repeated column but the known ones, and no few values that lie far beyond all others."""
+    table = load(name)
+    X = np.asarray(table.X, dtype=np.float64)
+    assert (X.std(0) > 0).all()
+    close = np.argwhere(np.triu(np.abs(np.corrcoef(X.T)) > 0.9999, 1))
+    found = {(table.columns[i], table.columns[j]) for i, j in close}
+    assert found == EQUAL_COLUMNS.get(name, set()) | NEARLY_EQUAL.get(name, set())
+    low, high = np.quantile(X, [0.01, 0.99], axis=0)
+    beyond = np.maximum(X.max(0) - high, low - X.min(0)) / np.where(high > low, high - low, 1)
+    assert beyond.max() < 20, table.columns[int(beyond.argmax())]
+
+
+@needs_data
+def test_the_target_of_bike_is_the_log_of_two_inputs():
+    table = load("bike")
+    counts = np.round(table.X[:, -2] - table.X[:, -2].min()) + np.round(table.X[:, -1] - table.X[:, -1].min())
+    logs = np.log(counts)
+    assert abs((table.y - table.y.mean()) - (logs - logs.mean())).max() < 1e-4
+    without = load("bike-without-counts")
+    np.testing.assert_array_equal(without.y, table.y)
+    assert without.X.shape == (17379, 13)
+    assert not {"casual", "registered", "yr", "mnth"} & set(without.columns)
+    assert datasets.split("bike-without-counts", 3).test.tolist() == datasets.split("bike", 3).test.tolist()
 
 
 @needs_data

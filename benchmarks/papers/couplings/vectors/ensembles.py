@@ -1,4 +1,4 @@
-"""The couplings of the paper's tables, and what they become under other readings."""
+"""The couplings of the paper's Tables 1, 3 and 4."""
 
 import torch
 from torch import Tensor
@@ -9,39 +9,57 @@ from rfgp.couplings.orthogonal import haar_blocks
 from rfgp.spectra import Spectrum
 
 KINDS = {"fourier": "RFF", "laplace": "RLF"}
+HALTON, ORTHOGONAL, PNC, SOBOL = "Halton", "orthogonal", "PNC", "Sobol"
+EQUAL, OPPOSED = "antithetic, equal norms of a pair", "antithetic, anti-correlated norms of a pair"
+TRUE_PNC = "PNC + antithetic"
 
 
-class OwnNorms(Coupling):
-    """Orthogonal directions and their opposites, every norm independent (App. B.1's words on the baseline)."""
+class Rotated(Coupling):
+    """Halton points, moved by one uniform vector modulo 1; their frequencies are rotated at random, all alike."""
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        directions = haar_blocks(m // 2, d, generator)
-        return torch.cat([directions, -directions]) * spectrum.radial_quantile(uniform(m, generator), d)[:, None]
+        points = Halton("shifted").sample(m, d, spectrum=spectrum, generator=generator).dense()
+        return points @ haar_blocks(d, d, generator)
 
 
-_COMMON = {
-    "i.i.d.": by_name("iid"),
-    "Halton": Halton("none"),
-    "Sobol": by_name("sobol"),
-    "Halton (scrambled)": by_name("halton"),
-    "Halton (shifted)": Halton("shifted"),
-}
-ENSEMBLES = {
-    "fourier": {**_COMMON, "orthogonal": by_name("orthogonal"), "PNC": by_name("pairwise")},
+class OppositePairs(Coupling):
+    """Orthogonal directions and their opposites, whose norms are independent, or one large where the other is small.
+
+    Args:
+        are_opposed: Whether the norms of a pair are anti-correlated: F(r) + F(r') = 1 with F the radial law.
+    """
+
+    def __init__(self, are_opposed: bool = False) -> None:
+        self.are_opposed = are_opposed
+
+    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        directions, u = haar_blocks(m // 2, d, generator), uniform(m, generator)
+        if self.are_opposed:
+            u = torch.cat([u[: m // 2], 1 - u[: m // 2]])
+        return torch.cat([directions, -directions]) * spectrum.radial_quantile(u, d)[:, None]
+
+
+_COMMON = {"i.i.d.": by_name("iid"), HALTON: Rotated(), SOBOL: by_name("sobol")}
+ENSEMBLES: dict[str, dict[str, Coupling]] = {
+    "fourier": {**_COMMON, ORTHOGONAL: by_name("orthogonal"), PNC: by_name("pairwise")},
     "laplace": {
         **_COMMON,
-        "orthogonal": OwnNorms(),
-        "PNC": by_name("pairwise-antithetic"),
-        "orthogonal (equal norms)": by_name("orthogonal-antithetic"),
+        ORTHOGONAL: OppositePairs(),
+        EQUAL: by_name("orthogonal-antithetic"),
+        OPPOSED: OppositePairs(are_opposed=True),
+        TRUE_PNC: by_name("pairwise-antithetic"),
     },
 }
-"""By features and the names of our values; for positive features "PNC" is with antithetic sampling, as in Table 1."""
+"""By features and the names of our values.
+
+For positive features the paper's last row is called "PNC + antithetic". Its figures are those of `EQUAL` in Tables 1
+and 3 and of `OPPOSED` in Table 4.
+"""
 
 
 def drawn(name: str, kind: str, d: int, count: int, generator: torch.Generator) -> list[Frequencies]:
-    """Return draws of an ensemble of the tables; one, where all are the same."""
-    coupling, m = ENSEMBLES[kind][name], number(kind, d)
-    return [coupling.sample(m, d, generator=generator) for _ in range(1 if coupling.is_biased else count)]
+    """Return draws of an ensemble of the tables."""
+    return [ENSEMBLES[kind][name].sample(number(kind, d), d, generator=generator) for _ in range(count)]
 
 
 def number(kind: str, d: int) -> int:

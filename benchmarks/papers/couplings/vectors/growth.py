@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from benchmarks.papers.couplings.vectors.estimates import Exact, evaluated, judged
+from benchmarks.papers.couplings.vectors.estimates import Exact, draw_errors, evaluated
 from benchmarks.papers.couplings.vectors.splits import case
 from benchmarks.protocol import ratio_of_means
 from benchmarks.record import Result, Scale, Value
@@ -40,9 +40,9 @@ def measured(coupling: str, blocks: int, draws: int, seed: int) -> Tensor:  # (d
         ensembles: list[Frequencies] = [
             by_name(coupling).sample(blocks * d, d, generator=generator) for _ in range(min(25, draws - start))
         ]
-        found = judged(split, exact, ensembles, "fourier")
+        found = draw_errors(split, exact, ensembles, "fourier")
         priors = prior_divergences(exact.gram, evaluated(ensembles, "fourier", split.test), split.fit.noise)
-        parts.append(torch.stack([found[:, 0], found[:, 1], found[:, 3], priors], 1))
+        parts.append(torch.cat([found, priors[:, None]], 1))
     return torch.cat(parts)
 
 

@@ -24,8 +24,6 @@ Integers = NDArray[np.int64]
 
 TABLES = ("concrete", "abalone", "machine", "power-plant", "airfoil", "housing")
 """In the paper's order, whose names are Concrete, Abalone, CPU, Power, Airfoil, Boston."""
-ONE_HOT, LOGARITHM = "abalone (one-hot)", "machine (logarithm)"
-"""Other readings of two tables."""
 SPLITS = 20
 _LENGTHS = np.geomspace(0.05, 100, 32)  # in standard deviations
 _NOISES = np.geomspace(1e-8, 1e3, 128)  # of the signal's variance
@@ -58,6 +56,7 @@ class Case:
         y: (n,), standardised targets of the training rows.
         truth: (k,), those of the test rows.
         fit: Of the exact process.
+        scale: The deviation by which targets were divided.
     """
 
     train: Tensor
@@ -65,19 +64,14 @@ class Case:
     y: Tensor
     truth: Tensor
     fit: Fit
+    scale: float = 1.0
 
 
 @cache
 def table(name: str) -> tuple[Array, Array]:
-    """Return the columns and targets of a table.
-
-    The letter of abalone is one number, 0, 1, 2 for F, I, M, or one-hot. The targets of machine are the published
-    performances, whole numbers of which the table at hand has logarithms less a constant: its first row's is 198.
-    """
-    X, y = protocol.load(name.partition(" ")[0])
-    if name == "abalone":
-        return np.column_stack([X[:, :3] @ [0.0, 1.0, 2.0], X[:, 3:]]), y
-    return X, np.round(198 * np.exp(y - y[0])) if name == "machine" else y
+    """Return the columns and targets of a table; those of abalone without the sex."""
+    X, y = protocol.load(name)
+    return (X[:, 3:] if name == "abalone" else X), y
 
 
 def parts(size: int, index: int) -> tuple[Integers, Integers]:
