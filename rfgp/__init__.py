@@ -26,6 +26,7 @@ from rfgp.errors import JitterWarning as JitterWarning
 from rfgp.errors import MissingDependencyError as MissingDependencyError
 from rfgp.errors import MissingFolderError as MissingFolderError
 from rfgp.errors import ModelFileError as ModelFileError
+from rfgp.errors import NewLevelWarning as NewLevelWarning
 from rfgp.errors import NotDifferentiableError as NotDifferentiableError
 from rfgp.errors import NotFittedError as NotFittedError
 from rfgp.errors import NotPositiveDefiniteError as NotPositiveDefiniteError
@@ -109,6 +110,7 @@ __all__ = [
     "MissingDependencyError",
     "MissingFolderError",
     "ModelFileError",
+    "NewLevelWarning",
     "NotDifferentiableError",
     "NotFittedError",
     "NotPositiveDefiniteError",

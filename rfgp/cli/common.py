@@ -164,10 +164,7 @@ def table_options(name: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     if entry is None or entry.kind not in ("table", "classification"):
         return dict(options)
     needed = entry.table_options
-    merged = {**needed, **options}
-    if options.get("categories", "error") == "error":
-        merged["categories"] = needed["categories"]
-    return merged | {name: (*needed[name], *options.get(name, ())) for name in ("drop", "as_categories")}
+    return {**needed, **options} | {name: (*needed[name], *options.get(name, ())) for name in ("drop", "as_categories")}
 
 
 def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path | None], *, makes_folder: bool = True) -> None:

@@ -85,8 +85,6 @@ def compare(
     ard: Annotated[
         bool, typer.Option("--ard/--shared", help="Tables: one lengthscale per column, or one for all.")
     ] = False,
-    categories: options.Categories = "error",
-    dates: options.Dates = "error",
     missing: options.Missing = "error",
     drop: options.Drop = None,
     as_category: options.AsCategory = None,
@@ -113,7 +111,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print every draw as JSON instead of a table.")] = False,
 ) -> None:
     """Fit the exact process, approximate it under every coupling, and compare."""
-    reading = options.reading(categories, dates, missing, drop, as_category)
+    reading = options.reading(missing, drop, as_category) | {"categories": "one-hot", "dates": "days"}
     reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
     protocol = {"sizes": size, "features": features, "ard": ard, "kernel": kernel, "halt": halt}
     protocol |= {"num_train": num_train, "num_test": num_test, "metric": metric, "target": target}

@@ -163,7 +163,9 @@ def _check_terms(gp: Any) -> None:
 def _rows_of(gp: Any, inputs: Any) -> Any:
     """Return the inputs (n, d) as the model knows its columns: by name, or by position if it was fitted to an array."""
     keys = [key for term in gp.kernel.terms() for factor in term.factors for key in factor.columns or ()]
-    return inputs.X if all(isinstance(key, int) for key in keys) else inputs.frame().iloc
+    if all(isinstance(key, int) for key in keys):
+        return inputs.X
+    return inputs.frame(has_dates=any(column.is_date for column in gp.family.schema.columns)).iloc
 
 
 def _predicted(gp: Any, inputs: Any, with_terms: bool, report: Any) -> _Predictions:

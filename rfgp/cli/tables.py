@@ -44,8 +44,6 @@ def fit(
     time_limit: options.TimeLimit = None,
     memory: options.Memory = None,
     seed: options.Seed = 0,
-    categories: options.Categories = "error",
-    dates: options.Dates = "error",
     missing: options.Missing = "error",
     drop: options.Drop = None,
     as_category: options.AsCategory = None,
@@ -71,9 +69,10 @@ def fit(
     """Fit a Gaussian process to a table. Write a model for `rfgp predict`, and a report.
 
     Without --kernel, a kernel and approximations are selected by held-out scores; `rfgp advise` shows the candidates
-    beforehand. With --kernel, its columns are read as its terms need them: numbers, dates as days, levels as text.
+    beforehand. It reads all columns: numbers, dates as days, and text as an indicator of 0 and 1 for each level. With
+    --kernel, columns are read as its terms need them: numbers, dates as days, levels as text.
     """
-    reading = options.reading(categories, dates, missing, drop, as_category)
+    reading = options.reading(missing, drop, as_category)
     reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
     request = ModelRequest(kernel, approximation, likelihood, inference, time_limit, memory, seed)
     validation: dict[str, Any] = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}
@@ -135,7 +134,7 @@ class _Job:
             report("Reading", 0, 0)
             model = self._model(names, report)
             table = self._table(model, report)
-            study = self._study(table, model.of_table(table), report)
+            study = self._study(table, model, report)
             report("Writing", 0, 0)
             page = table_report(study, table, settings=self._settings(), command=command_line())
             with made_folder(self.folder):

@@ -50,7 +50,10 @@ def _remarks(table: Table, num_variables: int) -> list[str]:
         left_out = f"{gone:,} with missing values {'is' if gone == 1 else 'are'} left out"
         found.append(f"{len(table.y):,} of {counted(table.num_rows, 'row')} are used; {left_out}.")
     if table.schema.missing == "mean":
-        found.append("Missing inputs are replaced by the mean of their column over all rows, held-out rows included.")
+        found.append(
+            "Missing numbers and dates are replaced by the mean of their column over all rows, held-out rows included. "
+            "Missing texts are a level of their own."
+        )
     if num_variables > MOST_COLUMNS:
         found.append(f"{counted(num_variables - MOST_COLUMNS, 'column')} with smaller effects are not listed.")
     return found

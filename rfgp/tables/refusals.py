@@ -47,6 +47,14 @@ def are_all_different(column: Column) -> bool:
     return levels > MOST_LEVELS or levels == len(cells)
 
 
+def check_identifier(column: Column, frame: Frame) -> None:
+    """Refuse texts that are no categories."""
+    if are_all_different(column):
+        cells = column.cells.drop_null()
+        different = f"has {counted(len(cells.unique()), 'different text')} in {counted(len(cells), 'cell')}"
+        raise column.error(f"{different}; it looks like an identifier. {hint(column, frame)}{column.without}")
+
+
 def holds_text(column: Column) -> str:
     """Return "holds text ('x' in row 1, 1 such cell)"."""
     row = column.odd[0]
@@ -96,7 +104,7 @@ def check_dates(column: Column) -> None:
 def check_gaps(column: Column, policy: str) -> None:
     """Name infinite cells, and missing ones where the policy is not to drop or fill them.
 
-    A row without a target is dropped where means fill the inputs. No mean fills a column of levels.
+    A row without a target is dropped where means fill the inputs. No mean fills numbers that are levels.
 
     Raises:
         DataError: there are such cells.
@@ -110,7 +118,7 @@ def check_gaps(column: Column, policy: str) -> None:
     row, count = np.flatnonzero(bad)[0], np.count_nonzero(bad)
     cell, remedy = column.spell(row), _CORRECT
     if missing[row]:
-        may_fill = policy == "error" and not column.is_target and not column.is_level
+        may_fill = policy == "error" and not column.is_target and (not column.is_level or column.kind == "text")
         cell, remedy = "missing", 'Give missing="drop", or missing="mean".' if may_fill else 'Give missing="drop".'
     role = "(the target) " * column.is_target
     values = counted(int(count), "missing or infinite value")

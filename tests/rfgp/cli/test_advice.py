@@ -49,13 +49,13 @@ def test_the_command_fits_the_best_kernel_with_the_same_table(monkeypatch, capsy
     text = (tmp_path / "t.csv").read_text().replace(",", ";")
     lines = [f"{line};{'ab'[i % 2]}" for i, line in enumerate(text.splitlines()[1:])]
     (tmp_path / "t.csv").write_text("\n".join(["a;b;y;kind", *lines, "-;1;2;a"]))
-    given = ("--target", "y", "--missing-mark", "-", "--missing", "mean", "--categories", "one-hot", "--seed", "2")
+    given = ("--target", "y", "--missing-mark", "-", "--missing", "mean", "--seed", "2")
     chosen = ("--approximation", "RandomFeatures(16)", "--time-limit", "1min", "--json")
     code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "t.csv", *given, *chosen)
     assert code == 0, err
     found = json.loads(out)
     words = shlex.split(found["command"])
-    assert {"--missing-mark=-", "--missing=mean", "--categories=one-hot", "--kernel", "--approximation"} <= {*words}
+    assert {"--missing-mark=-", "--missing=mean", "--kernel", "--approximation"} <= {*words}
     assert "RandomFeatures(num_frequencies=16)" in words
     assert "--time-limit" not in words
     code, _, err = run(monkeypatch, capsys, *words[1:], "--no-compare", "--out", tmp_path / "o")

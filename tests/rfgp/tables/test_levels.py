@@ -76,3 +76,26 @@ def test_a_target_is_no_level(shop):
     content["output"] |= {"role": "level", "levels": ["a"]}
     with pytest.raises(rfgp.DataError, match="role 'level'"):
         Schema.from_dict(content)
+
+
+def test_texts_and_dates_are_columns_of_the_frame(tmp_path):
+    (tmp_path / "t.csv").write_text(
+        "store,zip,day,y\nn,1,2026-01-01,1\ns,2,2026-01-02T12:00,2\n,1,2026-01-03,3\nn,2,,4\n"
+    )
+    table = read_table(tmp_path / "t.csv", categories="levels", dates="days", missing="mean", as_categories="zip")
+    frame = table.frame()
+    assert frame.store.tolist() == ["n", "s", "(missing)", "n"]
+    assert frame.zip.tolist() == ["1", "2", "1", "2"]
+    assert frame.day.dtype.kind == "M"
+    assert str(frame.day[1]) == "2026-01-02 12:00:00"
+    assert frame.day.astype("int64").tolist()[3] == round(frame.day[:3].astype("int64").mean())
+    (tmp_path / "n.csv").write_text("store,zip,day\n,3,\n")
+    inputs = read_inputs(tmp_path / "n.csv", table.schema)
+    assert inputs.frame().store.tolist() == ["(missing)"]
+    assert inputs.frame(has_dates=False).day.tolist() == pytest.approx([table.X[:, 2].mean()])
+
+
+def test_texts_of_an_identifier_are_no_levels(tmp_path):
+    (tmp_path / "t.csv").write_text("name,a,y\nx,1,1\ny,2,2\nz,3,3\n")
+    with pytest.raises(rfgp.DataError, match="looks like an identifier"):
+        read_table(tmp_path / "t.csv", categories="levels")
