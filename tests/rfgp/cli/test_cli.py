@@ -318,9 +318,17 @@ def test_a_kernel_reads_its_columns_and_predicts_by_terms(monkeypatch, capsys, t
     assert [row["order no"] for row in rows] == ["A007", "A009"]
     found = gp.predict(new.assign(day=pd.to_datetime(new.day)))
     for name in gp.terms:
-        np.testing.assert_allclose([float(row[f"{name}_mean"]) for row in rows], found.terms[name].mean, rtol=1e-9)
-        np.testing.assert_allclose([float(row[f"{name}_sd"]) for row in rows], found.terms[name].std, rtol=1e-9)
+        effect = found.terms[name].centered()
+        np.testing.assert_allclose([float(row[f"{name}_mean"]) for row in rows], effect.mean, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose([float(row[f"{name}_sd"]) for row in rows], effect.std, rtol=1e-9, atol=1e-7)
     np.testing.assert_allclose([float(row["mean"]) for row in rows], found.mean, rtol=1e-9)
+    monkeypatch.setattr("rfgp.cli.predict._CHUNK_OF_TERMS", 1)
+    code, said, err = run(monkeypatch, capsys, *arguments)
+    again = [float(row["week_mean"]) for row in csv.DictReader(io.StringIO(said))]
+    assert again == pytest.approx([float(row["week_mean"]) for row in rows])
+    new[:1].to_csv(tmp_path / "one.csv", index=False)
+    code, _, err = run(monkeypatch, capsys, *arguments[:2], tmp_path / "one.csv", "--terms")
+    assert (code, "--terms requires at least two rows" in err) == (1, True)
     code, _, err = run(monkeypatch, capsys, *arguments[:3], "--id", "mean")
     assert (code, "the name of a result" in " ".join(err.replace("│", " ").split())) == (2, True)
     code, _, err = run(monkeypatch, capsys, *arguments[:3], "--id", "ordr no")
