@@ -655,8 +655,12 @@ def test_traffic_reads_and_writes_geojson(monkeypatch, capsys, tmp_path):
     assert all(np.isfinite(s["gp_mean"]) and s["gp_sd"] > 0 for s in sensors)
     gp, roads = rfgp.load(tmp_path / "o" / "model.safetensors"), graphs.read_roads(tmp_path / "roads.geojson", "speed")
     assert (type(gp), gp.num_observations) == (rfgp.RoadGP, 115)
-    mean = gp.predict(np.stack([roads.sensor_edges, roads.sensor_fractions], axis=1)).mean
-    np.testing.assert_allclose([s["gp_mean"] for s in sensors], mean, rtol=1e-6)
+    found = gp.predict(np.stack([roads.sensor_edges, roads.sensor_fractions], axis=1)).observed()
+    ends = found.interval(0.95)
+    for name, expected in {"mean": found.mean, "observed_sd": found.std, "low": ends[0], "high": ends[1]}.items():
+        np.testing.assert_allclose([s[f"gp_{name}"] for s in sensors], expected, rtol=1e-6)
+    head = (tmp_path / "o" / "nodes.csv").read_text().splitlines()[0]
+    assert head == "node,longitude,latitude,observed,mean,sd,observed_sd,low,high"
 
 
 def test_datasets_lists_and_fetches(monkeypatch, capsys, tmp_path):

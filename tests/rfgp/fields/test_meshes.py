@@ -19,7 +19,8 @@ def write(path, text):
 
 def law_of(field):
     count = field.graph.num_nodes
-    return fields.NodeLaw(np.arange(count) + 0.25, np.full(count, 0.5), len(field.values))
+    mean, deviation = np.arange(count) + 0.25, np.full(count, 0.5)
+    return fields.NodeLaw(mean, deviation, len(field.values), 2 * deviation, mean - 2, mean + 2)
 
 
 def rows_of(field, path):
