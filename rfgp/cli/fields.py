@@ -44,7 +44,7 @@ MeshTarget = Annotated[
     list[str] | None,
     typer.Option(
         help="The column of --values to interpolate, or without it a property of the mesh's file; repeatable. "
-        "[default: all columns of values; the normals' z]"
+        "[default: the only column of numbers that do not identify rows; without --values the normals' z]"
     ),
 ]
 RoadTarget = Annotated[
@@ -227,6 +227,11 @@ def _mesh_fields(
     from rfgp import fields
 
     found = fields.read_mesh_fields(path, values, targets=target and tuple(dict.fromkeys(target)), **how)
+    if values is not None and not target and len(found) > 1:
+        names = " or ".join(found)
+        raise InvalidArgumentError(
+            f"--target must name the columns of {values} to interpolate: {names}. It is repeatable."
+        )
     if values is not None or target:
         return found
     ((quantity, field),) = found.items()

@@ -177,10 +177,24 @@ def read_names(path: str | Path, **options: Unpack[TableOptions]) -> tuple[str, 
         DataError: the file cannot be read.
         InvalidArgumentError: there is no such choice, encoding or ending of a name.
     """
-    request = Request(None, **options)
+    return _frame_of(path, Request(None, **options)).names
+
+
+def read_kinds(path: str | Path, **options: Unpack[TableOptions]) -> dict[str, str]:
+    """Return "number", "date" or "text" for each column of a file by name, in its order; arguments as for `read_names`.
+
+    Raises:
+        DataError: the file cannot be read.
+        InvalidArgumentError: there is no such choice, encoding or ending of a name.
+    """
+    frame = _frame_of(path, Request(None, **options))
+    return {name: frame.column(place).kind for place, name in enumerate(frame.names)}
+
+
+def _frame_of(path: str | Path, request: Request) -> Frame:
     if _is_parquet(path):
-        return read_parquet_frame(Path(path), request.format).names
-    return read_text(Path(path), request.format, names=request.names).names
+        return read_parquet_frame(Path(path), request.format)
+    return read_text(Path(path), request.format, names=request.names)
 
 
 def _encoded(frame: Frame, schema: Schema, carried: Sequence[str | int]) -> Inputs:

@@ -564,11 +564,12 @@ FAST = ("--kernel", "diffusion", "--features", "walks", "--num-walkers", "8", "-
 
 @pytest.mark.slow
 def test_mesh_gives_each_of_several_targets_a_folder(small_mesh, monkeypatch, capsys, tmp_path):
-    """By default all columns of values; a single one keeps the folder to itself; and properties of the file."""
+    """A single one keeps the folder to itself; and properties of the file."""
     rows = "".join(f"{i},{i % 7},{i % 5}\n" for i in range(0, 320, 4))
     (tmp_path / "v.csv").write_text("FACE,stress/MPa,heat\n" + rows)
     arguments = ("--values", tmp_path / "v.csv", *FAST, "--json")
-    code, out, err = run(monkeypatch, capsys, "mesh", small_mesh, *arguments, "--out", tmp_path / "o")
+    both = ("--target", "stress/MPa", "--target", "heat", "--out", tmp_path / "o")
+    code, out, err = run(monkeypatch, capsys, "mesh", small_mesh, *arguments, *both)
     assert code == 0, err
     figures = json.loads(out)
     assert list(figures) == ["stress/MPa", "heat"]
@@ -594,6 +595,15 @@ def test_mesh_gives_each_of_several_targets_a_folder(small_mesh, monkeypatch, ca
     code, _, err = run(monkeypatch, capsys, "mesh", tmp_path / "result.ply", "--target", "heat")
     assert code == 1
     assert "heat must be a property of the faces or vertices" in " ".join(err.split())
+
+
+def test_mesh_asks_which_of_several_columns(small_mesh, monkeypatch, capsys, tmp_path):
+    rows = "".join(f"{i},{i},{i % 7},{i % 5}\n" for i in range(0, 320, 4))
+    (tmp_path / "v.csv").write_text("face,id,stress,heat\n" + rows)
+    arguments = ("--values", tmp_path / "v.csv", "--out", tmp_path / "o")
+    code, _, err = run(monkeypatch, capsys, "mesh", small_mesh, *arguments)
+    assert (code, "to interpolate: stress or heat." in " ".join(err.split())) == (1, True)
+    assert not (tmp_path / "o").exists()
 
 
 def test_points_far_from_the_mesh_are_refused(small_mesh, monkeypatch, capsys, tmp_path):
