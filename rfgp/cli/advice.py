@@ -10,7 +10,7 @@ import typer
 from rfgp.cli import checks, choices, options
 from rfgp.cli.common import is_field, known_input, open_table, print_json, progress, resolve, say
 from rfgp.cli.models import ModelRequest, as_text
-from rfgp.cli.tables import check_likelihood, in_logarithms
+from rfgp.cli.tables import check_likelihood, in_logarithms, suggest_logarithm
 from rfgp.errors import InvalidArgumentError
 
 
@@ -108,7 +108,10 @@ def _of_table(
         report("Reading", 0, 0)
         table = open_table(file, target, reading, report, model.reading)
         table.check_numeric_target(2 if request.likelihood == "bernoulli" else 0)
-        table = in_logarithms(table) if log else table
+        if log:
+            table = in_logarithms(table)
+        else:
+            suggest_logarithm(table, model)
 
         def show(now: Any) -> None:
             report(now.stage, now.iteration, now.iterations)

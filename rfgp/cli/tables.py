@@ -134,9 +134,11 @@ class _Job:
             report("Reading", 0, 0)
             model = self._model(names, report)
             table = self._table(model, report)
+            suggested = () if self.log else suggest_logarithm(table, model)
             study = self._study(table, model, report)
             report("Writing", 0, 0)
-            page = table_report(study, table, settings=self._settings(), command=command_line())
+            noted = replace(study, notes=(*study.notes, *suggested))
+            page = table_report(noted, table, settings=self._settings(), command=command_line())
             with made_folder(self.folder):
                 _save(study, table, self.outputs[0], with_data, self.log)
                 write_atomically(self.outputs[1], page.encode())
@@ -174,14 +176,12 @@ class _Job:
     def _study(self, table: Any, model: TableModel, report: Any) -> Any:
         """Return the study of a model that is fitted to a table."""
         from rfgp.report import study_table
-        from rfgp.report.notes import of_scale
 
         validation = {name: value for name, value in self.validation.items() if name != "holdout_by"}
         if (by := self.validation["holdout_by"]) is not None:
             validation |= _groups(self.file, by, self.reading, table, validation["holdout"])
         title = f"{self.file.name}, target {table.target}"
-        study = study_table(table, model.gp(), title=title, report=report, **validation)
-        return study if self.log else replace(study, notes=(*study.notes, *of_scale(table.y, table.target)))
+        return study_table(table, model.gp(), title=title, report=report, **validation)
 
     def _settings(self) -> dict[str, Any]:
         """Return the options that the report lists."""
@@ -228,6 +228,17 @@ def check_likelihood(gp: Any, log: bool) -> None:
         raise typer.BadParameter(
             "Reports are of one number a row. Fit several classes in Python: rfgp.sklearn.GPClassifier."
         )
+
+
+def suggest_logarithm(table: Any, model: TableModel) -> tuple[str, ...]:
+    """Say if the logarithm of a target may be fitted better, and return that as a note."""
+    from rfgp.report.notes import of_scale
+
+    is_number = model.request.likelihood == "normal" and table.classes is None
+    found = of_scale(table.y, table.target) if is_number else ()
+    for note in found:
+        say(note, as_json=True)
+    return found
 
 
 def in_logarithms(table: Any) -> Any:

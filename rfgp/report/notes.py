@@ -20,7 +20,7 @@ _BETTER = 0.99
 """The share of the model's error below which a baseline is mentioned."""
 _NAMED = 3
 """The most columns that a note names."""
-_SPANNED, _SKEWED = 100.0, 1.0
+_SPANNED, _SKEWED = 10.0, 1.0
 """The ratio of the largest to the least target, and the skewness, above which logarithms are suggested."""
 
 _MEANINGS = {
@@ -53,7 +53,10 @@ def of_selection(model: Process[Any]) -> tuple[str, ...]:
 
 
 def of_scale(y: NDArray[np.float64], name: str) -> tuple[str, ...]:
-    """Return a note if the logarithm of targets (n,) may be fitted better: they span a factor of 100 and are skewed."""
+    """Return a note if the logarithm of targets (n,) may be fitted better.
+
+    The targets are positive, span a factor of 10, and have a skewness above 1, at least twice that of their logarithms.
+    """
     if y.min() <= 0 or y.max() < _SPANNED * y.min():
         return ()
     skewness, of_logarithm = float(stats.skew(y)), abs(float(stats.skew(np.log(y))))
@@ -61,7 +64,7 @@ def of_scale(y: NDArray[np.float64], name: str) -> tuple[str, ...]:
         return ()
     return (
         f"{printable(name)[:40]} is positive, from {y.min():.3g} to {y.max():.3g}, with a skewness of {skewness:.1f} "
-        f"({of_logarithm:.1f} for its logarithm). A model of its logarithm may be better (--log).",
+        f"({of_logarithm:.1f} for its logarithm). A model of its logarithm may be better: --log.",
     )
 
 
