@@ -20,6 +20,7 @@ from rfgp.errors import ConvergenceWarning as ConvergenceWarning
 from rfgp.errors import DataError as DataError
 from rfgp.errors import DataSavedWarning as DataSavedWarning
 from rfgp.errors import FileWriteError as FileWriteError
+from rfgp.errors import IdentifierWarning as IdentifierWarning
 from rfgp.errors import IndexColumnWarning as IndexColumnWarning
 from rfgp.errors import InvalidArgumentError as InvalidArgumentError
 from rfgp.errors import JitterWarning as JitterWarning
@@ -101,6 +102,7 @@ __all__ = [
     "Exact",
     "ExactGP",
     "FileWriteError",
+    "IdentifierWarning",
     "IndexColumnWarning",
     "InducingPoints",
     "InvalidArgumentError",

@@ -199,7 +199,13 @@ def stem(file: Path) -> str:
 
 def command_line() -> str:
     """Return the command that runs, as one would type it."""
-    return shlex.join(["rfgp", *sys.argv[1:]])
+    return " ".join(["rfgp", *map(_quoted, sys.argv[1:])])
+
+
+def _quoted(word: str) -> str:
+    """Return a word as one types it in a shell, in double quotes if it has single ones and nothing special to these."""
+    is_simple = "'" in word and word.isprintable() and not set(word) & set('"$`\\!')
+    return f'"{word}"' if is_simple else shlex.quote(word)
 
 
 def print_study(study: Any, noun: str) -> None:

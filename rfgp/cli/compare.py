@@ -21,8 +21,8 @@ from rfgp.cli.common import (
 Target = Annotated[
     str | None,
     typer.Option(
-        help="Tables: the target column, by name or position; GeoJSON: the sensors' property; meshes: one of the file. "
-        "[default: the last; value; the normals' z]"
+        help="Tables: the target column, by name or position [default: the last]. GeoJSON: a property of the sensors "
+        "[default: value]. Meshes: a property of the file [default: the z component of the normals]."
     ),
 ]
 
@@ -78,7 +78,8 @@ def compare(
             "--size",
             "--num-frequencies",
             "--num-walkers",
-            help="Frequencies or walkers; repeatable. [default: 4 d and 16 d; 16 and 64]",
+            help="The number of frequencies (tables) or of walkers per node (graphs); repeatable. [default: 4 and 16 "
+            "times the number of columns; 16 and 64 walkers]",
         ),
     ] = None,
     features: Annotated[str, typer.Option(help="Tables: fourier or laplace.")] = "fourier",
@@ -95,7 +96,7 @@ def compare(
     missing_mark: options.MissingMark = None,
     metric: options.Metric = None,
     kernel: Annotated[str, typer.Option(help="Graphs: diffusion or regularized-laplacian.")] = "diffusion",
-    halt: Annotated[float, typer.Option(help="Graphs: the walkers' halting probability.")] = 0.1,
+    halt: Annotated[float, typer.Option(help="Graphs: the probability that a walker halts at a step.")] = 0.1,
     num_train: Annotated[
         int | None,
         typer.Option(

@@ -24,19 +24,20 @@ from rfgp.cli.common import (
 from rfgp.errors import InvalidArgumentError
 
 FIELD = "whittle-matern"
-Alpha = Annotated[
-    int | None, typer.Option(help=f"Of {FIELD}: 1 is the roughest; 1 or 2 on roads, 1 to 6 on meshes. [default: 1; 2]")
-]
+MeshAlpha = Annotated[int | None, typer.Option(help=f"The smoothness of {FIELD}, from 1 (roughest) to 6. [default: 2]")]
+RoadAlpha = Annotated[int | None, typer.Option(help=f"The smoothness of {FIELD}: 1 (rough) or 2. [default: 1]")]
 Features = Annotated[
     str | None,
     typer.Option(
-        help="Of a graph's kernel: exact, precision, rational, walks, chebyshev, taylor, spectrum, or auto: exact "
-        "where that is cheap. [default: auto]"
+        help="For a kernel of a graph: exact, precision, rational, walks, chebyshev, taylor, spectrum, or auto, which "
+        "is exact if that is cheap. [default: auto]"
     ),
 ]
-Walkers = Annotated[int, typer.Option(help="Of a graph's kernel: walkers per node.")]
-Halt = Annotated[float, typer.Option(help="Of a graph's kernel: the walkers' halting probability.")]
-_GRAPH_KERNELS = "or of a graph of {}: diffusion, regularized-laplacian, matern."
+Walkers = Annotated[int, typer.Option(help="For a kernel of a graph with walks: the number of walkers per node.")]
+Halt = Annotated[
+    float, typer.Option(help="For a kernel of a graph with walks: the probability that a walker halts at a step.")
+]
+_GRAPH_KERNELS = "or a kernel of the graph of {}: diffusion, regularized-laplacian or matern."
 Values = Annotated[
     Path | None, typer.Option(help="A table of values: columns x, y, z or face or vertex, and columns of values.")
 ]
@@ -44,7 +45,8 @@ MeshTarget = Annotated[
     list[str] | None,
     typer.Option(
         help="The column of --values to interpolate, or without it a property of the mesh's file; repeatable. "
-        "[default: the only column of numbers that do not identify rows; without --values the normals' z]"
+        "[default: the only column of numbers that do not identify rows; without --values the z component of the "
+        "normals]"
     ),
 ]
 RoadTarget = Annotated[
@@ -65,16 +67,20 @@ RoadKernel = Annotated[
     str, typer.Option(help=f"{FIELD}: along the roads, exactly; {_GRAPH_KERNELS.format('their pieces')}")
 ]
 Boundary = Annotated[
-    str, typer.Option(help=f"Of {FIELD}, at free ends: neumann (no derivative), stationary (roads go on) or open.")
+    str,
+    typer.Option(
+        help=f"The condition of {FIELD} at the free ends of roads: neumann (a derivative of zero), stationary (as if "
+        "the road continued without an end) or open (none)."
+    ),
 ]
 MinLength = Annotated[
     float,
     typer.Option(
-        help="Of a graph's kernel: shorter pieces of road count as this long, in mean lengths, since an edge weighs "
-        "one over its length."
+        help="For a kernel of a graph: the least length of a piece of road, in mean lengths of pieces; shorter pieces "
+        "count as this long. The weight of an edge is one over its length."
     ),
 ]
-TestShare = Annotated[float, typer.Option(help="Share of the observations held out to judge the fit.")]
+TestShare = Annotated[float, typer.Option(help="The share of the observations that are held out to score the fit.")]
 Compare = Annotated[bool, typer.Option("--compare/--no-compare", help="Compare with the exact process.")]
 WithData = Annotated[bool, typer.Option("--with-data", help="Save the observed values with the model.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")]
@@ -91,7 +97,9 @@ def mesh(
     ],
     values: Values = None,
     target: MeshTarget = None,
-    known: Annotated[float, typer.Option(help="Without --values: the share of faces whose normal's z is known.")] = 0.1,
+    known: Annotated[
+        float, typer.Option(help="Without --values: the share of the normals that are given to the fit.")
+    ] = 0.1,
     nodes: Nodes = None,
     weights: options.Weights = "unit",
     within: Reach = None,
@@ -104,7 +112,7 @@ def mesh(
     missing_mark: options.MissingMark = None,
     out: Out = None,
     kernel: MeshKernel = FIELD,
-    alpha: Alpha = None,
+    alpha: MeshAlpha = None,
     features: Features = None,
     num_walkers: Walkers = 64,
     halt: Halt = 0.1,
@@ -138,8 +146,8 @@ def mesh(
         inputs = (path, values and check_input(values))
         check_outputs((folder / name for name in (*_OF_ALL, *_OF_MESHES)), inputs)
         found = _mesh_fields(path, values, target, how, known, seed)
-        stand_in = "properties of the file" if target else f"normals of {known:g} of the nodes"
-        given = {"file": file, "weights": weights, "values": values or stand_in}
+        stand_in = "properties of the file" if target else f"normals at a share of {known:g} of the nodes"
+        given = {"file": file, "values": values or stand_in} | ({} if kernel == FIELD else {"weights": weights})
         job = _Job(file.name, given, process, (test_share, comparison, with_data, holdout), _OF_MESHES, inputs)
         studies = job.run(found, folder, report)
     _publish(studies, _OF_MESHES, as_json)
@@ -153,7 +161,7 @@ def traffic(
     within: Annotated[
         float | None,
         typer.Option(
-            help="GeoJSON: how far from a road a sensor may lie that names none. [default: 500 m; in a plane a tenth "
+            help="GeoJSON: the largest distance of a sensor from the nearest road. [default: 500 m; in a plane a tenth "
             "of the size of the roads]"
         ),
     ] = None,
@@ -161,19 +169,20 @@ def traffic(
         bool,
         typer.Option(
             "--skip",
-            help="GeoJSON: leave out what is neither road nor sensor, and sensors too far away; sensors without a "
-            "number are not observed, numbers written as text count.",
+            help="GeoJSON: leave out features that are neither roads nor sensors, and sensors too far from a road; "
+            "sensors without a number are not observed; numbers that are texts are read.",
         ),
     ] = False,
     snap: Annotated[
-        float, typer.Option(help="Points of roads at most this far apart meet, in metres or the units of the plane.")
+        float,
+        typer.Option(help="Join points of roads that are at most this far apart, in metres or the units of the plane."),
     ] = 0.0,
     duplicates: Annotated[
         str, typer.Option(help="Stretches of road that are drawn more than once: parallel roads, or merge.")
     ] = "parallel",
     out: Out = None,
     kernel: RoadKernel = FIELD,
-    alpha: Alpha = None,
+    alpha: RoadAlpha = None,
     boundary: Boundary = "neumann",
     features: Features = None,
     num_walkers: Walkers = 64,
@@ -186,7 +195,7 @@ def traffic(
     seed: options.Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Interpolate sensors along roads: GeoJSON with mean and sd, a table of nodes, a model and a report."""
+    """Interpolate sensors along roads: GeoJSON with predictions, a table of nodes, a model and a report."""
     process: dict[str, Any] = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "halt": halt}
     process |= {"boundary": boundary, "seed": seed}
     checks.check_field(file, "traffic", process, (test_share, holdout, holdout_by))
@@ -237,8 +246,8 @@ def _mesh_fields(
     ((quantity, field),) = found.items()
     field = _hide(field, known, seed)
     say(
-        f"No --values: the z component of the normals of a random {len(field.values)} of "
-        f"{field.graph.num_nodes} {'faces' if field.on_faces else 'vertices'} stands in for them.",
+        f"No --values: the z component of the normals is interpolated from a random {len(field.values):,} of "
+        f"{field.graph.num_nodes:,} {'faces' if field.on_faces else 'vertices'}.",
         as_json=True,
     )
     return {quantity: field}
@@ -302,7 +311,7 @@ def _check_process(kernel: str, alpha: int | None, features: str | None, largest
 
 @dataclass(frozen=True)
 class _Job:
-    """What a command does with each of its fields: fit, judge, condition on everything, and write.
+    """The work of a command on each of its fields: fit, score, condition on all observations, and write.
 
     Attributes:
         name: The file's, for titles.
@@ -340,7 +349,7 @@ class _Job:
         return {target: (study, places[target]) for target, study in studies.items()}
 
     def _study(self, field: Any, folder: Path, report: Any) -> Any:
-        """Fit, judge, condition on everything, and write."""
+        """Fit, score, condition on all observations, and write."""
         from copy import copy
 
         from rfgp import fields

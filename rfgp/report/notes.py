@@ -11,6 +11,7 @@ from scipy import stats
 from graphs.builders.files import printable
 from rfgp.counts import counted
 from rfgp.models import Process
+from rfgp.models.gp import GP
 from rfgp.report.baselines import Baseline
 from rfgp.report.variables import columns_of
 
@@ -85,12 +86,20 @@ def _of_bound(model: Process[Any], name: str) -> Iterator[str]:
         at = [i for i, (value, limit) in enumerate(pairs) if limit is not None and abs(value - limit) < _NEAR]
         if at and own == "lengthscale" and len(raw) == len(columns):
             where = "" if is_alone else f" in the {subject}"
-            yield _of_lengthscales([columns[i] for i in at], where, side, subject)
+            if named := _without_indicators([columns[i] for i in at], model):
+                yield _of_lengthscales(named, where, side, subject)
         elif at:
             value = float(model.hyperparameters.value(name).detach().reshape(-1)[at[0]])
             shown = f"{math.sqrt(value):.3g} as a standard deviation" if name == "noise" else f"{value:.3g}"
             meaning = _MEANINGS.get((own, side), "the search ended there. Check it, or use another starting value")
             yield f"The {path} is at its {side} bound, {shown}: {meaning.format(subject=subject)}."
+
+
+def _without_indicators(columns: list[str], model: Process[Any]) -> list[str]:
+    """Return columns without the indicators of levels, whose lengthscales say nothing by themselves."""
+    found = model.family.options.indicators if isinstance(model, GP) else {}
+    indicators = {f"{key}={level}" for key, levels in found.items() for level in levels}
+    return [column for column in columns if column not in indicators]
 
 
 def _of_lengthscales(columns: list[str], where: str, side: str, subject: str) -> str:

@@ -1,7 +1,7 @@
 """The variables of a table, and the dataframe of them that a model reads."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,8 @@ from rfgp.tables.table import times_of
 
 NUMBER, DATE, CATEGORY = "number", "date", "category"
 """The roles of variables, as in `rfgp.tables.schema.ColumnRule`."""
+LOG_TARGET = "log of "
+"""The begin of the name of a target of logarithms, as `rfgp fit --log` writes it."""
 _LEVEL = "level"
 """The role of a column of the file whose texts are in the dataframe."""
 
@@ -81,6 +83,18 @@ class Variable:
         if self.column is None:
             return found
         return {self.column: times_of(known) if self.role == DATE else known, **found}
+
+
+def is_of_logarithms(table: Table) -> bool:
+    """Return whether the targets of a table are logarithms, by their name."""
+    return table.target.startswith(LOG_TARGET)
+
+
+def in_own_units(table: Table) -> Table:
+    """Return a table with the exponentials of its targets if these are logarithms."""
+    if not is_of_logarithms(table):
+        return table
+    return replace(table, y=np.exp(table.y), target=table.target.removeprefix(LOG_TARGET))
 
 
 def input_frame(table: Table, model: GP) -> Any:

@@ -22,6 +22,7 @@ from rfgp.tables.refusals import (
     check_dates,
     check_identifier,
     check_mixed,
+    is_identifier,
     refused_dates,
     refused_text,
 )
@@ -223,8 +224,7 @@ def _used(frame: Frame, column: Column, request: Request, forced: bool) -> Colum
     else:
         check_mixed(column, frame)
     if choice == "levels" and not is_target:
-        check_identifier(column, frame)
-        return replace(column, is_level=True)
+        return None if is_identifier(column, frame) else replace(column, is_level=True)
     if choice in ("days", "one-hot") or (is_target and not is_date):
         return column
     if choice == "drop" and not is_target:

@@ -1,13 +1,14 @@
 """Columns that cannot become numbers as they are: each kind of fault, with the cell that shows it and what to do."""
 
 import re
+import warnings
 
 import numpy as np
 
-from rfgp.errors import DataError
+from rfgp.errors import DataError, IdentifierWarning
 from rfgp.tables.columns import Column, Frame
 from rfgp.tables.marks import advice, marked
-from rfgp.tables.messages import counted, show
+from rfgp.tables.messages import counted, show, title
 
 MOST_LEVELS = 256
 """Different texts of a category."""
@@ -53,6 +54,24 @@ def check_identifier(column: Column, frame: Frame) -> None:
         cells = column.cells.drop_null()
         different = f"has {counted(len(cells.unique()), 'different text')} in {counted(len(cells), 'cell')}"
         raise column.error(f"{different}; it looks like an identifier. {hint(column, frame)}{column.without}")
+
+
+def is_identifier(column: Column, frame: Frame) -> bool:
+    """Return whether a column has another text in each row, with a warning that it is left out.
+
+    Raises:
+        DataError: the texts may be numbers or dates.
+    """
+    cells = column.cells.drop_null()
+    if len(cells.unique()) < len(cells):
+        return False
+    if hint(column, frame):
+        check_identifier(column, frame)
+    said = (
+        f"{title(column.file)}: column {show(column.name)} is left out: each of its {len(cells):,} texts is different, "
+    )
+    warnings.warn(IdentifierWarning(f"{said}such as {column.spell(column.odd[0])}, as of an identifier."), stacklevel=9)
+    return True
 
 
 def holds_text(column: Column) -> str:

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shlex
 import shutil
 import stat
 from pathlib import Path
@@ -15,6 +16,7 @@ from commands import run
 from devices import device
 
 import rfgp
+from rfgp.cli.common import command_line
 from rfgp.tables.options import TableOptions
 
 pytestmark = [
@@ -229,3 +231,18 @@ def test_models_with_encoded_columns_read_tables_as_they_did(monkeypatch, capsys
     assert code == 0, err
     found, expected = (pd.read_csv(source) for source in (io.StringIO(out), folder / "predictions.csv"))
     pd.testing.assert_frame_equal(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [
+        ("RBF(t, name='trend')", "\"RBF(t, name='trend')\""),
+        ("a b", "'a b'"),
+        ("it's $5", "'it'\"'\"'s $5'"),
+        ("t", "t"),
+    ],
+)
+def test_commands_are_shown_as_one_types_them(word, shown, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["rfgp", "fit", word])
+    assert command_line() == f"rfgp fit {shown}"
+    assert shlex.split(command_line()) == ["rfgp", "fit", word]

@@ -95,7 +95,12 @@ def test_texts_and_dates_are_columns_of_the_frame(tmp_path):
     assert inputs.frame(has_dates=False).day.tolist() == pytest.approx([table.X[:, 2].mean()])
 
 
-def test_texts_of_an_identifier_are_no_levels(tmp_path):
-    (tmp_path / "t.csv").write_text("name,a,y\nx,1,1\ny,2,2\nz,3,3\n")
-    with pytest.raises(rfgp.DataError, match="looks like an identifier"):
+def test_texts_of_an_identifier_are_left_out(tmp_path):
+    (tmp_path / "t.csv").write_text("name,a,y\nx,1,1\ny,2,2\n,3,3\n")
+    with pytest.warns(rfgp.IdentifierWarning, match="'name' is left out: each of its 2 texts is different") as caught:
+        table = read_table(tmp_path / "t.csv", categories="levels")
+    assert [entry.filename for entry in caught] == [__file__]
+    assert (table.columns, table.schema.dropped) == (("a",), ("name",))
+    (tmp_path / "t.csv").write_text("sold,a,y\n01/02/2026,1,1\n02/02/2026,2,2\n03/02/2026,3,3\n")
+    with pytest.raises(rfgp.DataError, match="Dates must be ISO"):
         read_table(tmp_path / "t.csv", categories="levels")
