@@ -80,6 +80,10 @@ MinLength = Annotated[
         "count as this long. The weight of an edge is one over its length."
     ),
 ]
+Snap = Annotated[
+    float,
+    typer.Option(help="Join points of roads that are at most this far apart, in metres or the units of the plane."),
+]
 TestShare = Annotated[float, typer.Option(help="The share of the observations that are held out to score the fit.")]
 Compare = Annotated[bool, typer.Option("--compare/--no-compare", help="Compare with the exact process.")]
 WithData = Annotated[bool, typer.Option("--with-data", help="Save the observed values with the model.")]
@@ -173,10 +177,7 @@ def traffic(
             "sensors without a number are not observed; numbers that are texts are read.",
         ),
     ] = False,
-    snap: Annotated[
-        float,
-        typer.Option(help="Join points of roads that are at most this far apart, in metres or the units of the plane."),
-    ] = 0.0,
+    snap: Snap = 0.0,
     duplicates: Annotated[
         str, typer.Option(help="Stretches of road that are drawn more than once: parallel roads, or merge.")
     ] = "parallel",

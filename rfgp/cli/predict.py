@@ -13,7 +13,7 @@ from rfgp.cli import checks, options
 from rfgp.cli.common import check_input, check_outputs, print_json, progress, say
 from rfgp.errors import InvalidArgumentError
 
-_CHUNK, _CHUNK_OF_TERMS = 8192, 1000
+_CHUNK, CHUNK_OF_TERMS = 8192, 1000
 """The numbers of rows that are predicted at once, and whose effects of terms are."""
 _REFERENCE = 1000
 """The most rows over which effects of terms are centred."""
@@ -184,7 +184,7 @@ def _predicted(gp: Any, inputs: Any, with_terms: bool, report: Any) -> _Predicti
     headers = [f"{name}_{part}" for name in names for part in ("mean", "sd")]
     table = _Predictions((_RESULTS[0], *inputs.carried, *_RESULTS[1:], *headers))
     rows, total, squares, inside = _rows_of(gp, inputs), len(inputs.rows), 0.0, 0
-    size = _CHUNK_OF_TERMS if with_terms else _CHUNK
+    size = CHUNK_OF_TERMS if with_terms else _CHUNK
     for first in range(0, total, size):
         report("Predicting", first, total)
         chunk = slice(first, first + size)

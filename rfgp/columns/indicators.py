@@ -1,5 +1,6 @@
 """Columns of levels as indicator columns, one for each level, which kernels of numbers read."""
 
+import itertools
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
@@ -8,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.columns.cells import Cells, Content
+from rfgp.columns.faults import faults_of, is_date, joined
+from rfgp.columns.kinds import Kind
 from rfgp.columns.levels import factorize, ordered
-from rfgp.columns.requests import Key, Level
+from rfgp.columns.requests import ColumnSchema, Key, Level
 from rfgp.columns.table import Table
 from rfgp.counts import counted
 from rfgp.errors import DataError
@@ -31,7 +34,8 @@ def learn_indicators(table: Table, others: Collection[Key] = ()) -> dict[Key, tu
         others: The keys of columns that the kernel reads as levels. They have no indicators.
 
     Raises:
-        DataError: a column has missing cells or too many levels.
+        DataError: columns have missing cells, too many levels, or dates as text. The message lists the faults of all
+            columns.
 
     Examples:
         >>> from rfgp.columns import Table
@@ -42,12 +46,18 @@ def learn_indicators(table: Table, others: Collection[Key] = ()) -> dict[Key, tu
     if table.source not in ("dataframe", "dict"):
         return {}
     found: dict[Key, tuple[Level, ...]] = {}
+    problems: list[str] = []
     for key in table.keys:
         cells = table.cells(key)
         if cells.content is Content.TRUTH and cells.codes is None:
             found[key] = ()
         elif has_levels(cells) and key not in others:
-            found[key] = _levels(key, cells)
+            problems += (faults := _faults(key, cells))
+            found[key] = () if faults else ordered(cells)
+    if problems:
+        numbers = (key for key in table.keys if key not in found and key not in others)
+        read = (faults_of(ColumnSchema(key, Kind.NUMBER), table.cells(key)) for key in numbers)
+        raise DataError(joined([*problems, *itertools.chain(*read)]))
     return found
 
 
@@ -63,22 +73,26 @@ def has_levels(cells: Cells) -> bool:
     return cells.content is Content.TEXT or cells.codes is not None
 
 
-def _levels(key: Key, cells: Cells) -> tuple[Level, ...]:
-    """Return the levels of a column.
-
-    Raises:
-        DataError: a cell is missing, or there are too many levels.
-    """
-    if cells.missing.any():
-        gone = counted(int(cells.missing.sum()), "missing cell")
-        raise DataError(f"Column {shown(key)} has {gone}. Give them a value such as 'unknown', or leave the rows out.")
-    levels = ordered(cells)
-    if len(levels) > MOST_LEVELS:
-        raise DataError(
-            f'Column {shown(key)} must have at most {MOST_LEVELS} levels for kernel="auto", got {len(levels):,}. Give '
+def _faults(key: Key, cells: Cells) -> list[str]:
+    """Return what keeps the cells (n,) of a column from being read as levels, as sentences."""
+    places, labels = factorize(cells)
+    labels = [labels[place] for place in np.unique(places[~cells.missing])]
+    if labels and all(isinstance(label, str) and is_date(label) for label in labels):
+        return [
+            f"Column {shown(key)} holds dates as text, such as {shown(labels[0])}. Convert it with pandas.to_datetime."
+        ]
+    if len(labels) == np.sum(~cells.missing) > MOST_LEVELS:
+        return [f"Column {shown(key)} has another level in each row, as an identifier has. Drop it."]
+    found = []
+    if len(labels) > MOST_LEVELS:
+        found.append(
+            f'Column {shown(key)} must have at most {MOST_LEVELS} levels for kernel="auto", got {len(labels):,}. Give '
             f"a kernel with k.Group({key!r}), or drop the column."
         )
-    return levels
+    if cells.missing.any():
+        gone = counted(int(cells.missing.sum()), "missing cell")
+        found.append(f"Column {shown(key)} has {gone}. Give them a value such as 'unknown', or leave the rows out.")
+    return found
 
 
 def with_indicators(table: Table, indicators: Indicators) -> Table:

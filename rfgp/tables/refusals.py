@@ -53,20 +53,22 @@ def check_identifier(column: Column, frame: Frame) -> None:
     if are_all_different(column):
         cells = column.cells.drop_null()
         different = f"has {counted(len(cells.unique()), 'different text')} in {counted(len(cells), 'cell')}"
-        raise column.error(f"{different}; it looks like an identifier. {hint(column, frame)}{column.without}")
+        raise column.error(
+            f"{different}; it looks like an identifier. {hint(column, frame).rstrip() or column.without}"
+        )
 
 
 def is_identifier(column: Column, frame: Frame) -> bool:
     """Return whether a column has another text in each row, with a warning that it is left out.
 
     Raises:
-        DataError: the texts may be numbers or dates.
+        DataError: the texts may be numbers or dates that are spelled in another way.
     """
+    if advised := hint(column, frame):
+        raise column.error(f"{holds_text(column)}. {advised}Or leave it out ({column.drop}).")
     cells = column.cells.drop_null()
     if len(cells.unique()) < len(cells):
         return False
-    if hint(column, frame):
-        check_identifier(column, frame)
     said = (
         f"{title(column.file)}: column {show(column.name)} is left out: each of its {len(cells):,} texts is different, "
     )

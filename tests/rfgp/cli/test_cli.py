@@ -322,7 +322,7 @@ def test_a_kernel_reads_its_columns_and_predicts_by_terms(monkeypatch, capsys, t
         np.testing.assert_allclose([float(row[f"{name}_mean"]) for row in rows], effect.mean, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose([float(row[f"{name}_sd"]) for row in rows], effect.std, rtol=1e-9, atol=1e-7)
     np.testing.assert_allclose([float(row["mean"]) for row in rows], found.mean, rtol=1e-9)
-    monkeypatch.setattr("rfgp.cli.predict._CHUNK_OF_TERMS", 1)
+    monkeypatch.setattr("rfgp.cli.predict.CHUNK_OF_TERMS", 1)
     code, said, err = run(monkeypatch, capsys, *arguments)
     again = [float(row["week_mean"]) for row in csv.DictReader(io.StringIO(said))]
     assert again == pytest.approx([float(row["week_mean"]) for row in rows])

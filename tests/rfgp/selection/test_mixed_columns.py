@@ -95,11 +95,25 @@ def with_clash(frame):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"), [(with_missing, "missing cell"), (with_many, "50 levels"), (with_clash, "Rename it")]
+    ("change", "message"),
+    [
+        (with_missing, "missing cell"),
+        (with_many, "as an identifier has. Drop it"),
+        (lambda frame: frame.assign(store=[f"s{i // 2}" for i in range(len(frame))]), "50 levels"),
+        (lambda frame: frame.assign(day=frame["day"].astype(str)), "dates as text, such as '2026-01-01"),
+        (with_clash, "Rename it"),
+    ],
 )
 def test_bad_columns_are_named(change, message):
     with pytest.raises(rfgp.DataError, match=message):
         rfgp.GP(seed=0).fit(change(table()), "units")
+
+
+def test_faults_of_all_columns_come_together():
+    bad = with_many(table()).assign(day=lambda frame: frame["day"].astype(str))
+    bad.loc[3, "x"] = np.nan
+    with pytest.raises(rfgp.DataError, match=r"(?s)'store' has another.*'day' holds dates.*'x' has 1 missing value"):
+        rfgp.GP(seed=0).fit(bad, "units")
 
 
 def test_predictions_name_missing_columns_and_cells(fitted):
