@@ -159,7 +159,13 @@ def _sorted(
                 points = _read_points([feature.coordinates], i)
                 sensors.append(feature._replace(coordinates=points[0]))
         elif feature.kind == "LineString":
-            roads.append(_Road(_read_points(feature.coordinates, i), feature))
+            points = _read_points(feature.coordinates, i)
+            if len(points) < 2 and not skip:
+                raise FileFormatError(f"feature {i} is a LineString of one point. Pass skip=True to leave it out.")
+            if len(points) < 2:
+                skipped["LineString of one point left out"] += 1
+            else:
+                roads.append(_Road(points, feature))
         elif feature.kind == "MultiLineString" and isinstance(feature.coordinates, list):
             roads.extend(_Road(_read_points(part, i), feature) for part in feature.coordinates if part != [])
             skipped["part of a MultiLineString without coordinates left out"] += feature.coordinates.count([])

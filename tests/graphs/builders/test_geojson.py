@@ -199,6 +199,15 @@ def test_faults_of_features_come_together(tmp_path):
         graphs.read_roads(path)
 
 
+def test_roads_of_one_point_are_refused_or_skipped(tmp_path):
+    path, one = tmp_path / "r.geojson", feature("LineString", [[8.0, 49.0]])
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": [MIXED[0], one]}))
+    with pytest.raises(graphs.FileFormatError, match="feature 1 is a LineString of one point"):
+        graphs.read_roads(path)
+    with pytest.warns(graphs.SkippedFeaturesWarning, match="1 LineString of one point left out"):
+        assert len(graphs.read_roads(path, skip=True).lines) == 1
+
+
 def test_properties_that_identify_sensors_are_proposed_last(tmp_path):
     path = tmp_path / "r.geojson"
     sensors = [feature("Point", [8.01, 49.0], id=i, number=10 + i, speed=i % 3) for i in range(6)]
