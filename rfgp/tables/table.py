@@ -12,8 +12,8 @@ from rfgp.errors import DataError
 from rfgp.tables.messages import counted, listed, show
 from rfgp.tables.schema import ColumnRule, Schema
 
-_MICROSECONDS = 86_400 * 10**6
-"""The microseconds of a day."""
+_FAR = 1e8
+"""The days from 1970-01-01 beyond which microseconds do not fit into 64 bits."""
 
 
 def _no_rows() -> NDArray[np.int64]:
@@ -119,8 +119,9 @@ class Inputs:
 
 
 def times_of(days: NDArray[np.float64]) -> NDArray[np.datetime64]:
-    """Return days (n,) since 1970-01-01 UTC as times (n,), to the microsecond."""
-    return np.round(days * _MICROSECONDS).astype("datetime64[us]")
+    """Return days (n,) since 1970-01-01 UTC as times (n,), to the microsecond, or to the second if some are far off."""
+    unit, per_day = ("us", 86_400 * 10**6) if np.abs(days).max(initial=0) < _FAR else ("s", 86_400)
+    return np.round(days * per_day).astype(f"datetime64[{unit}]")
 
 
 def frame_of(rules: Sequence[ColumnRule], X: NDArray[np.float64], *, has_dates: bool = True) -> Any:

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import rfgp
+from rfgp.columns.days import to_days
 from rfgp.tables import Schema, read_inputs, read_table
+from rfgp.tables.table import times_of
 
 
 @pytest.fixture
@@ -93,6 +95,12 @@ def test_texts_and_dates_are_columns_of_the_frame(tmp_path):
     inputs = read_inputs(tmp_path / "n.csv", table.schema)
     assert inputs.frame().store.tolist() == ["(missing)"]
     assert inputs.frame(has_dates=False).day.tolist() == pytest.approx([table.X[:, 2].mean()])
+
+
+def test_dates_far_off_are_times():
+    days = np.array([-3e9, 0.5, 3e9])
+    assert times_of(days).dtype == "datetime64[s]"
+    np.testing.assert_array_equal(to_days(times_of(days)), days)
 
 
 def test_texts_of_an_identifier_are_left_out(tmp_path):
