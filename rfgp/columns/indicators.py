@@ -16,8 +16,8 @@ from rfgp.columns.requests import ColumnSchema, Key, Level
 from rfgp.columns.table import Table
 from rfgp.counts import counted
 from rfgp.errors import DataError
-from rfgp.messages import shown
-from rfgp.rows.names import MISSING_LEVEL, warn_of_levels
+from rfgp.messages import MISSING_LEVEL, shown
+from rfgp.rows.names import warn_of_levels
 
 MOST_LEVELS = 50
 """The most levels of a column that is read as indicators. Each of them has a lengthscale."""

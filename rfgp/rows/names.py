@@ -13,8 +13,6 @@ from rfgp.counts import counted
 from rfgp.errors import DataError, IndexColumnWarning, NewLevelWarning
 from rfgp.messages import listed, shown
 
-MISSING_LEVEL = "(missing)"
-"""The level of missing cells of a column of levels, if these are not refused."""
 _NAMES = re.compile(r"(?:Unnamed: \d+(?:\.\d+)*|__index_level_\d+__)?")
 
 

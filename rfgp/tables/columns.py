@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.rows.names import MISSING_LEVEL
+from rfgp.messages import MISSING_LEVEL
 from rfgp.tables import content
 from rfgp.tables.marks import pointed, pointed_text
 from rfgp.tables.messages import like, listed, plain, show, title
