@@ -137,8 +137,8 @@ class _Job:
             suggested = () if self.log else suggest_logarithm(table, model)
             study = self._study(table, model, report)
             report("Writing", 0, 0)
-            noted = replace(study, notes=(*study.notes, *suggested))
-            page = table_report(noted, table, settings=self._settings(), command=command_line())
+            study = replace(study, notes=(*study.notes, *suggested))
+            page = table_report(study, table, settings=self._settings(), command=command_line())
             with made_folder(self.folder):
                 _save(study, table, self.outputs[0], with_data, self.log)
                 write_atomically(self.outputs[1], page.encode())

@@ -65,7 +65,7 @@ def of_scale(y: NDArray[np.float64], name: str) -> tuple[str, ...]:
         return ()
     return (
         f"{printable(name)[:40]} is positive, from {y.min():.3g} to {y.max():.3g}, with a skewness of {skewness:.1f} "
-        f"({of_logarithm:.1f} for its logarithm). A model of its logarithm may be better: --log.",
+        f"({of_logarithm:.1f} for its logarithm). A model of its logarithm may be better (--log).",
     )
 
 
