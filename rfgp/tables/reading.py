@@ -8,8 +8,8 @@ from typing import Any, Unpack
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.tables.columns import Frame, is_value
 from rfgp.tables.encoding import encode_table
-from rfgp.tables.following import encode_inputs
 from rfgp.tables.frames import is_frame, read_frame
+from rfgp.tables.inputs import encode_inputs
 from rfgp.tables.marks import marked
 from rfgp.tables.messages import plain, show
 from rfgp.tables.options import (
