@@ -713,7 +713,7 @@ def test_an_exact_process_stands_beside_walks(monkeypatch):
     assert study.comparison is None
     assert study.remark.endswith(f"nothing is approximated. For comparison, {name}: RMSE {rmse:.4g}.")
     content = report.field_report(study, field, fields.law_at_nodes(study.model, field))
-    assert "the Whittle-Matern field of alpha 2 on the surface, by linear finite elements" in content
+    assert "the Whittle-Matern field of alpha 2 on the surface (by linear finite elements" in content
     assert "memory of the process" in content
     assert not report.study_field(field, fields.whittle_matern(field, 1, seed=0), compare=False).others
     monkeypatch.setattr("rfgp.report.study.MOST_WALKED", 10)
