@@ -1,6 +1,7 @@
 """Arguments that a caller gives: counts, names out of a few, and numbers."""
 
 import os
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,6 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphs.errors import InvalidArgumentError, MemoryBudgetError
+
+_IDENTIFIER = re.compile(r"(?:.*[ _-])?(?:id|index|node|vertex|face|cell|fid)", re.IGNORECASE)
+"""Matches names of columns that identify rows."""
 
 
 def check_count(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
@@ -40,6 +44,15 @@ def is_count(value: Any) -> bool:
 def is_number(value: Any) -> bool:
     """Whether a value is a real number, and no truth value."""
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def is_identifier(name: str, values: Any) -> bool:  # (n,)
+    """Return whether a column identifies its rows: by its name, or as it holds consecutive integers, five or more."""
+    if _IDENTIFIER.fullmatch(name.strip()):
+        return True
+    found = np.unique(np.asarray(values, dtype=np.float64))
+    is_whole = bool((found == np.floor(found)).all())
+    return 4 < len(found) == np.size(values) and is_whole and found[-1] - found[0] == len(found) - 1
 
 
 def check_choice(name: str, value: Any, allowed: Iterable[str]) -> None:

@@ -20,12 +20,14 @@ from rfgp.errors import ConvergenceWarning as ConvergenceWarning
 from rfgp.errors import DataError as DataError
 from rfgp.errors import DataSavedWarning as DataSavedWarning
 from rfgp.errors import FileWriteError as FileWriteError
+from rfgp.errors import IdentifierWarning as IdentifierWarning
 from rfgp.errors import IndexColumnWarning as IndexColumnWarning
 from rfgp.errors import InvalidArgumentError as InvalidArgumentError
 from rfgp.errors import JitterWarning as JitterWarning
 from rfgp.errors import MissingDependencyError as MissingDependencyError
 from rfgp.errors import MissingFolderError as MissingFolderError
 from rfgp.errors import ModelFileError as ModelFileError
+from rfgp.errors import NewLevelWarning as NewLevelWarning
 from rfgp.errors import NotDifferentiableError as NotDifferentiableError
 from rfgp.errors import NotFittedError as NotFittedError
 from rfgp.errors import NotPositiveDefiniteError as NotPositiveDefiniteError
@@ -102,6 +104,7 @@ __all__ = [
     "Exact",
     "ExactGP",
     "FileWriteError",
+    "IdentifierWarning",
     "IndexColumnWarning",
     "InducingPoints",
     "InvalidArgumentError",
@@ -111,6 +114,7 @@ __all__ = [
     "MissingDependencyError",
     "MissingFolderError",
     "ModelFileError",
+    "NewLevelWarning",
     "NotDifferentiableError",
     "NotFittedError",
     "NotPositiveDefiniteError",

@@ -140,6 +140,14 @@ class IndexColumnWarning(RfgpWarning):
     """A column has no name and is, or may be, the index of a dataframe that was written to a file."""
 
 
+class NewLevelWarning(RfgpWarning):
+    """Rows to predict have a level that the training data do not have."""
+
+
+class IdentifierWarning(RfgpWarning):
+    """A text column has another text in each row, and is left out."""
+
+
 class DataSavedWarning(RfgpWarning):
     """A file of a model holds its training rows, because predictions need them."""
 

@@ -4,6 +4,8 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
+MISSING_LEVEL = "(missing)"
+"""The level of missing cells of a column of levels, if these are not refused."""
 _SHOWN = 60
 
 

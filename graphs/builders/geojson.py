@@ -9,9 +9,9 @@ a sensor is a number or null (not measured).
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,16 @@ from graphs.builders.crs import read_crs
 from graphs.builders.lines import Lines, as_lines
 from graphs.builders.nearest import farthest, nearest_places
 from graphs.builders.roads import Roads
-from graphs.checks import is_number, shown
+from graphs.checks import counted, is_identifier, is_number, shown
 from graphs.errors import FileFormatError, SkippedFeaturesWarning, warn
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _PLACE = ("edge", "fraction")
 """The properties that say where a sensor is."""
+_FAULTS = 5
+"""How many features that cannot be used a message names."""
 _SHOWN = 8
 """How many names a message lists."""
 _KINDS = ("Point", "LineString", "MultiLineString")
@@ -94,11 +99,14 @@ def missing_property(
     """Return a message if no sensor has a property, with the properties that hold numbers; "" if one has it."""
     if not sensors or any(name in sensor for sensor in sensors):
         return ""
-    numbers = Counter(
-        key for sensor in sensors for key, value in sensor.items() if key not in _PLACE and is_number(value)
-    )
+    numbers: dict[str, list[float]] = {}
+    for sensor in sensors:
+        for key, value in sensor.items():
+            if key not in _PLACE and is_number(value):
+                numbers.setdefault(key, []).append(value)
     if numbers:
-        best = [shown(key) for key, _ in numbers.most_common(_SHOWN)]
+        order = sorted(numbers, key=lambda key: (is_identifier(key, numbers[key]), -len(numbers[key])))
+        best = [shown(key) for key in order[:_SHOWN]]
         return (
             f"no sensor has the property {shown(name)}; they have numbers in {', '.join(best)}. Name the one to read, "
             f"as in target={best[0]}."
@@ -139,34 +147,62 @@ def _sorted(
     """Return the roads and the sensors among features, and count in `skipped` those that are left out."""
     roads: list[_Road] = []
     sensors: list[Feature] = []
-    for i, given in enumerate(features):
-        feature = _read_feature(given, i, file, skip)
+
+    def read(given: Any, i: int) -> None:
+        feature = _read_feature(given, i, skip)
         if feature is None:
             skipped["feature without geometry left out"] += 1
         elif feature.kind in _KINDS and feature.coordinates == []:
             skipped[f"{feature.kind} without coordinates left out"] += 1
         elif feature.kind == "Point":
             if target is not None:
-                points = _read_points([feature.coordinates], i, file)
+                points = _read_points([feature.coordinates], i)
                 sensors.append(feature._replace(coordinates=points[0]))
         elif feature.kind == "LineString":
-            roads.append(_Road(_read_points(feature.coordinates, i, file), feature))
+            points = _read_points(feature.coordinates, i)
+            if len(points) < 2 and not skip:
+                raise FileFormatError(f"feature {i} is a LineString of one point. Pass skip=True to leave it out.")
+            if len(points) < 2:
+                skipped["LineString of one point left out"] += 1
+            else:
+                roads.append(_Road(points, feature))
         elif feature.kind == "MultiLineString" and isinstance(feature.coordinates, list):
-            roads += [_Road(_read_points(part, i, file), feature) for part in feature.coordinates if part != []]
+            roads.extend(_Road(_read_points(part, i), feature) for part in feature.coordinates if part != [])
             skipped["part of a MultiLineString without coordinates left out"] += feature.coordinates.count([])
         elif skip:
             skipped[f"{feature.kind} left out"] += 1
         elif feature.kind == "MultiLineString":
-            raise FileFormatError(f"{file}: feature {i} must have a list of lines as its coordinates.")
+            raise FileFormatError(f"feature {i} must have a list of lines as its coordinates.")
         else:
             raise FileFormatError(
-                f"{file}: feature {i} must be a LineString (a road) or a Point (a sensor), got {feature.kind!r}. Pass "
+                f"feature {i} must be a LineString (a road) or a Point (a sensor), got {feature.kind!r}. Pass "
                 "skip=True to leave others out."
             )
+
+    _each(read, features, file)
     return roads, sensors
 
 
-def _read_feature(given: Any, number: int, file: Path, skip: bool) -> Feature | None:
+def _each(read: Callable[[T, int], R], entries: Iterable[T], file: Path) -> list[R]:
+    """Return what is read from each entry and its number.
+
+    Raises:
+        FileFormatError: some cannot be read; with the messages of the first.
+    """
+    found, faults = [], []
+    for i, entry in enumerate(entries):
+        try:
+            found.append(read(entry, i))
+        except FileFormatError as error:
+            faults.append(str(error))
+    if faults:
+        begin = f"{file}: " if len(faults) == 1 else f"{file} has {len(faults):,} features that cannot be used:\n"
+        more = f"\nand {len(faults) - _FAULTS:,} more." if len(faults) > _FAULTS else ""
+        raise FileFormatError(begin + "\n".join(faults[:_FAULTS]) + more)
+    return found
+
+
+def _read_feature(given: Any, number: int, skip: bool) -> Feature | None:
     """Return a feature, or None if its geometry is null."""
     if isinstance(given, dict) and "geometry" in given and given["geometry"] is None:
         return None
@@ -174,7 +210,7 @@ def _read_feature(given: Any, number: int, file: Path, skip: bool) -> Feature | 
     if not isinstance(geometry, dict) or "type" not in geometry:
         if skip:
             return None
-        raise FileFormatError(f"{file}: feature {number} has no geometry. Pass skip=True to leave it out.")
+        raise FileFormatError(f"feature {number} has no geometry. Pass skip=True to leave it out.")
     properties, name = given.get("properties"), given.get("id")
     return Feature(
         number,
@@ -185,13 +221,13 @@ def _read_feature(given: Any, number: int, file: Path, skip: bool) -> Feature | 
     )
 
 
-def _read_points(coordinates: Any, number: int, file: Path) -> NDArray[np.float64]:  # (points, 2)
+def _read_points(coordinates: Any, number: int) -> NDArray[np.float64]:  # (points, 2)
     try:
         points = np.array([[_coordinate(x) for x in point[:2]] for point in coordinates], dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise FileFormatError(f"{file}: feature {number} has coordinates that are no numbers.") from error
+        raise FileFormatError(f"feature {number} has coordinates that are no numbers.") from error
     if points.ndim != 2 or points.shape[1] != 2 or not np.isfinite(points).all():
-        raise FileFormatError(f"{file}: feature {number} must have points of two finite numbers or more.")
+        raise FileFormatError(f"feature {number} must have points of two finite numbers or more.")
     return points
 
 
@@ -214,7 +250,7 @@ def with_target(
 def _read_values(
     sensors: Sequence[Mapping[str, Any]], name: str, file: Path, skip: bool, skipped: Counter[str]
 ) -> NDArray[np.float64]:  # (S,)
-    values = [_read_value(properties, name, i, file, skip, skipped) for i, properties in enumerate(sensors)]
+    values = _each(lambda properties, i: _read_value(properties, name, i, skip, skipped), sensors, file)
     return np.array(values, dtype=np.float64)
 
 
@@ -232,9 +268,7 @@ def _is_finite(value: Any) -> bool:
         return False
 
 
-def _read_value(
-    properties: Mapping[str, Any], name: str, number: int, file: Path, skip: bool, skipped: Counter[str]
-) -> float:
+def _read_value(properties: Mapping[str, Any], name: str, number: int, skip: bool, skipped: Counter[str]) -> float:
     """Return the value of a sensor, NaN if nothing was measured; with `skip` also if it is not a number."""
     value = properties.get(name)
     if skip and isinstance(value, str) and math.isfinite(written := _number(value)):
@@ -243,7 +277,7 @@ def _read_value(
     if not skip and name not in properties:
         names = ", ".join(map(repr, list(properties)[:_SHOWN])) or "none"
         raise FileFormatError(
-            f"{file}: sensor {number} has no property {name!r} (it has {names}); null means not measured. Pass "
+            f"sensor {number} has no property {name!r} (it has {names}); null means not measured. Pass "
             "skip=True to take it as not measured."
         )
     if skip and not _is_finite(value) and (value is not None or name not in properties):
@@ -253,7 +287,7 @@ def _read_value(
         return math.nan
     if not _is_finite(value):
         raise FileFormatError(
-            f"{file}: {name!r} of sensor {number} must be a finite number or null, got {str(value)[:40]!r}. Pass "
+            f"{name!r} of sensor {number} must be a finite number or null, got {str(value)[:40]!r}. Pass "
             "skip=True to read numbers that are texts, and to take other values as not measured."
         )
     return float(value)
@@ -296,9 +330,11 @@ def _placed(
         i, size = int((~near).argmax()), f" {unit}" if unit else ""
         hint = " Are its coordinates longitude and latitude, in this order?" if lines.metric == "haversine" else ""
         if not skip:
+            count = int((~near).sum()) - 1
+            more = f" (and {counted(count, 'more sensor')} farther than that)" if count else ""
             raise FileFormatError(
-                f"{file}: sensor {i} must lie within {limit:,.6g}{size} of a road, got {apart[i]:,.6g}{size}.{hint} "
-                "Pass within= for more, or skip=True to leave it out."
+                f"{file}: sensor {i} must lie within {limit:,.6g}{size} of a road, got {apart[i]:,.6g}{size}{more}."
+                f"{hint} Pass within= for more, or skip=True to leave it out."
             )
         skipped[f"sensor farther than {limit:,.6g}{size} from a road left out"] += int((~near).sum())
     wrong = ~((np.abs(edges) < 2**53) & (edges == np.floor(edges)))

@@ -30,6 +30,10 @@ class NearestPositions(NamedTuple):
     distances: Floats  # (n,) from the points, in metres or the units of the plane
 
 
+_OF_POINTS = "A position is a pair (road, fraction). Use network.nearest(points).positions for points in coordinates."
+"""The remedy for points in place of positions."""
+
+
 @dataclass(frozen=True, eq=False)
 class RoadNetwork:
     """R roads that meet at V vertices: crossings, free ends, and points inside roads where others join.
@@ -227,13 +231,13 @@ class RoadNetwork:
         if wrong.any():
             i = int(wrong.argmax())
             raise InvalidArgumentError(
-                f"Position {i} is on road {road[i]:g}; roads are integers 0..{self.num_roads - 1}."
+                f"Position {i} is on road {road[i]:g}; roads are integers 0..{self.num_roads - 1}. {_OF_POINTS}"
             )
         wrong = ~((fraction >= 0) & (fraction <= 1))
         if wrong.any():
             i = int(wrong.argmax())
             raise InvalidArgumentError(
-                f"Position {i} is at fraction {fraction[i]:g} of its road; it must be in [0, 1]."
+                f"Position {i} is at fraction {fraction[i]:g} of its road; it must be in [0, 1]. {_OF_POINTS}"
             )
         return road.astype(np.int64), fraction + 0.0
 
@@ -287,7 +291,7 @@ class RoadNetwork:
             i, unit = int((found.distance > limit).argmax()), " m" * is_globe
             raise InvalidArgumentError(
                 f"Point {i} must lie within {limit:,.6g}{unit} of a road, got {found.distance[i]:,.6g}{unit}. Are both "
-                "in the same coordinates? Pass within= to allow more."
+                f"in the same coordinates{', longitude before latitude' * is_globe}? Pass within= to allow more."
             )
         return NearestPositions(np.stack([found.line.astype(np.float64), found.fraction], axis=1), found.distance)
 

@@ -10,7 +10,7 @@ import typer
 from rfgp.cli import checks, choices, options
 from rfgp.cli.common import is_field, known_input, open_table, print_json, progress, resolve, say
 from rfgp.cli.models import ModelRequest, as_text
-from rfgp.cli.tables import check_likelihood, in_logarithms
+from rfgp.cli.tables import check_likelihood, in_logarithms, suggest_logarithm
 from rfgp.errors import InvalidArgumentError
 
 
@@ -42,8 +42,6 @@ def advise(
     time_limit: options.TimeLimit = None,
     memory: options.Memory = None,
     seed: options.Seed = 0,
-    categories: options.Categories = "error",
-    dates: options.Dates = "error",
     missing: options.Missing = "error",
     drop: options.Drop = None,
     as_category: options.AsCategory = None,
@@ -63,7 +61,7 @@ def advise(
     if is_field(file, ".gml"):
         report = _of_graph(file, target, kernel or "diffusion", max_nonzeros, request, visible=not as_json)
     else:
-        reading = options.reading(categories, dates, missing, drop, as_category)
+        reading = options.reading(missing, drop, as_category)
         reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
         _check_table(file, target, kernel, reading, request)
         report = _of_table(file, target, reading, request, log, visible=not as_json)
@@ -103,13 +101,17 @@ def _of_table(
     file: Path, target: str | None, reading: Mapping[str, Any], request: ModelRequest, log: bool, *, visible: bool
 ) -> tuple[Any, str]:
     """Return the selection for a table, and the command that fits the best."""
-    gp = request.build().gp()
+    model = request.build()
+    gp = model.gp()
     check_likelihood(gp, log)
     with progress(visible=visible) as report:
         report("Reading", 0, 0)
-        table = open_table(file, target, reading, report)
+        table = open_table(file, target, reading, report, model.reading)
         table.check_numeric_target(2 if request.likelihood == "bernoulli" else 0)
-        table = in_logarithms(table) if log else table
+        if log:
+            table = in_logarithms(table)
+        else:
+            suggest_logarithm(table, model)
 
         def show(now: Any) -> None:
             report(now.stage, now.iteration, now.iterations)

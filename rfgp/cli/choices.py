@@ -61,5 +61,5 @@ MESH_SUFFIXES = (".stl", ".ply", ".obj", ".off", ".glb", ".vtk", ".msh")
 ROAD_SUFFIXES = (".rda", ".geojson", ".json")
 ROAD_DUPLICATES = ("parallel", "merge")
 HOLDOUTS = ("random", "last")
-RESULTS = ("gp_mean", "gp_sd")
+RESULTS = ("gp_mean", "gp_sd", "gp_observed_sd", "gp_low", "gp_high")
 """Properties that `rfgp traffic` writes."""

@@ -164,10 +164,7 @@ def table_options(name: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     if entry is None or entry.kind not in ("table", "classification"):
         return dict(options)
     needed = entry.table_options
-    merged = {**needed, **options}
-    if options.get("categories", "error") == "error":
-        merged["categories"] = needed["categories"]
-    return merged | {name: (*needed[name], *options.get(name, ())) for name in ("drop", "as_categories")}
+    return {**needed, **options} | {name: (*needed[name], *options.get(name, ())) for name in ("drop", "as_categories")}
 
 
 def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path | None], *, makes_folder: bool = True) -> None:
@@ -202,7 +199,13 @@ def stem(file: Path) -> str:
 
 def command_line() -> str:
     """Return the command that runs, as one would type it."""
-    return shlex.join(["rfgp", *sys.argv[1:]])
+    return " ".join(["rfgp", *map(_quoted, sys.argv[1:])])
+
+
+def _quoted(word: str) -> str:
+    """Return a word as one types it in a shell, in double quotes if it has single ones and nothing special to these."""
+    is_simple = "'" in word and word.isprintable() and not set(word) & set('"$`\\!')
+    return f'"{word}"' if is_simple else shlex.quote(word)
 
 
 def print_study(study: Any, noun: str) -> None:

@@ -21,8 +21,8 @@ from rfgp.cli.common import (
 Target = Annotated[
     str | None,
     typer.Option(
-        help="Tables: the target column, by name or position; GeoJSON: the sensors' property; meshes: one of the file. "
-        "[default: the last; value; the normals' z]"
+        help="Tables: the target column, by name or position [default: the last]. GeoJSON: a property of the sensors "
+        "[default: value]. Meshes: a property of the file [default: the z component of the normals]."
     ),
 ]
 
@@ -78,15 +78,14 @@ def compare(
             "--size",
             "--num-frequencies",
             "--num-walkers",
-            help="Frequencies or walkers; repeatable. [default: 4 d and 16 d; 16 and 64]",
+            help="The number of frequencies (tables) or of walkers per node (graphs); repeatable. [default: 4 and 16 "
+            "times the number of columns; 16 and 64 walkers]",
         ),
     ] = None,
     features: Annotated[str, typer.Option(help="Tables: fourier or laplace.")] = "fourier",
     ard: Annotated[
         bool, typer.Option("--ard/--shared", help="Tables: one lengthscale per column, or one for all.")
     ] = False,
-    categories: options.Categories = "error",
-    dates: options.Dates = "error",
     missing: options.Missing = "error",
     drop: options.Drop = None,
     as_category: options.AsCategory = None,
@@ -97,7 +96,7 @@ def compare(
     missing_mark: options.MissingMark = None,
     metric: options.Metric = None,
     kernel: Annotated[str, typer.Option(help="Graphs: diffusion or regularized-laplacian.")] = "diffusion",
-    halt: Annotated[float, typer.Option(help="Graphs: the walkers' halting probability.")] = 0.1,
+    halt: Annotated[float, typer.Option(help="Graphs: the probability that a walker halts at a step.")] = 0.1,
     num_train: Annotated[
         int | None,
         typer.Option(
@@ -113,7 +112,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print every draw as JSON instead of a table.")] = False,
 ) -> None:
     """Fit the exact process, approximate it under every coupling, and compare."""
-    reading = options.reading(categories, dates, missing, drop, as_category)
+    reading = options.reading(missing, drop, as_category) | {"categories": "one-hot", "dates": "days"}
     reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
     protocol = {"sizes": size, "features": features, "ard": ard, "kernel": kernel, "halt": halt}
     protocol |= {"num_train": num_train, "num_test": num_test, "metric": metric, "target": target}

@@ -21,64 +21,30 @@ from rfgp.cli.common import (
     say,
     stem,
 )
+from rfgp.cli.field_options import (
+    FIELD,
+    AsJson,
+    Boundary,
+    Compare,
+    Features,
+    Halt,
+    MeshAlpha,
+    MeshKernel,
+    MeshTarget,
+    MinLength,
+    Nodes,
+    Out,
+    Reach,
+    RoadAlpha,
+    RoadKernel,
+    RoadTarget,
+    Snap,
+    TestShare,
+    Values,
+    Walkers,
+    WithData,
+)
 from rfgp.errors import InvalidArgumentError
-
-FIELD = "whittle-matern"
-Alpha = Annotated[
-    int | None, typer.Option(help=f"Of {FIELD}: 1 is the roughest; 1 or 2 on roads, 1 to 6 on meshes. [default: 1; 2]")
-]
-Features = Annotated[
-    str | None,
-    typer.Option(
-        help="Of a graph's kernel: exact, precision, rational, walks, chebyshev, taylor, spectrum, or auto: exact "
-        "where that is cheap. [default: auto]"
-    ),
-]
-Walkers = Annotated[int, typer.Option(help="Of a graph's kernel: walkers per node.")]
-Halt = Annotated[float, typer.Option(help="Of a graph's kernel: the walkers' halting probability.")]
-_GRAPH_KERNELS = "or of a graph of {}: diffusion, regularized-laplacian, matern."
-Values = Annotated[
-    Path | None, typer.Option(help="A table of values: columns x, y, z or face or vertex, and columns of values.")
-]
-MeshTarget = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="The column of --values to interpolate, or without it a property of the mesh's file; repeatable. "
-        "[default: all columns of values; the normals' z]"
-    ),
-]
-RoadTarget = Annotated[
-    list[str] | None,
-    typer.Option(help="GeoJSON: the sensors' property to interpolate; repeatable. [default: value]"),
-]
-Nodes = Annotated[
-    str | None, typer.Option(help="Where the field lies: faces or vertices. [default: as the values say, else faces]")
-]
-Reach = Annotated[
-    float | None,
-    typer.Option(help="How far from the surface a place may lie, in the mesh's units. [default: a tenth of its size]"),
-]
-MeshKernel = Annotated[
-    str, typer.Option(help=f"{FIELD}: on the surface, exactly; {_GRAPH_KERNELS.format('faces or vertices')}")
-]
-RoadKernel = Annotated[
-    str, typer.Option(help=f"{FIELD}: along the roads, exactly; {_GRAPH_KERNELS.format('their pieces')}")
-]
-Boundary = Annotated[
-    str, typer.Option(help=f"Of {FIELD}, at free ends: neumann (no derivative), stationary (roads go on) or open.")
-]
-MinLength = Annotated[
-    float,
-    typer.Option(
-        help="Of a graph's kernel: shorter pieces of road count as this long, in mean lengths, since an edge weighs "
-        "one over its length."
-    ),
-]
-TestShare = Annotated[float, typer.Option(help="Share of the observations held out to judge the fit.")]
-Compare = Annotated[bool, typer.Option("--compare/--no-compare", help="Compare with the exact process.")]
-WithData = Annotated[bool, typer.Option("--with-data", help="Save the observed values with the model.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")]
-Out = Annotated[Path | None, typer.Option(help="Folder for the results. [default: NAME-field]")]
 
 _OF_ALL = ("report.html", "nodes.csv", "model.safetensors")
 _OF_MESHES = ("mean.ply", "mean.glb", "sd.ply", "sd.glb")
@@ -91,7 +57,9 @@ def mesh(
     ],
     values: Values = None,
     target: MeshTarget = None,
-    known: Annotated[float, typer.Option(help="Without --values: the share of faces whose normal's z is known.")] = 0.1,
+    known: Annotated[
+        float, typer.Option(help="Without --values: the share of the normals that are given to the fit.")
+    ] = 0.1,
     nodes: Nodes = None,
     weights: options.Weights = "unit",
     within: Reach = None,
@@ -104,7 +72,7 @@ def mesh(
     missing_mark: options.MissingMark = None,
     out: Out = None,
     kernel: MeshKernel = FIELD,
-    alpha: Alpha = None,
+    alpha: MeshAlpha = None,
     features: Features = None,
     num_walkers: Walkers = 64,
     halt: Halt = 0.1,
@@ -138,8 +106,8 @@ def mesh(
         inputs = (path, values and check_input(values))
         check_outputs((folder / name for name in (*_OF_ALL, *_OF_MESHES)), inputs)
         found = _mesh_fields(path, values, target, how, known, seed)
-        stand_in = "properties of the file" if target else f"normals of {known:g} of the nodes"
-        given = {"file": file, "weights": weights, "values": values or stand_in}
+        stand_in = "properties of the file" if target else f"normals at a share of {known:g} of the nodes"
+        given = {"file": file, "values": values or stand_in} | ({} if kernel == FIELD else {"weights": weights})
         job = _Job(file.name, given, process, (test_share, comparison, with_data, holdout), _OF_MESHES, inputs)
         studies = job.run(found, folder, report)
     _publish(studies, _OF_MESHES, as_json)
@@ -153,7 +121,7 @@ def traffic(
     within: Annotated[
         float | None,
         typer.Option(
-            help="GeoJSON: how far from a road a sensor may lie that names none. [default: 500 m; in a plane a tenth "
+            help="GeoJSON: the largest distance of a sensor from the nearest road. [default: 500 m; in a plane a tenth "
             "of the size of the roads]"
         ),
     ] = None,
@@ -161,19 +129,17 @@ def traffic(
         bool,
         typer.Option(
             "--skip",
-            help="GeoJSON: leave out what is neither road nor sensor, and sensors too far away; sensors without a "
-            "number are not observed, numbers written as text count.",
+            help="GeoJSON: leave out features that are neither roads nor sensors, and sensors too far from a road; "
+            "sensors without a number are not observed; numbers that are texts are read.",
         ),
     ] = False,
-    snap: Annotated[
-        float, typer.Option(help="Points of roads at most this far apart meet, in metres or the units of the plane.")
-    ] = 0.0,
+    snap: Snap = 0.0,
     duplicates: Annotated[
         str, typer.Option(help="Stretches of road that are drawn more than once: parallel roads, or merge.")
     ] = "parallel",
     out: Out = None,
     kernel: RoadKernel = FIELD,
-    alpha: Alpha = None,
+    alpha: RoadAlpha = None,
     boundary: Boundary = "neumann",
     features: Features = None,
     num_walkers: Walkers = 64,
@@ -186,7 +152,7 @@ def traffic(
     seed: options.Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Interpolate sensors along roads: GeoJSON with mean and sd, a table of nodes, a model and a report."""
+    """Interpolate sensors along roads: GeoJSON with predictions, a table of nodes, a model and a report."""
     process: dict[str, Any] = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "halt": halt}
     process |= {"boundary": boundary, "seed": seed}
     checks.check_field(file, "traffic", process, (test_share, holdout, holdout_by))
@@ -227,13 +193,18 @@ def _mesh_fields(
     from rfgp import fields
 
     found = fields.read_mesh_fields(path, values, targets=target and tuple(dict.fromkeys(target)), **how)
+    if values is not None and not target and len(found) > 1:
+        names = " or ".join(found)
+        raise InvalidArgumentError(
+            f"--target must name the columns of {values} to interpolate: {names}. It is repeatable."
+        )
     if values is not None or target:
         return found
     ((quantity, field),) = found.items()
     field = _hide(field, known, seed)
     say(
-        f"No --values: the z component of the normals of a random {len(field.values)} of "
-        f"{field.graph.num_nodes} {'faces' if field.on_faces else 'vertices'} stands in for them.",
+        f"No --values: the z component of the normals is interpolated from a random {len(field.values):,} of "
+        f"{field.graph.num_nodes:,} {'faces' if field.on_faces else 'vertices'}.",
         as_json=True,
     )
     return {quantity: field}
@@ -297,7 +268,7 @@ def _check_process(kernel: str, alpha: int | None, features: str | None, largest
 
 @dataclass(frozen=True)
 class _Job:
-    """What a command does with each of its fields: fit, judge, condition on everything, and write.
+    """The work of a command on each of its fields: fit, score, condition on all observations, and write.
 
     Attributes:
         name: The file's, for titles.
@@ -335,7 +306,7 @@ class _Job:
         return {target: (study, places[target]) for target, study in studies.items()}
 
     def _study(self, field: Any, folder: Path, report: Any) -> Any:
-        """Fit, judge, condition on everything, and write."""
+        """Fit, score, condition on all observations, and write."""
         from copy import copy
 
         from rfgp import fields

@@ -1,7 +1,7 @@
 """The model of a table, as options of the command line give it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from rfgp.cli import checks, choices
@@ -119,29 +119,14 @@ class TableModel:
     approximation: Any
 
     def reading(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options of `read_table` that serve the kernel: its columns, levels as texts, and dates as days.
+        """Return the options of `read_table` that serve the kernel: its columns, texts as levels, and dates as days.
 
         Args:
             given: The user's options of `read_table`.
         """
-        if self.kernel is None:
-            return dict(given)
-        columns, levels = self._columns
-        found = {**given, "levels": levels}
-        if columns is not None:
-            return found | {"columns": columns, "dates": "days", "categories": "error"}
-        return found if given.get("dates", "error") != "error" else found | {"dates": "days"}
-
-    def of_table(self, table: Any) -> "TableModel":
-        """Return the model with explicit columns, of a kernel that reads all columns of numbers of a table."""
-        from rfgp.kernels.kernel import transformed
-
-        if self.kernel is None or self._columns[0] is not None or not self._columns[1]:
-            return self
-        keys = [name for name in table.columns if name not in self._columns[1]]
-        if not keys:
-            raise InvalidArgumentError("The kernel must name its columns, since no column of numbers is left.")
-        return replace(self, kernel=transformed(self.kernel, lambda factor: factor.expanded(keys)))
+        columns, levels = (None, ()) if self.kernel is None else self._columns
+        found = {**given, "levels": levels, "dates": "days", "categories": "levels"}
+        return found if columns is None else found | {"columns": columns, "categories": "error"}
 
     def gp(self) -> Any:
         """Return the model, not fitted yet.

@@ -5,14 +5,12 @@ from typing import Annotated, Any
 import typer
 
 TableTarget = Annotated[str | None, typer.Option(help="The target column, by name or position. [default: the last]")]
-Categories = Annotated[
-    str,
-    typer.Option(help="Text columns of a table that no kernel names: error, one-hot (a column a level) or drop."),
-]
-Dates = Annotated[str, typer.Option(help="Columns of ISO dates of a table: error, days (since 1970) or drop.")]
 Missing = Annotated[
     str,
-    typer.Option(help="Missing values of a table: error, drop (the rows) or mean (of the column; not of a target)."),
+    typer.Option(
+        help="Missing values of a table: error; drop (the rows); or mean, which fills numbers and dates with the mean "
+        "of their column, makes missing texts a level of their own, and drops rows without a target."
+    ),
 ]
 Drop = Annotated[list[str] | None, typer.Option(help="A column of a table to leave out; repeatable.")]
 AsCategory = Annotated[
@@ -68,12 +66,9 @@ HoldoutBy = Annotated[
 Seed = Annotated[int, typer.Option(help="The seed of everything random.")]
 
 
-def reading(
-    categories: str, dates: str, missing: str, drop: list[str] | None, as_category: list[str] | None
-) -> dict[str, Any]:
+def reading(missing: str, drop: list[str] | None, as_category: list[str] | None) -> dict[str, Any]:
     """Return the options of `read_table` about columns and missing values."""
-    chosen = {"categories": categories, "dates": dates, "missing": missing}
-    return {**chosen, "drop": tuple(drop or ()), "as_categories": tuple(as_category or ())}
+    return {"missing": missing, "drop": tuple(drop or ()), "as_categories": tuple(as_category or ())}
 
 
 def spelling(

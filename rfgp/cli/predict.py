@@ -13,8 +13,10 @@ from rfgp.cli import checks, options
 from rfgp.cli.common import check_input, check_outputs, print_json, progress, say
 from rfgp.errors import InvalidArgumentError
 
-_CHUNK = 8192
-"""The number of rows that are predicted at once."""
+_CHUNK, CHUNK_OF_TERMS = 8192, 1000
+"""The numbers of rows that are predicted at once, and whose effects of terms are."""
+_REFERENCE = 1000
+"""The most rows over which effects of terms are centred."""
 _RESULTS = ("row", "mean", "sd", "observed_sd", "low", "high")
 """The columns of a file of predictions."""
 
@@ -32,8 +34,9 @@ def predict(
         bool,
         typer.Option(
             "--terms",
-            help="Mean and standard deviation of each term as well, in columns TERM_mean and TERM_sd: of the latent "
-            "function without its mean, and with --log of its logarithm.",
+            help="Mean and standard deviation of the effect of each term as well, in columns TERM_mean and TERM_sd. An "
+            "effect is the value of the term minus its mean over the rows of the table (of 1,000 of them if there are "
+            "more), as in the report; with --log of the logarithm.",
         ),
     ] = False,
     id: Annotated[
@@ -70,7 +73,7 @@ def predict(
     given = options.spelling(decimal, thousands, comment, encoding, None)
     gp, inputs, target = _opened(model, file, missing, given, missing_mark or (), carried)
     if terms:
-        _check_terms(gp)
+        _check_terms(gp, len(inputs.rows))
     with progress(visible=out is not None and not as_json) as report:
         table = _predicted(gp, inputs, terms, report)
     if out is None:
@@ -148,12 +151,17 @@ def _open_model(path: Path) -> tuple[Any, Any]:
     return gp, Schema.from_dict(gp.metadata["schema"])
 
 
-def _check_terms(gp: Any) -> None:
-    """Refuse the terms of an average.
+def _check_terms(gp: Any, num_rows: int) -> None:
+    """Refuse the terms of an average, and effects in one row.
 
     Raises:
-        InvalidArgumentError: the model is an average.
+        InvalidArgumentError: the model is an average, or there is one row.
     """
+    if num_rows < 2:
+        raise InvalidArgumentError(
+            "--terms requires at least two rows, got 1. Effects are differences from their mean over the rows of the "
+            "table, so add rows to compare with."
+        )
     if gp.members:
         raise InvalidArgumentError(
             f"--terms requires one model, got an average of {len(gp.members)}. Fit one with --kernel."
@@ -163,7 +171,9 @@ def _check_terms(gp: Any) -> None:
 def _rows_of(gp: Any, inputs: Any) -> Any:
     """Return the inputs (n, d) as the model knows its columns: by name, or by position if it was fitted to an array."""
     keys = [key for term in gp.kernel.terms() for factor in term.factors for key in factor.columns or ()]
-    return inputs.X if all(isinstance(key, int) for key in keys) else inputs.frame().iloc
+    if all(isinstance(key, int) for key in keys):
+        return inputs.X
+    return inputs.frame(has_dates=any(column.is_date for column in gp.family.schema.columns)).iloc
 
 
 def _predicted(gp: Any, inputs: Any, with_terms: bool, report: Any) -> _Predictions:
@@ -174,16 +184,18 @@ def _predicted(gp: Any, inputs: Any, with_terms: bool, report: Any) -> _Predicti
     headers = [f"{name}_{part}" for name in names for part in ("mean", "sd")]
     table = _Predictions((_RESULTS[0], *inputs.carried, *_RESULTS[1:], *headers))
     rows, total, squares, inside = _rows_of(gp, inputs), len(inputs.rows), 0.0, 0
-    for first in range(0, total, _CHUNK):
+    size = CHUNK_OF_TERMS if with_terms else _CHUNK
+    for first in range(0, total, size):
         report("Predicting", first, total)
-        chunk = slice(first, first + _CHUNK)
+        chunk = slice(first, first + size)
         prediction = gp.predict(rows[chunk])
         columns = _columns(prediction, bool(gp.metadata.get("log")))
         if inputs.y is not None:
             y, mean, low, high = inputs.y[chunk], columns[0], *columns[3:]
             squares, inside = squares + float(np.sum((y - mean) ** 2)), inside + int(np.sum((low <= y) & (y <= high)))
         texts = [column[chunk] for column in inputs.carried.values()]
-        numbers = [column.tolist() for column in (*columns, *_of_terms(prediction, names))]
+        effects = _effects(gp, rows, range(total)[chunk], total, names) if with_terms else ()
+        numbers = [column.tolist() for column in (*columns, *effects)]
         table.rows += zip(inputs.rows[chunk].tolist(), *texts, *numbers, strict=True)
     if inputs.y is not None:
         table.figures = {"rmse": (squares / total) ** 0.5, "coverage_95": inside / total}
@@ -204,8 +216,13 @@ def _columns(prediction: Any, is_log: bool) -> tuple[Any, ...]:
     return observed.mean, np.sqrt(prediction.variance), np.sqrt(observed.variance), low, high
 
 
-def _of_terms(prediction: Any, names: Sequence[str]) -> Iterator[Any]:
-    """Yield mean and standard deviation (n,) of each term."""
+def _effects(gp: Any, rows: Any, chunk: Sequence[int], total: int, names: Sequence[str]) -> Iterator[Any]:
+    """Yield mean and standard deviation (b,) of each term in a chunk of rows, minus its mean over reference rows."""
+    import numpy as np
+
+    reference = np.unique(np.linspace(0, total - 1, _REFERENCE).astype(np.int64))
+    prediction = gp.predict(rows[np.concatenate([chunk, reference])])
+    weights = np.hstack([np.eye(len(chunk)), np.full((len(chunk), len(reference)), -1 / len(reference))])
     for name in names:
-        term = prediction.terms[name]
-        yield from (term.mean, term.std)
+        effect = prediction.terms[name].linear(weights)
+        yield from (effect.mean, effect.std)

@@ -39,6 +39,10 @@ PHRASES = (  # patterns of what the library says, and what the command line says
     (r"`?rfgp\.datasets\.names\(\)`? lists", "`rfgp datasets` lists"),
     (r"add them to missing_marks", "name them in --missing-mark"),
     (r"name the column in as_categories", "name the column in --as-category"),
+    (r'Give categories="one-hot" or leave the column out \((.*?) or categories="drop"\)', r"Leave it out (\1)"),
+    (r'Give dates="days" or leave them out with dates="drop"', "Leave the column out with --drop"),
+    (r'It is the target; give dates="days"\.', "It is the target; choose another."),
+    (r"Give a kernel with k\.Group\((.*?)\), or drop the column", r"Give a --kernel with Group(\1), or --drop \1"),
 )
 _STEPS = {
     True: "Another --kernel, or fewer --fit-rows, may help.",
@@ -48,13 +52,6 @@ _UNKNOWN = (  # where a command has no option for it
     ("approximation", r" add a term such as k\.Matern\(\) with Vecchia\(\),", ""),
     ("num_frequencies", r"Raise num_frequencies", "Use more random features"),
     ("shared", r"\(try ard=False, or priors\)", "(try ard=False in --kernel)"),
-    (
-        "categories",
-        r'Give categories="one-hot" or leave the column out \((.*?) or categories="drop"\)',
-        r"Leave it out (\1)",
-    ),
-    ("dates", r'Give dates="days" or leave them out with dates="drop"', "Leave the column out with --drop"),
-    ("dates", r'It is the target; give dates="days"\.', "It is the target; choose another."),
     ("as_category", r", name the column in as_categories", ""),
 )
 

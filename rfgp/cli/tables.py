@@ -44,8 +44,6 @@ def fit(
     time_limit: options.TimeLimit = None,
     memory: options.Memory = None,
     seed: options.Seed = 0,
-    categories: options.Categories = "error",
-    dates: options.Dates = "error",
     missing: options.Missing = "error",
     drop: options.Drop = None,
     as_category: options.AsCategory = None,
@@ -71,9 +69,10 @@ def fit(
     """Fit a Gaussian process to a table. Write a model for `rfgp predict`, and a report.
 
     Without --kernel, a kernel and approximations are selected by held-out scores; `rfgp advise` shows the candidates
-    beforehand. With --kernel, its columns are read as its terms need them: numbers, dates as days, levels as text.
+    beforehand. It reads all columns: numbers, dates as days, and text as an indicator of 0 and 1 for each level. With
+    --kernel, columns are read as its terms need them: numbers, dates as days, levels as text.
     """
-    reading = options.reading(categories, dates, missing, drop, as_category)
+    reading = options.reading(missing, drop, as_category)
     reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
     request = ModelRequest(kernel, approximation, likelihood, inference, time_limit, memory, seed)
     validation: dict[str, Any] = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}
@@ -135,8 +134,10 @@ class _Job:
             report("Reading", 0, 0)
             model = self._model(names, report)
             table = self._table(model, report)
-            study = self._study(table, model.of_table(table), report)
+            suggested = () if self.log else suggest_logarithm(table, model)
+            study = self._study(table, model, report)
             report("Writing", 0, 0)
+            study = replace(study, notes=(*study.notes, *suggested))
             page = table_report(study, table, settings=self._settings(), command=command_line())
             with made_folder(self.folder):
                 _save(study, table, self.outputs[0], with_data, self.log)
@@ -175,14 +176,12 @@ class _Job:
     def _study(self, table: Any, model: TableModel, report: Any) -> Any:
         """Return the study of a model that is fitted to a table."""
         from rfgp.report import study_table
-        from rfgp.report.notes import of_scale
 
         validation = {name: value for name, value in self.validation.items() if name != "holdout_by"}
         if (by := self.validation["holdout_by"]) is not None:
             validation |= _groups(self.file, by, self.reading, table, validation["holdout"])
         title = f"{self.file.name}, target {table.target}"
-        study = study_table(table, model.gp(), title=title, report=report, **validation)
-        return study if self.log else replace(study, notes=(*study.notes, *of_scale(table.y, table.target)))
+        return study_table(table, model.gp(), title=title, report=report, **validation)
 
     def _settings(self) -> dict[str, Any]:
         """Return the options that the report lists."""
@@ -229,6 +228,17 @@ def check_likelihood(gp: Any, log: bool) -> None:
         raise typer.BadParameter(
             "Reports are of one number a row. Fit several classes in Python: rfgp.sklearn.GPClassifier."
         )
+
+
+def suggest_logarithm(table: Any, model: TableModel) -> tuple[str, ...]:
+    """Say if the logarithm of a target may be fitted better, and return that as a note."""
+    from rfgp.report.notes import of_scale
+
+    is_number = model.request.likelihood == "normal" and table.classes is None
+    found = of_scale(table.y, table.target) if is_number else ()
+    for note in found:
+        say(note, as_json=True)
+    return found
 
 
 def in_logarithms(table: Any) -> Any:

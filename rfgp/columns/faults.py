@@ -14,7 +14,7 @@ from rfgp.counts import not_finite
 from rfgp.messages import shown
 from rfgp.rows.cells import Fault
 
-_DATE = re.compile(r"\s*\d{4}-\d\d?-\d\d?")
+_DATE = re.compile(r"\s*\d{4}-(?:0?[1-9]|1[0-2])-(?:0?[1-9]|[12]\d|3[01])(?:[T ].*)?\s*")
 _NUMBER = re.compile(r"\s*[+-]?[\d.,]+(?:[eE][+-]?\d+)?\s*")
 _MOST = 8
 """The largest number of columns whose faults one message lists."""
@@ -74,6 +74,17 @@ def joined(problems: list[str]) -> str:
         lines = [*lines[:_MOST], f"There are {len(lines) - _MOST} more such problems."]
     names_row = any(re.search(r"\brow \d", line) for line in lines)
     return "\n".join(lines) + " Rows count from 0." * names_row
+
+
+def is_date(text: str) -> bool:
+    """Return whether a text is an ISO date, perhaps with a time.
+
+    Examples:
+        >>> from rfgp.columns.faults import is_date
+        >>> is_date("2026-01-31 12:00"), is_date("31 January")
+        (True, False)
+    """
+    return _DATE.fullmatch(text) is not None
 
 
 def _title(column: ColumnSchema) -> str:
@@ -140,7 +151,7 @@ def _infinite(
 
 def _texts(cells: Cells) -> tuple[NDArray[np.bool_], str]:
     """Return which texts (n,) in the place of numbers to show, and what to do about them."""
-    if not _present(cells, lambda cell: _DATE.match(cell) is None).any():
+    if not _present(cells, lambda cell: not is_date(cell)).any():
         return ~cells.missing, "Convert it with pandas.to_datetime."
     words = _present(cells, lambda cell: _NUMBER.fullmatch(cell) is None)
     if not words.any():

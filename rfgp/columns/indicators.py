@@ -1,18 +1,23 @@
 """Columns of levels as indicator columns, one for each level, which kernels of numbers read."""
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rfgp.columns.cells import Cells, Content
-from rfgp.columns.levels import codes_of, ordered
-from rfgp.columns.requests import Key, Level
+from rfgp.columns.faults import faults_of, is_date, joined
+from rfgp.columns.kinds import Kind
+from rfgp.columns.levels import factorize, ordered
+from rfgp.columns.requests import ColumnSchema, Key, Level
 from rfgp.columns.table import Table
 from rfgp.counts import counted
 from rfgp.errors import DataError
-from rfgp.messages import shown
+from rfgp.messages import MISSING_LEVEL, shown
+from rfgp.rows.names import warn_of_levels
 
 MOST_LEVELS = 50
 """The most levels of a column that is read as indicators. Each of them has a lengthscale."""
@@ -21,14 +26,16 @@ Indicators = Mapping[Key, tuple[Level, ...]]
 """The levels of columns that are read as indicators, by the keys of the columns. Truth values have none."""
 
 
-def learn_indicators(table: Table) -> dict[Key, tuple[Level, ...]]:
+def learn_indicators(table: Table, others: Collection[Key] = ()) -> dict[Key, tuple[Level, ...]]:
     """Return the levels of the columns of text, categories and truth values of a table.
 
     Args:
         table: The training data. An array has no such columns.
+        others: The keys of columns that the kernel reads as levels. They have no indicators.
 
     Raises:
-        DataError: a column has missing cells or too many levels.
+        DataError: columns have missing cells, too many levels, or dates as text. The message lists the faults of all
+            columns.
 
     Examples:
         >>> from rfgp.columns import Table
@@ -39,41 +46,67 @@ def learn_indicators(table: Table) -> dict[Key, tuple[Level, ...]]:
     if table.source not in ("dataframe", "dict"):
         return {}
     found: dict[Key, tuple[Level, ...]] = {}
+    problems: list[str] = []
     for key in table.keys:
         cells = table.cells(key)
         if cells.content is Content.TRUTH and cells.codes is None:
             found[key] = ()
-        elif cells.content is Content.TEXT or cells.codes is not None:
-            found[key] = _levels(key, cells)
+        elif has_levels(cells) and key not in others:
+            problems += (faults := _faults(key, cells))
+            found[key] = () if faults else ordered(cells)
+    if problems:
+        numbers = (key for key in table.keys if key not in found and key not in others)
+        read = (faults_of(ColumnSchema(key, Kind.NUMBER), table.cells(key)) for key in numbers)
+        raise DataError(joined([*problems, *itertools.chain(*read)]))
     return found
 
 
-def _levels(key: Key, cells: Cells) -> tuple[Level, ...]:
-    """Return the levels of a column.
+def has_levels(cells: Cells) -> bool:
+    """Return whether the cells (n,) of a column are levels whatever reads them: texts, or of a caller's categories.
 
-    Raises:
-        DataError: a cell is missing, or there are too many levels.
+    Examples:
+        >>> from rfgp.columns.cells import of_objects
+        >>> from rfgp.columns.indicators import has_levels
+        >>> has_levels(of_objects(["north"])), has_levels(of_objects([7]))
+        (True, False)
     """
-    if cells.missing.any():
-        gone = counted(int(cells.missing.sum()), "missing cell")
-        raise DataError(f"Column {shown(key)} has {gone}. Give them a value such as 'unknown', or leave the rows out.")
-    levels = ordered(cells)
-    if len(levels) > MOST_LEVELS:
-        raise DataError(
-            f'Column {shown(key)} must have at most {MOST_LEVELS} levels for kernel="auto", got {len(levels):,}. Give '
+    return cells.content is Content.TEXT or cells.codes is not None
+
+
+def _faults(key: Key, cells: Cells) -> list[str]:
+    """Return what keeps the cells (n,) of a column from being read as levels, as sentences."""
+    places, labels = factorize(cells)
+    labels = [labels[place] for place in np.unique(places[~cells.missing])]
+    if labels and all(isinstance(label, str) and is_date(label) for label in labels):
+        return [
+            f"Column {shown(key)} holds dates as text, such as {shown(labels[0])}. Convert it with pandas.to_datetime."
+        ]
+    if len(labels) == np.sum(~cells.missing) > MOST_LEVELS:
+        return [f"Column {shown(key)} has another level in each row, as an identifier has. Drop it."]
+    found = []
+    if len(labels) > MOST_LEVELS:
+        found.append(
+            f'Column {shown(key)} must have at most {MOST_LEVELS} levels for kernel="auto", got {len(labels):,}. Give '
             f"a kernel with k.Group({key!r}), or drop the column."
         )
-    return levels
+    if cells.missing.any():
+        gone = counted(int(cells.missing.sum()), "missing cell")
+        found.append(f"Column {shown(key)} has {gone}. Give them a value such as 'unknown', or leave the rows out.")
+    return found
 
 
 def with_indicators(table: Table, indicators: Indicators) -> Table:
     """Return a table whose columns of levels are columns "key=level" of zeros and ones.
 
-    A level that the training data do not have is 0 in all of them. Truth values are 0 and 1 under their own key. A
-    table that has the indicators in place of a column keeps them.
+    A level that the training data do not have is 0 in all of them. A missing cell has the level "(missing)" if the
+    training data have that. Truth values are 0 and 1 under their own key. A table that has the indicators in place of a
+    column keeps them.
 
     Raises:
-        DataError: a column is missing, or has a name that an indicator needs.
+        DataError: a column or a cell is missing, or a column has a name that an indicator needs.
+
+    Warns:
+        NewLevelWarning: a column has levels that the training data do not have.
 
     Examples:
         >>> from rfgp.columns import Table
@@ -100,9 +133,24 @@ def with_indicators(table: Table, indicators: Indicators) -> Table:
 
 def _indicators(key: Key, cells: Cells, levels: tuple[Level, ...]) -> dict[Key, Any]:
     """Return the columns (n,) of one column of levels by their names."""
-    if cells.missing.any():
-        raise DataError(f"Column {shown(key)} has {counted(int(cells.missing.sum()), 'missing cell')}.")
+    if cells.missing.any() and MISSING_LEVEL not in levels:
+        gone = counted(int(cells.missing.sum()), "missing cell")
+        raise DataError(f"Column {shown(key)} has {gone}. Give them one of its levels, or leave the rows out.")
     if not levels:
         return {key: np.asarray(cells.expanded().values, dtype=np.float64)}
-    codes = codes_of(cells, levels)
+    codes = _codes(key, cells, levels)
     return {f"{key}={level}": (codes == place).astype(np.float64) for place, level in enumerate(levels)}
+
+
+def _codes(key: Key, cells: Cells, levels: tuple[Level, ...]) -> NDArray[np.int64]:
+    """Return the places (n,) of cells among the levels, -1 for others; of numbers among texts that of their text."""
+    places, labels = factorize(cells)
+    if all(isinstance(level, str) for level in levels):
+        labels = list(map(str, labels))
+    place_of = {level: place for place, level in enumerate(levels)}
+    codes = np.array([place_of.get(label, -1) for label in labels], dtype=np.int64)[places]
+    codes[cells.missing] = place_of.get(MISSING_LEVEL, -1)
+    new = np.unique(places[(codes < 0) & ~cells.missing])
+    if len(new):
+        warn_of_levels(key, [labels[place] for place in new], stacklevel=11)
+    return codes

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from graphs.builders.mesh_files import MeshFile, read_mesh_file
-from graphs.checks import check_choice
+from graphs.checks import check_choice, is_identifier
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.fields.field import Field, warn_of_parts
 from rfgp.fields.surfaces import Surface
-from rfgp.tables import read_groups, read_names, read_table
+from rfgp.tables import read_groups, read_kinds, read_table
 
 _PLACES = ({"face"}, {"vertex"}, {"x", "y", "z"})
 
@@ -72,8 +72,8 @@ def read_mesh_fields(
         values: A table (CSV or Parquet) with columns that say where, in small letters or capitals: `face` or `vertex`
             (numbers), or `x`, `y`, `z` in the mesh's units (the nearest face, or vertex). The others are values. If
             None, the targets are properties of the mesh's file (.ply, .vtk, .msh).
-        targets: The columns or properties to interpolate. If None, all columns of values of the table; without a table
-            the z component of the normal of every face, or vertex.
+        targets: The columns or properties to interpolate. If None, all columns of numbers of the table that do not
+            identify rows; without a table the z component of the normal of every face, or vertex.
         weights: Of the edges, "unit", "edge-length" or, between vertices, "cotangent"; see
             `graphs.Graph.from_mesh`.
         nodes: Where the field lies, "faces" or "vertices". If None, as the table or the property says, else faces.
@@ -104,7 +104,9 @@ def read_mesh_fields(
     if values is not None:
         source = _columns(Path(values), targets, table_options or {}, nodes, group)
         surface = Surface(file, Path(path), weights, source.nodes, within)
-        found = {target: source.field(target, surface) for target in source.targets}
+        found = {target: field for target in source.targets if (field := source.field(target, surface)) is not None}
+        if not found:
+            raise DataError(f"{values} must have a column of numbers that do not identify rows. Name one as target.")
     elif targets is not None:
         found = {target: _property(file, Path(path), target, (weights, nodes, within)) for target in targets}
     else:
@@ -134,7 +136,8 @@ class _Columns:
         options: Those of `read_table`.
         where: The names of the columns that say where, as the table spells them.
         others: The names of all other columns.
-        targets: Those to interpolate.
+        targets: Those that may be interpolated.
+        is_given: Whether the caller named them, or there is one column of values.
         nodes: "faces" or "vertices".
         group: The name of the column that keeps observations together.
     """
@@ -144,15 +147,18 @@ class _Columns:
     where: tuple[str, ...]
     others: tuple[str, ...]
     targets: tuple[str, ...]
+    is_given: bool
     nodes: str
     group: str | None = None
 
-    def field(self, target: str, surface: Surface) -> Field:
-        """Return the field of a column."""
+    def field(self, target: str, surface: Surface) -> Field | None:
+        """Return the field of a column; None if it identifies rows, and is not named."""
         drop = self.options.get("drop", ())
         dropped = [drop] if isinstance(drop, str | int) else list(drop)
         dropped += [name for name in self.others if name != target]
         table = read_table(self.file, target, **{**self.options, "drop": tuple(dropped)})
+        if not self.is_given and is_identifier(target, table.y):
+            return None
         table.check_numeric_target()
         groups: dict[str, Any] = {}
         if self.group is not None:
@@ -175,7 +181,8 @@ def _columns(
     """
     drop = options.get("drop", ())
     dropped = {drop} if isinstance(drop, str | int) else set(drop)
-    names = [name for name in read_names(file, **options) if name not in dropped]
+    kinds = {name: kind for name, kind in read_kinds(file, **options).items() if name not in dropped}
+    names = list(kinds)
     given = tuple(targets or ())
     where = tuple(name for name in names if name.lower() in set().union(*_PLACES) and name not in given)
     axes = sorted(name.lower() for name in where)
@@ -193,8 +200,11 @@ def _columns(
         )
     if set(others) <= {group}:
         raise DataError(f"{file} must have a column of values, got {', '.join(names)}. Add one.")
-    chosen = given or tuple(name for name in others if name != group)
-    return _Columns(file, options, where, others, chosen, nodes or ("vertices" if "vertex" in fits else "faces"), group)
+    columns = given or tuple(name for name in others if name != group)
+    is_given = len(columns) == 1 or bool(given)
+    chosen = columns if is_given else tuple(name for name in columns if kinds[name] == "number")
+    kind = nodes or ("vertices" if "vertex" in fits else "faces")
+    return _Columns(file, options, where, others, chosen, is_given, kind, group)
 
 
 def _property(file: MeshFile, path: Path, target: str, options: tuple[str, str | None, float | None]) -> Field:

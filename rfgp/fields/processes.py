@@ -11,13 +11,34 @@ from rfgp.fields.field import Field
 from rfgp.models.fields import MeshGP, RoadGP
 from rfgp.models.process import Process
 
+FIGURES = ("mean", "sd", "observed_sd", "low", "high")
+"""The names in files of the mean and standard deviation of the field, and of the standard deviation and the ends of the
+95 % interval of an observation."""
+
 
 class NodeLaw(NamedTuple):
-    """What a model says at every node of a graph."""
+    """The predictions of a model at all N nodes of a graph.
 
-    mean: NDArray[np.float64]  # (N,)
-    deviation: NDArray[np.float64]  # (N,) of the latent field
+    Attributes:
+        mean: The mean (N,) of the latent field.
+        deviation: Its standard deviation (N,).
+        num_observed: The number of observations.
+        observed_deviation: The standard deviation (N,) of an observation.
+        low: The lower end (N,) of its central 95 % interval.
+        high: The upper end (N,).
+    """
+
+    mean: NDArray[np.float64]
+    deviation: NDArray[np.float64]
     num_observed: int
+    observed_deviation: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+    @property
+    def figures(self) -> NDArray[np.float64]:  # (5, N)
+        """The figures of each node that files have, in the order of `FIGURES`."""
+        return np.stack([self.mean, self.deviation, self.observed_deviation, self.low, self.high])
 
 
 def whittle_matern(
@@ -54,9 +75,13 @@ def node_inputs(model: Process[Any], field: Field) -> Any:
 
 
 def law_at_nodes(model: Process[Any], field: Field) -> NodeLaw:
-    """Return a fitted model's mean (N,) and standard deviation (N,) at every node of a field."""
-    law = model.predict(node_inputs(model, field))
-    return NodeLaw(law.mean, np.sqrt(law.variance), model.num_observations)
+    """Return the predictions of a fitted model at all nodes of a field."""
+    latent: Any = model.predict(node_inputs(model, field))
+    observed = latent.observed()
+    deviations = latent.std, np.sqrt(observed.variance)
+    return NodeLaw(
+        latent.mean, deviations[0], model.num_observations, deviations[1], *observed.quantile([0.025, 0.975])
+    )
 
 
 def _is_between(model: Process[Any]) -> bool:

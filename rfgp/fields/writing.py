@@ -13,7 +13,7 @@ import graphs
 from graphs.builders.roads import Piece
 from rfgp.errors import InvalidArgumentError
 from rfgp.fields.field import Field
-from rfgp.fields.processes import NodeLaw
+from rfgp.fields.processes import FIGURES, NodeLaw
 from rfgp.files import write_atomically
 from rfgp.palette import COLOR_MAPS, color_range
 
@@ -21,7 +21,7 @@ from rfgp.palette import COLOR_MAPS, color_range
 def write_mesh(folder: str | Path, field: Field, law: NodeLaw) -> list[Path]:
     """Write mean and standard deviation as coloured meshes: mean.ply, sd.ply, mean.glb and sd.glb.
 
-    The PLY files also hold the numbers, as the properties `mean` and `sd` of faces or vertices.
+    The PLY files also hold the numbers, as properties of faces or vertices: mean, sd, observed_sd, low and high.
 
     Returns:
         The four paths.
@@ -42,8 +42,10 @@ def write_mesh(folder: str | Path, field: Field, law: NodeLaw) -> list[Path]:
 
 
 def write_nodes(path: str | Path, field: Field, law: NodeLaw) -> Path:
-    """Write one row per node: its label, place, observed value (or nothing), mean and standard deviation.
+    """Write one row per node: its label, place, observed value (or nothing), and predictions.
 
+    These are the mean and standard deviation of the field, and the standard deviation and 95 % interval of an
+    observation.
     On a mesh from a file there is one row for each of the file's faces or vertices, with its number there; those that
     are no node of the field, as vertices on no face, have nothing but their number.
     """
@@ -52,24 +54,27 @@ def write_nodes(path: str | Path, field: Field, law: NodeLaw) -> Path:
         axes = ("x", "y")
     observed = _observed(field)
     text = io.StringIO()
-    text.write(",".join(("node", *axes, "observed", "mean", "sd")) + "\n")
-    labels, places = field.labels, field.coordinates.tolist()
+    text.write(",".join(("node", *axes, "observed", *FIGURES)) + "\n")
+    labels, places, figures = field.labels, field.coordinates.tolist(), law.figures.T.tolist()
     for label, i in zip(labels, range(len(labels)), strict=True) if field.numbers is None else enumerate(field.numbers):
         if i < 0:
-            text.write(f"{label}{',' * (len(axes) + 3)}\n")
+            text.write(f"{label}{',' * (len(axes) + 1 + len(FIGURES))}\n")
             continue
         cells = [str(label), *map(repr, places[i]), repr(observed[i]) if i in observed else ""]
-        text.write(",".join([*cells, repr(float(law.mean[i])), repr(float(law.deviation[i]))]) + "\n")
+        text.write(",".join([*cells, *map(repr, figures[i])]) + "\n")
     write_atomically(Path(path), text.getvalue().encode())
     return Path(path)
 
 
-RESULTS = ("gp_mean", "gp_sd")
+RESULTS = tuple(f"gp_{name}" for name in FIGURES)
 """The properties that `write_roads` adds."""
 
 
 def write_roads(path: str | Path, field: Field, law: NodeLaw) -> Path:
-    """Write GeoJSON: every piece of road and every sensor with `gp_mean` and `gp_sd`.
+    """Write GeoJSON: every piece of road and every sensor with predictions.
+
+    These are `gp_mean` and `gp_sd` of the field, and `gp_observed_sd`, `gp_low` and `gp_high` of an observation: its
+    standard deviation and its 95 % interval.
 
     A piece lies between two neighbouring nodes (crossings or sensors); its figures are the averages of theirs. It has
     the properties of its road and its length, `length_m`, or `piece_length` if the unit is not known to be metres.
@@ -81,7 +86,7 @@ def write_roads(path: str | Path, field: Field, law: NodeLaw) -> Path:
     at more points when they are read again.
 
     Raises:
-        InvalidArgumentError: the field is not on roads, or its value is called `gp_mean` or `gp_sd`.
+        InvalidArgumentError: the field is not on roads, or its value has the name of a result.
         OSError: the folder cannot be written.
     """
     pieces = field.pieces()
@@ -138,7 +143,7 @@ def _finite(value: Any) -> Any:
 
 
 def _figures(law: NodeLaw, nodes: list[int]) -> dict[str, float]:
-    return dict(zip(RESULTS, (float(law.mean[nodes].mean()), float(law.deviation[nodes].mean())), strict=True))
+    return dict(zip(RESULTS, law.figures[:, nodes].mean(axis=1).tolist(), strict=True))
 
 
 def _feature(kind: str, coordinates: Any, properties: dict[str, Any]) -> dict[str, Any]:
@@ -166,7 +171,7 @@ def _ply(field: Field, law: NodeLaw, colors: NDArray[np.uint8]) -> bytes:
 
     mesh = trimesh.Trimesh(field.mesh.vertices, field.mesh.faces, process=False)
     attributes = mesh.face_attributes if field.on_faces else mesh.vertex_attributes
-    attributes["mean"], attributes["sd"] = law.mean, law.deviation
+    attributes.update(zip(FIGURES, law.figures, strict=True))
     if field.on_faces:
         mesh.visual.face_colors = colors
     else:

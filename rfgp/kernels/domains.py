@@ -202,8 +202,8 @@ class MeshDomain(Domain):
     def description(self) -> str:
         """Return the field in words."""
         return (
-            f"the Whittle-Matern field of alpha {self.mesh.alpha} on the surface, by linear finite elements, no "
-            "derivative at the rim, exactly"
+            f"the Whittle-Matern field of alpha {self.mesh.alpha} on the surface (by linear finite elements, with a "
+            "derivative of zero across boundaries), exactly"
         )
 
     def identity(self) -> Iterator[str | Tensor]:
@@ -268,8 +268,9 @@ class RoadDomain(Domain):
 
     def description(self) -> str:
         """Return the field in words."""
-        ends = {"neumann": "no derivative", "stationary": "stationary", "open": "any derivative"}[self.roads.boundary]
-        return f"the Whittle-Matern field of alpha {self.roads.alpha} along the roads, {ends} at free ends, exactly"
+        known = {"neumann": "a derivative of zero", "stationary": "stationary", "open": "no condition"}
+        ends = known[self.roads.boundary]
+        return f"the Whittle-Matern field of alpha {self.roads.alpha} along the roads ({ends} at free ends), exactly"
 
     def identity(self) -> Iterator[str | Tensor]:
         """Yield alpha, the boundary, the ends and lengths (S,) of stretches of road, and the vertices (V, 2)."""

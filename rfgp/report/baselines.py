@@ -18,6 +18,8 @@ MOST_ROWS = 100_000
 """The most training rows, at random, to which the mean and the linear model are fitted."""
 MOST_WALKED = 10_000
 """The most nodes of a graph on which random walks are fitted for comparison, which takes seconds."""
+MOST_LEVELS = 100
+"""The most levels of a column whose levels are columns of zeros and ones in the nearest row and the linear model."""
 _CHUNK = 1000
 
 
@@ -43,12 +45,23 @@ def baselines_of_rows(table: Table, train: NDArray[np.int64], test: NDArray[np.i
         train: The rows (n,) to which the baselines are fitted.
         test: The rows (k,) that they predict.
     """
-    rows, y = train[:MOST_ROWS], table.y
-    center, spread = table.X[rows].mean(axis=0), table.X[rows].std(axis=0)
-    known, asked = ((table.X[part] - center) / np.where(spread > 0, spread, 1.0) for part in (rows, test))
+    rows, y, X = train[:MOST_ROWS], table.y, _numbers(table)
+    center, spread = X[rows].mean(axis=0), X[rows].std(axis=0)
+    known, asked = ((X[part] - center) / np.where(spread > 0, spread, 1.0) for part in (rows, test))
     near = nearest(known[:MOST_NEAR], asked)
     name = "nearest row" if len(train) <= MOST_NEAR else f"nearest of {MOST_NEAR:,} rows"
     return _scored(known, y[rows], asked, y[test], BaselinePrediction(name, y[rows][near]))
+
+
+def _numbers(table: Table) -> NDArray[np.float64]:  # (n, d)
+    """Return the inputs of a table, with a column of zeros and ones for each level of a column of few levels."""
+    parts, place = [], 0
+    for rule in table.schema.inputs:
+        part = table.X[:, place : place + len(rule.encoded)]
+        is_split = rule.role == "level" and len(rule.levels) <= MOST_LEVELS
+        parts.append(part == np.arange(len(rule.levels)) if is_split else part)
+        place += len(rule.encoded)
+    return np.hstack(parts, dtype=np.float64)
 
 
 def baselines_of_nodes(field: Field, train: NDArray[np.int64], test: NDArray[np.int64]) -> tuple[Baseline, ...]:

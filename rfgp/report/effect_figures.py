@@ -11,11 +11,9 @@ from rfgp.likelihoods import Bernoulli, Gamma, Likelihood, NegativeBinomial, Poi
 from rfgp.palette import COLOR_MAPS, COLORS
 from rfgp.report import figures
 from rfgp.report.effects import LEVELS, MAP, SCATTER, Effect
-from rfgp.report.variables import DATE, Variable, as_dates
+from rfgp.report.variables import DATE, Variable, as_dates, in_own_units, is_of_logarithms
 from rfgp.tables import Table
 
-LOG_TARGET = "log of "
-"""The begin of the name of a target of logarithms, as `rfgp fit --log` writes it."""
 _Z = 1.959964
 """Standard deviations of half a 95 % interval."""
 _BAND = "rgba(0,114,178,0.2)"
@@ -51,8 +49,8 @@ def scale_of(likelihood: Likelihood, table: Table) -> Scale:
     if isinstance(likelihood, Poisson | NegativeBinomial | Gamma):
         words = f"Effects are factors by which the mean of {table.target} is multiplied."
         return Scale(f"factor of {target}", words, is_factor=True)
-    if table.target.startswith(LOG_TARGET):
-        own = table.target.removeprefix(LOG_TARGET)
+    if is_of_logarithms(table):
+        own = in_own_units(table).target
         words = f"The model is of logarithms, so effects are factors by which the median of {own} is multiplied."
         return Scale(f"factor of {figures.label(own, 28)}", words, is_factor=True)
     return Scale(f"effect on {target}")

@@ -116,20 +116,29 @@ def residuals(y: NDArray[np.float64], prediction: Prediction) -> go.Figure:
     return figure
 
 
-def predicted(y: NDArray[np.float64], prediction: Prediction) -> go.Figure:
-    """Draw observations y (n,) against the predicted mean, bars of one predictive sd."""
+def predicted(y: NDArray[np.float64], prediction: Prediction, *, is_log: bool = False) -> go.Figure:
+    """Draw observations y (n,) against the predicted mean, bars of one predictive sd.
+
+    If they are logarithms, their exponentials are drawn on logarithmic axes.
+    """
     own = prediction.observed()
     rows = thin(len(y), MOST_BARS)
     mean, sd = np.asarray(own.mean)[rows], np.sqrt(np.asarray(own.variance))[rows]
+    y, middle, low, high = (np.exp(one) if is_log else one for one in (y[rows], mean, mean - sd, mean + sd))
+    bars = {"type": "data", "array": short(high - middle), "arrayminus": short(middle - low), "color": _GREY}
     points = go.Scatter(
-        x=short(mean),
-        y=short(y[rows]),
-        error_x={"type": "data", "array": short(sd), "width": 0, "thickness": 0.6, "color": _GREY},
+        x=short(middle),
+        y=short(y),
+        error_x={**bars, "symmetric": False, "width": 0, "thickness": 0.6},
         mode="markers",
         marker={"color": COLORS[0], "size": 4},
         showlegend=False,
     )
-    return figure_of([points, _diagonal(mean, y[rows])], "predicted mean ± sd", "observed")
+    name = "predicted median, with one sd of its logarithm" if is_log else "predicted mean ± sd"
+    figure = figure_of([points, _diagonal(middle, y)], name, "observed")
+    if is_log:
+        figure.update_xaxes(log_axis(middle.tolist())).update_yaxes(log_axis(y.tolist()))
+    return figure
 
 
 def reliability(
@@ -249,10 +258,10 @@ def by_size(comparison: Comparison, figure: str, name: str) -> go.Figure:
         )
     axis = {"type": "log", "tickvals": sizes, "ticktext": [str(size) for size in sizes]}
     heights = [e for trace in traces for e in trace.y if e > 0]
-    return figure_of(traces, f"{comparison.size_name}, m", name, xaxis=axis, yaxis=_log_axis(heights))
+    return figure_of(traces, f"{comparison.size_name}, m", name, xaxis=axis, yaxis=log_axis(heights))
 
 
-def _log_axis(heights: Sequence[float]) -> dict[str, Any]:
+def log_axis(heights: Sequence[float]) -> dict[str, Any]:
     """Return a logarithmic axis with ticks that are written out."""
     if not heights:
         return {"type": "log"}

@@ -10,7 +10,7 @@ from rfgp.counts import counted
 from rfgp.palette import COLORS
 from rfgp.report import figures, words
 from rfgp.report.page import Block, Grid, Plot, Text
-from rfgp.report.variables import CATEGORY, DATE, NUMBER, Variable, as_dates
+from rfgp.report.variables import CATEGORY, DATE, NUMBER, Variable, as_dates, in_own_units, is_of_logarithms
 from rfgp.tables import Table
 
 MOST_COLUMNS = 60
@@ -27,15 +27,16 @@ def glance(table: Table, variables: Sequence[Variable], frame: Any, sizes: Mappi
         frame: The dataframe of them.
         sizes: The sizes of their effects by name, in whose order they are shown.
     """
+    table, is_log = in_own_units(table), is_of_logarithms(table)
     order = sorted(variables, key=lambda variable: -sizes[variable.name])
     count = min(_MOST_PLOTS, len(order))
     blocks: list[Block] = [
         Plot(figures.histogram(table.y, table.target), f"The target, {table.target}."),
         _statistics(table, order[:MOST_COLUMNS], frame),
         Plot(
-            small_multiples(table, order[:count], frame),
+            small_multiples(table, order[:count], frame, is_log=is_log),
             f"The target against {'its column' if count == 1 else f'the {count} columns with the largest effects'}"
-            f"{words.shown(len(table.y), figures.MOST_POINTS)}.",
+            f"{words.shown(len(table.y), figures.MOST_POINTS)}{', on a logarithmic axis' * is_log}.",
             height=120 + 190 * -(-count // _ACROSS),
             wide=True,
         ),
@@ -50,7 +51,10 @@ def _remarks(table: Table, num_variables: int) -> list[str]:
         left_out = f"{gone:,} with missing values {'is' if gone == 1 else 'are'} left out"
         found.append(f"{len(table.y):,} of {counted(table.num_rows, 'row')} are used; {left_out}.")
     if table.schema.missing == "mean":
-        found.append("Missing inputs are replaced by the mean of their column over all rows, held-out rows included.")
+        found.append(
+            "Missing numbers and dates are replaced by the mean of their column over all rows, held-out rows included. "
+            "Missing texts are a level of their own."
+        )
     if num_variables > MOST_COLUMNS:
         found.append(f"{counted(num_variables - MOST_COLUMNS, 'column')} with smaller effects are not listed.")
     return found
@@ -65,7 +69,7 @@ def _statistics(table: Table, variables: Sequence[Variable], frame: Any) -> Bloc
     return Grid(words.STATISTICS, rows, f"{counted(len(table.y), 'row')}.{text}", wide=len(rows) > 12 or has_levels)
 
 
-def small_multiples(table: Table, variables: Sequence[Variable], frame: Any) -> go.Figure:
+def small_multiples(table: Table, variables: Sequence[Variable], frame: Any, *, is_log: bool = False) -> go.Figure:
     """Draw the target against variables: points against numbers and dates, boxes for categories."""
     from plotly.subplots import make_subplots
 
@@ -82,6 +86,8 @@ def small_multiples(table: Table, variables: Sequence[Variable], frame: Any) -> 
     grid.update_layout(template="none", font=look.font, margin=look.margin, showlegend=False, hovermode="closest")
     grid.update_xaxes(gridcolor="#e6eaee", zeroline=False, title_standoff=4, title_font_size=12)
     grid.update_yaxes(gridcolor="#e6eaee", zeroline=False, automargin=True)
+    if is_log:
+        grid.update_yaxes(figures.log_axis(table.y.tolist()))
     for i in range(down):
         grid.update_yaxes(title_text=figures.label(table.target, 28), row=1 + i, col=1)
     return grid

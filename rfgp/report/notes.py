@@ -11,6 +11,7 @@ from scipy import stats
 from graphs.builders.files import printable
 from rfgp.counts import counted
 from rfgp.models import Process
+from rfgp.models.gp import GP
 from rfgp.report.baselines import Baseline
 from rfgp.report.variables import columns_of
 
@@ -20,7 +21,7 @@ _BETTER = 0.99
 """The share of the model's error below which a baseline is mentioned."""
 _NAMED = 3
 """The most columns that a note names."""
-_SPANNED, _SKEWED = 100.0, 1.0
+_SPANNED, _SKEWED = 10.0, 1.0
 """The ratio of the largest to the least target, and the skewness, above which logarithms are suggested."""
 
 _MEANINGS = {
@@ -53,7 +54,10 @@ def of_selection(model: Process[Any]) -> tuple[str, ...]:
 
 
 def of_scale(y: NDArray[np.float64], name: str) -> tuple[str, ...]:
-    """Return a note if the logarithm of targets (n,) may be fitted better: they span a factor of 100 and are skewed."""
+    """Return a note if the logarithm of targets (n,) may be fitted better.
+
+    The targets are positive, span a factor of 10, and have a skewness above 1, at least twice that of their logarithms.
+    """
     if y.min() <= 0 or y.max() < _SPANNED * y.min():
         return ()
     skewness, of_logarithm = float(stats.skew(y)), abs(float(stats.skew(np.log(y))))
@@ -82,12 +86,20 @@ def _of_bound(model: Process[Any], name: str) -> Iterator[str]:
         at = [i for i, (value, limit) in enumerate(pairs) if limit is not None and abs(value - limit) < _NEAR]
         if at and own == "lengthscale" and len(raw) == len(columns):
             where = "" if is_alone else f" in the {subject}"
-            yield _of_lengthscales([columns[i] for i in at], where, side, subject)
+            if named := _without_indicators([columns[i] for i in at], model):
+                yield _of_lengthscales(named, where, side, subject)
         elif at:
             value = float(model.hyperparameters.value(name).detach().reshape(-1)[at[0]])
             shown = f"{math.sqrt(value):.3g} as a standard deviation" if name == "noise" else f"{value:.3g}"
             meaning = _MEANINGS.get((own, side), "the search ended there. Check it, or use another starting value")
             yield f"The {path} is at its {side} bound, {shown}: {meaning.format(subject=subject)}."
+
+
+def _without_indicators(columns: list[str], model: Process[Any]) -> list[str]:
+    """Return columns without the indicators of levels, whose lengthscales say nothing by themselves."""
+    found = model.family.options.indicators if isinstance(model, GP) else {}
+    indicators = {f"{key}={level}" for key, levels in found.items() for level in levels}
+    return [column for column in columns if column not in indicators]
 
 
 def _of_lengthscales(columns: list[str], where: str, side: str, subject: str) -> str:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from rfgp.report.baselines import MOST_WALKED, Baseline, baselines_of_nodes, bas
 from rfgp.report.comparing import EXACT, NOT_COMPARED, Compared, compare_nodes, compare_rows
 from rfgp.report.holdout import group_numbers, independent_groups, joined_groups, split
 from rfgp.report.notes import of_baselines, of_bounds, of_selection
-from rfgp.report.variables import input_frame
+from rfgp.report.variables import input_frame, is_of_logarithms
 from rfgp.rows import repeat_groups
 from rfgp.tables import Table
 
@@ -59,6 +59,7 @@ class Study:
             errors in a group are not independent. If None, each observation is its own.
         holdout: The kind of the split, "random" or "last".
         split_by: The name of the given groups, such as that of a column. If "", none were given.
+        is_log: Whether the targets are logarithms.
     """
 
     title: str
@@ -80,6 +81,7 @@ class Study:
     groups: NDArray[np.int64] | None = None
     holdout: str = "random"
     split_by: str = ""
+    is_log: bool = False
 
     @property
     def num_groups(self) -> int:
@@ -213,7 +215,7 @@ def study_table(
     compared = compare_rows(table, model, train, test, title, seed, tell) if compare else NOT_COMPARED
     spread = float(table.y[train].std(ddof=1))
     making = {
-        "share of the test": test_share,
+        "share of the held-out part": test_share,
         "seed of the split": seed,
         "rows of the fit of the hyperparameters": f"{searched:,}",
     }
@@ -223,8 +225,9 @@ def study_table(
     notes = (*_seen(copies, train, test, "order" if given is None else "groups"), *notes)
     repeated = 0 if copies is None else len(copies) - int(copies.max()) - 1
     about = (*compared, repeated, baselines, (), making, notes, None if kinds is None else kinds[test], holdout)
-    by = "" if given is None else split_by
-    return Study(title, model, train, test, table.y[test], prediction, spread, seconds, *about, by)
+    by, observed = "" if given is None else split_by, table.y[test]
+    study = Study(title, model, train, test, observed, prediction, spread, seconds, *about, by)
+    return replace(study, is_log=is_of_logarithms(table))
 
 
 def study_field(
@@ -267,7 +270,7 @@ def study_field(
         text = "".join(f" For comparison, {other.name}: RMSE {other.rmse:.4g}." for other in others)
         compared = Compared(None, f"{EXACT}{text}")
     spread = float(values[train].std(ddof=1))
-    making = {"share of the test": test_share, "seed of the split": seed}
+    making = {"share of the held-out part": test_share, "seed of the split": seed}
     baselines = baselines_of_nodes(field, train, test)
     better = of_baselines(baselines, metrics.rmse(values[test], prediction))
     notes = (*_seen(groups, train, test), *better, *_left_out(compared, compare), *of_bounds(model))
@@ -318,7 +321,8 @@ def _fit_and_predict(
 
     def show(now: Progress) -> None:
         most = counted(now.iterations, now.unit.removesuffix("s"))
-        stage = f"Fitting {counted(now.rows, 'observation')} ({now.stage}, up to {most})"
+        early = ", fewer if it converges" * (now.unit == "iterations")
+        stage = f"Fitting {counted(now.rows, 'observation')} ({now.stage}; at most {most}{early})"
         tell(stage, now.iteration, now.iterations)
 
     tell(f"Fitting {len(first):,} observations", 0, 0)

@@ -1,20 +1,24 @@
 """The variables of a table, and the dataframe of them that a model reads."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rfgp.columns import Kind
+from rfgp.columns.days import to_days
 from rfgp.models import Process
 from rfgp.models.gp import GP
 from rfgp.tables import Table
 from rfgp.tables.schema import ColumnRule
+from rfgp.tables.table import times_of
 
 NUMBER, DATE, CATEGORY = "number", "date", "category"
 """The roles of variables, as in `rfgp.tables.schema.ColumnRule`."""
+LOG_TARGET = "log of "
+"""The begin of the name of a target of logarithms, as `rfgp fit --log` writes it."""
 _LEVEL = "level"
 """The role of a column of the file whose texts are in the dataframe."""
 
@@ -26,7 +30,7 @@ class Variable:
     Attributes:
         name: The name of the column of the file.
         role: "number", "date" (in days since 1970-01-01) or "category".
-        column: The column of the dataframe that holds the values, or None.
+        column: The column of the dataframe that holds the values, dates as times, or None.
         indicators: The level of each column of zeros and ones, by the name of that column.
         levels: The levels of a category.
         is_typical_of_row: Whether its typical value is that of the first row, as that of a coordinate.
@@ -43,14 +47,17 @@ class Variable:
 
     @property
     def columns(self) -> frozenset[str]:
-        """The names of its columns of the dataframe."""
-        return frozenset(self.indicators) | ({self.column} if self.column is not None else set())
+        """The names of its columns of the dataframe, and of the indicators that a model makes of its levels."""
+        if self.column is None:
+            return frozenset(self.indicators)
+        made = (f"{self.column}={level}" for level in self.levels)
+        return frozenset((self.column, *self.indicators, *made))
 
     def values(self, frame: Any) -> NDArray[Any]:  # (n,)
         """Return the value of each row of a dataframe (n, d)."""
         if self.column is not None:
             found: NDArray[Any] = frame[self.column].to_numpy()
-            return found
+            return to_days(found) if self.role == DATE else found
         shares = frame[list(self.indicators)].to_numpy()
         levels: NDArray[Any] = np.array(list(self.indicators.values()), dtype=object)
         return np.asarray(levels[shares.argmax(axis=1)])
@@ -73,7 +80,21 @@ class Variable:
         """Return its columns of a dataframe at values (n,)."""
         known = np.asarray(values, dtype=object if self.role == CATEGORY else None)
         found = {name: (known == level).astype(np.float64) for name, level in self.indicators.items()}
-        return found if self.column is None else {self.column: known, **found}
+        if self.column is None:
+            return found
+        return {self.column: times_of(known) if self.role == DATE else known, **found}
+
+
+def is_of_logarithms(table: Table) -> bool:
+    """Return whether the targets of a table are logarithms, by their name."""
+    return table.target.startswith(LOG_TARGET)
+
+
+def in_own_units(table: Table) -> Table:
+    """Return a table with the exponentials of its targets if these are logarithms."""
+    if not is_of_logarithms(table):
+        return table
+    return replace(table, y=np.exp(table.y), target=table.target.removeprefix(LOG_TARGET))
 
 
 def input_frame(table: Table, model: GP) -> Any:
@@ -147,11 +168,11 @@ def as_dates(days: ArrayLike) -> list[str]:
 
 def _variable(rule: ColumnRule, frame: Any, kinds: set[Kind]) -> Variable:
     column = rule.name if rule.name in frame.columns else None
-    own = rule.levels if rule.role == CATEGORY else ()
-    indicators = {name: level for name, level in zip(rule.encoded, own, strict=False) if name in frame.columns}
+    levels = rule.levels if rule.role == CATEGORY else ()
+    indicators = {name: level for name, level in zip(rule.encoded, levels, strict=False) if name in frame.columns}
     is_discrete = bool(kinds & {Kind.LEVEL, Kind.NODE})
     role = CATEGORY if rule.role == _LEVEL else rule.role
-    return Variable(rule.name, role, column, indicators, own, Kind.COORDINATE in kinds, is_discrete)
+    return Variable(rule.name, role, column, indicators, rule.levels, Kind.COORDINATE in kinds, is_discrete)
 
 
 def _kinds(model: GP) -> dict[str, set[Kind]]:

@@ -39,6 +39,8 @@ def cards(study: Study, noun: str) -> list[tuple[str, str, str]]:
     if study.baselines:
         best = min(study.baselines, key=lambda baseline: baseline.rmse)
         others += f"; best baseline ({best.name}): {number(best.rmse)}"
+    if study.is_log:
+        others = f"of logarithms, about {100 * math.expm1(study.rmse):.2g} % of the target; {others}"
     out = [
         ("Error on held-out data (RMSE)", number(study.rmse), others),
         ("Variance explained (R²)", explained, f"of {count:,} held-out {noun}{in_groups(study)}"),
@@ -112,7 +114,7 @@ def diagnostics(study: Study) -> list[Block]:
             f"Held-out observations against predictions{shown(len(y), figures.MOST_BARS)}. Bars are one standard "
             "deviation of the posterior predictive distribution. About two thirds of them should reach the diagonal."
         )
-        found.append(Plot(figures.predicted(y, prediction), caption))
+        found.append(Plot(figures.predicted(y, prediction, is_log=study.is_log), caption))
     found += [
         Plot(
             figures.calibration(y, prediction, max(1, int(study.independent))),

@@ -2,13 +2,16 @@
 
 import re
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rfgp.errors import DataError, IndexColumnWarning
+from rfgp.counts import counted
+from rfgp.errors import DataError, IndexColumnWarning, NewLevelWarning
+from rfgp.messages import listed, shown
 
 _NAMES = re.compile(r"(?:Unnamed: \d+(?:\.\d+)*|__index_level_\d+__)?")
 
@@ -44,6 +47,23 @@ def warn_of_index(where: str, name: str, is_left_out: bool, drop: str, stackleve
         )
         said += " with DataFrame.to_csv(index=False)"
     warnings.warn(IndexColumnWarning(f"{said}, or give it a name to use it."), stacklevel=stacklevel)
+
+
+def warn_of_levels(key: Any, levels: Sequence[Any], stacklevel: int) -> None:
+    """Warn of levels of a column that the training data do not have.
+
+    Args:
+        key: The name of the column.
+        levels: The new levels.
+        stacklevel: As for `warnings.warn`.
+    """
+    names = listed(list(map(str, levels)))
+    said = (
+        f"Column {shown(key)} has {counted(len(levels), 'level')} without training rows: {names}. "
+        "Rows with a new level are predicted with zeros in all indicators of the column. A kernel with "
+        f"Group({shown(key)}) gives a new level its prior variance."
+    )
+    warnings.warn(NewLevelWarning(said), stacklevel=stacklevel)
 
 
 def names_of(X: Any) -> tuple[str, ...] | None:

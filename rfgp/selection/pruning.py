@@ -39,13 +39,13 @@ def reason_to_skip(
         return "frequencies on a lattice approximate these kernels better in less time"
     if head is not None and _family(head) == _family(state):
         if one.neighbors is not None and _is_behind(head, states, weight, ANOTHER_KERNEL):
-            return "a variant of a candidate that is clearly behind"
+            return "a variant of a candidate that is clearly worse than the best"
         if has_fewer_frequencies(state, head) and _is_behind(head, states, weight, NOISE):
             return "more frequencies are clearly better"
     elif head is None and one.neighbors is not None and one.kind != NEIGHBORS:
         alone = [other for other in states if other.candidate.kind == NEIGHBORS and _have_one_kernel(other, state)]
         if any(_is_behind(other, states, weight, WITH_FEATURES) for other in alone):
-            return "neighbors alone are far behind"
+            return "nearest neighbours alone are far worse than the best"
     return ""
 
 

@@ -166,5 +166,5 @@ def _reason(rounds: SuccessiveHalving, state: CandidateState) -> str:
     score = f"log density {last.value:.3f} of {rows} (standard error {last.error:.2g}), fitted to {last.rows:,} rows"
     if last.difference <= 0:
         return f"{name}: the best, {score}."
-    best = f"{last.difference:.2g} (standard error {last.difference_error:.2g}) behind the best, which costs more"
+    best = f"{last.difference:.2g} (standard error {last.difference_error:.2g}) worse than the best, which costs more"
     return f"{name}: {score}; {best}."

@@ -163,7 +163,7 @@ class SuccessiveHalving:
             near = [state for state in near if state is ranked[0] or state.cost.seconds <= SOON]
         for state in ranked:
             if state not in near[:GOING_ON]:
-                state.status = f"behind by {state.scores[-1].difference:.2g} nats a row"
+                state.status = f"worse than the best by {state.scores[-1].difference:.2g} nats a row"
         going = near[:GOING_ON]
         variants = [state for state in states if self._head(state) in going]
         return [*going, *sorted(variants, key=lambda state: has_fewer_frequencies(state, self._head(state)))]
@@ -192,7 +192,7 @@ class SuccessiveHalving:
         for state in ranked:
             last = state.scores[-1]
             if last.difference - BEHIND * last.difference_error >= far:
-                state.status = f"behind by {last.difference:.2g} nats a row"
+                state.status = f"worse than the best by {last.difference:.2g} nats a row"
         ranked = [state for state in ranked if not state.status]
         needed = {state: self._needed(state) for state in ranked}
         allowed = self.limits.seconds(self.num_rows) - self.predicted - needed[best]

@@ -9,7 +9,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from rfgp.errors import DataError
-from rfgp.likelihoods import Bernoulli, Categorical, Likelihood
+from rfgp.likelihoods import Likelihood
 from rfgp.models.process import Process
 from rfgp.sklearn.regressor import learn
 
@@ -19,7 +19,6 @@ class ProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     gp_: Process[Any]
     classes_: Any
-    link: str
     fixed: Any
     max_iter: int | None
 
@@ -60,6 +59,10 @@ class ProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _process(self, likelihood: Likelihood) -> Process[Any]:
         """Return the model, before a fit."""
 
+    @abstractmethod
+    def _likelihood_of(self, num_classes: int) -> Likelihood:
+        """Return the likelihood of labels 0 to C - 1."""
+
     def _learn(
         self,
         X: Any,
@@ -70,7 +73,7 @@ class ProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise DataError(f"y must have at least two classes, got only one: {classes[0]!r}.")
-        gp = self._process(Bernoulli(self.link) if len(classes) == 2 else Categorical(len(classes)))
+        gp = self._process(self._likelihood_of(len(classes)))
         dtype = getattr(X, "dtype", np.dtype(np.float64))
         codes = codes.astype(dtype if dtype in (np.float32, np.float64) else np.float64)
         learn(self, gp, X, codes, sample_weight=weight)

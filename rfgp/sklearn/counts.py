@@ -1,6 +1,5 @@
 """Counts as observations of `rfgp.GP`, as a scikit-learn regressor."""
 
-from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -9,10 +8,8 @@ from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.kernels import Kernel
-from rfgp.likelihoods import Likelihood, by_name
+from rfgp.likelihoods import Likelihood
 from rfgp.models.gp import GP
-from rfgp.parameters import Hyperprior
 from rfgp.sklearn.checks import read_rows
 from rfgp.sklearn.options import GPOptions
 from rfgp.sklearn.regressor import learn
@@ -28,7 +25,8 @@ class GPCountRegressor(GPOptions, RegressorMixin, BaseEstimator):
     Args:
         kernel: As for `GPRegressor`, like the other options that are not listed here.
         approximation: As for `GPRegressor`.
-        likelihood: "negative-binomial", whose dispersion is learned, "poisson", or another likelihood of counts.
+        likelihood: "negative-binomial", whose dispersion is learned, "poisson", or another likelihood of counts. If
+            "auto", the former.
         inference: "laplace" or "variational". If None, the former.
         mean: "constant" or "zero".
         standardize: Whether numbers in X are mapped to mean 0 and standard deviation 1 inside.
@@ -60,39 +58,7 @@ class GPCountRegressor(GPOptions, RegressorMixin, BaseEstimator):
     """
 
     gp_: GP
-
-    def __init__(
-        self,
-        kernel: str | Kernel = "auto",
-        approximation: Any = "auto",
-        *,
-        likelihood: str | Likelihood = "negative-binomial",
-        inference: str | None = None,
-        mean: str = "constant",
-        standardize: bool = True,
-        start: Mapping[str, Any] | None = None,
-        priors: Mapping[str, Hyperprior | None] | None = None,
-        fixed: Iterable[str] = (),
-        max_iter: int | None = None,
-        time_limit: str | float | None = None,
-        memory: str | float | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            kernel,
-            approximation,
-            inference=inference,
-            mean=mean,
-            standardize=standardize,
-            start=start,
-            priors=priors,
-            fixed=fixed,
-            max_iter=max_iter,
-            time_limit=time_limit,
-            memory=memory,
-            random_state=random_state,
-        )
-        self.likelihood = likelihood
+    usual_likelihood = "negative-binomial"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> Self:
         """Select what is open, learn the hyperparameters, and condition on the data.
@@ -113,7 +79,7 @@ class GPCountRegressor(GPOptions, RegressorMixin, BaseEstimator):
         Warns:
             RfgpWarning: as `rfgp.GP.fit`.
         """
-        gp = self._process(_of_counts(self.likelihood))
+        gp = self._process(_of_counts(self._likelihood))
         counts = column_or_1d(y, warn=True)
         if np.ndim(exposure) and np.shape(exposure) != counts.shape:
             raise DataError(f"exposure must be one number or {len(counts)}, one a row, got shape {np.shape(exposure)}.")
@@ -153,16 +119,15 @@ class GPCountRegressor(GPOptions, RegressorMixin, BaseEstimator):
         return tags
 
 
-def _of_counts(likelihood: str | Likelihood) -> Likelihood:
+def _of_counts(found: Likelihood) -> Likelihood:
     """Return a likelihood whose observations are counts.
 
     Raises:
         InvalidArgumentError: it is of other observations.
     """
-    found = by_name(likelihood)
     if not (found.takes_exposure and found.is_discrete):
         raise InvalidArgumentError(
-            f'likelihood must be of counts, got {likelihood!r}. Use "negative-binomial" or "poisson", or for other '
+            f'likelihood must be of counts, got {found!r}. Use "negative-binomial" or "poisson", or for other '
             "numbers GPRegressor."
         )
     return found

@@ -1,15 +1,12 @@
 """`rfgp.GP` as a scikit-learn regressor and classifier."""
 
-from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from sklearn.utils.validation import check_is_fitted
 
 from rfgp.errors import InvalidArgumentError
-from rfgp.kernels import Kernel
-from rfgp.likelihoods import Likelihood, by_name
+from rfgp.likelihoods import Bernoulli, Categorical, Likelihood, by_name
 from rfgp.models.gp import GP
-from rfgp.parameters import Hyperprior
 from rfgp.rows.arrays import warn_of_truth
 from rfgp.sklearn.checks import read_rows
 from rfgp.sklearn.classifier import ProcessClassifier, read_classes
@@ -38,7 +35,7 @@ class GPRegressor(GPOptions, ProcessRegressor):
         approximation: One approximation for every term that it can serve, such as `rfgp.RandomFeatures(256)`, or a dict
             of approximations by the names of terms. If "auto", terms are planned, or selected with the kernel.
         likelihood: The distribution of an observation given the latent function: "normal", "student-t",
-            "heteroscedastic", "gamma", or an object of `rfgp.likelihoods`.
+            "heteroscedastic", "gamma", or an object of `rfgp.likelihoods`. If "auto", "normal".
         inference: "laplace" or "variational", for likelihoods that are not Gaussian. If None, as usual for the
             likelihood.
         mean: "constant" or "zero".
@@ -74,39 +71,6 @@ class GPRegressor(GPOptions, ProcessRegressor):
         True
     """
 
-    def __init__(
-        self,
-        kernel: str | Kernel = "auto",
-        approximation: Any = "auto",
-        *,
-        likelihood: str | Likelihood = "normal",
-        inference: str | None = None,
-        mean: str = "constant",
-        standardize: bool = True,
-        start: Mapping[str, Any] | None = None,
-        priors: Mapping[str, Hyperprior | None] | None = None,
-        fixed: Iterable[str] = (),
-        max_iter: int | None = None,
-        time_limit: str | float | None = None,
-        memory: str | float | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            kernel,
-            approximation,
-            inference=inference,
-            mean=mean,
-            standardize=standardize,
-            start=start,
-            priors=priors,
-            fixed=fixed,
-            max_iter=max_iter,
-            time_limit=time_limit,
-            memory=memory,
-            random_state=random_state,
-        )
-        self.likelihood = likelihood
-
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Select what is open, learn the hyperparameters, and condition on the data.
 
@@ -131,7 +95,7 @@ class GPRegressor(GPOptions, ProcessRegressor):
             BaselineNotBeatenWarning: no candidate of a selection beat a constant or a linear model.
             RfgpWarning: as `rfgp.GP.fit`.
         """
-        likelihood = by_name(self.likelihood)
+        likelihood = self._likelihood
         if not (likelihood.is_standardized or likelihood.takes_exposure):
             raise InvalidArgumentError(
                 f"likelihood must be of numbers, got {self.likelihood!r}. Use GPClassifier for classes."
@@ -177,13 +141,14 @@ class GPRegressor(GPOptions, ProcessRegressor):
     def _mean_function(self, inputs: Any) -> Any:
         assert self.gp_ is not None
         latent = self.gp_.predict(inputs)
-        return latent.exp() if by_name(self.likelihood).takes_exposure else latent
+        return latent.exp() if self._likelihood.takes_exposure else latent
 
 
 class GPClassifier(GPOptions, ProcessClassifier):
     """Gaussian process classification of the rows of a table, by `rfgp.GP`.
 
-    Two classes have a logit or a probit link, more have a softmax of as many latent functions with one kernel.
+    Two classes have a logit link unless `likelihood` has another, more have a softmax of as many latent functions with
+    one kernel.
     scikit-learn's `GaussianProcessClassifier` fits one class against the others. With the same seed and data `rfgp.GP`
     with the labels 0 to C - 1 gives the same numbers.
 
@@ -195,7 +160,8 @@ class GPClassifier(GPOptions, ProcessClassifier):
         kernel: As for `GPRegressor`, like the other options that are not listed here.
         approximation: As for `GPRegressor`. This is how terms are computed; `inference` is the approximation of the
             posterior.
-        link: The link for two classes, "logit" or "probit".
+        likelihood: "bernoulli" or `rfgp.likelihoods.Bernoulli(link="probit")` for two classes, "categorical" for more.
+            If "auto", the one for the number of classes.
         inference: "laplace" or "variational". If None, variational up to 4,000 rows, of several classes without
             features up to 500.
         mean: "constant" or "zero".
@@ -229,38 +195,14 @@ class GPClassifier(GPOptions, ProcessClassifier):
 
     gp_: GP
 
-    def __init__(
-        self,
-        kernel: str | Kernel = "auto",
-        approximation: Any = "auto",
-        *,
-        link: str = "logit",
-        inference: str | None = None,
-        mean: str = "constant",
-        standardize: bool = True,
-        start: Mapping[str, Any] | None = None,
-        priors: Mapping[str, Hyperprior | None] | None = None,
-        fixed: Iterable[str] = (),
-        max_iter: int | None = None,
-        time_limit: str | float | None = None,
-        memory: str | float | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            kernel,
-            approximation,
-            inference=inference,
-            mean=mean,
-            standardize=standardize,
-            start=start,
-            priors=priors,
-            fixed=fixed,
-            max_iter=max_iter,
-            time_limit=time_limit,
-            memory=memory,
-            random_state=random_state,
-        )
-        self.link = link
+    def _likelihood_of(self, num_classes: int) -> Likelihood:
+        usual = Bernoulli() if num_classes == 2 else Categorical(num_classes)
+        found = usual if self.likelihood == "auto" else by_name(self.likelihood)
+        if not isinstance(found, Categorical) and not (isinstance(found, Bernoulli) and num_classes == 2):
+            raise InvalidArgumentError(
+                f'likelihood must be one of {num_classes} classes, got {found!r}. Use "auto" for one that fits them.'
+            )
+        return found
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Select what is open, learn the hyperparameters, and condition on the data.

@@ -12,7 +12,7 @@ import graphs
 from graphs.kernels import GraphKernel
 from rfgp.counts import check_count
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.likelihoods import Likelihood
+from rfgp.likelihoods import Bernoulli, Categorical, Likelihood
 from rfgp.models.graph import GraphGP
 from rfgp.parameters import Hyperprior
 from rfgp.rows.arrays import warn_of_truth
@@ -217,6 +217,9 @@ class GraphGPClassifier(ProcessClassifier):
         self.fixed = fixed
         self.max_iter = max_iter
         self.walk_options = walk_options
+
+    def _likelihood_of(self, num_classes: int) -> Likelihood:
+        return Bernoulli(self.link) if num_classes == 2 else Categorical(num_classes)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the hyperparameters and condition on the data.

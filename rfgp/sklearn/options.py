@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rfgp.kernels import Kernel
-from rfgp.likelihoods import Likelihood
+from rfgp.likelihoods import Likelihood, by_name
 from rfgp.models.gp import GP
 from rfgp.parameters import Hyperprior
 from rfgp.regression import SelectionReport
@@ -15,12 +15,15 @@ class GPOptions:
     """The options of `rfgp.GP` as scikit-learn stores them. `GPRegressor` documents them."""
 
     gp_: Any
+    usual_likelihood = "normal"
+    """The likelihood if that is "auto"."""
 
     def __init__(
         self,
         kernel: str | Kernel = "auto",
         approximation: Any = "auto",
         *,
+        likelihood: str | Likelihood = "auto",
         inference: str | None = None,
         mean: str = "constant",
         standardize: bool = True,
@@ -34,6 +37,7 @@ class GPOptions:
     ) -> None:
         self.kernel = kernel
         self.approximation = approximation
+        self.likelihood = likelihood
         self.inference = inference
         self.mean = mean
         self.standardize = standardize
@@ -49,6 +53,11 @@ class GPOptions:
     def selection_(self) -> SelectionReport | None:
         """The candidates that the fit compared, with their scores. None if the kernel is given."""
         return None if self.gp_ is None else self.gp_.selection
+
+    @property
+    def _likelihood(self) -> Likelihood:
+        """The likelihood of an observation."""
+        return by_name(self.usual_likelihood if self.likelihood == "auto" else self.likelihood)
 
     def _process(self, likelihood: str | Likelihood) -> GP:
         """Return the model, before a fit."""

@@ -16,6 +16,7 @@ from rfgp.tables.schema import Schema as Schema
 if TYPE_CHECKING:
     from rfgp.tables.reading import read_csv as read_csv
     from rfgp.tables.reading import read_inputs as read_inputs
+    from rfgp.tables.reading import read_kinds as read_kinds
     from rfgp.tables.reading import read_names as read_names
     from rfgp.tables.reading import read_parquet as read_parquet
     from rfgp.tables.reading import read_table as read_table
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from rfgp.tables.table import Inputs as Inputs
     from rfgp.tables.table import Table as Table
 
-_READERS = ("read_csv", "read_inputs", "read_names", "read_parquet", "read_table")
+_READERS = ("read_csv", "read_inputs", "read_kinds", "read_names", "read_parquet", "read_table")
 _SOURCES = ("CSV", "Blocks", "Parquet")
 _TABLES = ("Inputs", "Table")
 

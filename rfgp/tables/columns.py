@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.messages import MISSING_LEVEL
 from rfgp.tables import content
 from rfgp.tables.marks import pointed, pointed_text
 from rfgp.tables.messages import like, listed, plain, show, title
@@ -93,6 +94,10 @@ class Column:
 
         spelled = (None if np.isnan(v) else f"{v:.15g}" for v in self.values)
         return replace(self, kind="text", cells=pa.array(spelled, pa.string()) if self.cells is None else self.cells)
+
+    def filled(self) -> "Column":
+        """Return a column of texts whose missing cells have a level of their own."""
+        return replace(self, cells=self.cells.fill_null(MISSING_LEVEL))
 
     def take(self, rows: NDArray[np.int64]) -> "Column":
         """Return the cells at positions `rows` (m,)."""

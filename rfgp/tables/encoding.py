@@ -15,21 +15,19 @@ from rfgp.errors import BooleanTargetWarning, DataError, InvalidArgumentError
 from rfgp.rows.names import counts_rows, is_index_name, warn_of_index
 from rfgp.tables import content
 from rfgp.tables.columns import Column, Frame
-from rfgp.tables.messages import counted, like, listed, show, title
+from rfgp.tables.messages import counted, show, title
 from rfgp.tables.options import Request
 from rfgp.tables.refusals import (
-    are_all_different,
     check_cells,
     check_dates,
-    check_gaps,
+    check_identifier,
     check_mixed,
-    hint,
-    holds_text,
+    is_identifier,
     refused_dates,
     refused_text,
 )
 from rfgp.tables.schema import ColumnRule, Schema
-from rfgp.tables.table import Inputs, Table
+from rfgp.tables.table import Table
 
 T = TypeVar("T")
 
@@ -47,12 +45,12 @@ def encode_table(frame: Frame, request: Request) -> Table:
     columns = (*inputs, output)
     lacking = (output,) if request.missing == "mean" else columns
     gap = np.any([column.missing for column in lacking], axis=0)
-    rows = _used_rows(frame, gap, request.missing, "; leave out the columns with the most gaps")
+    rows = used_rows(frame, gap, request.missing, "; leave out the columns with the most gaps")
     if frame.holds_truth(output):
         said = f"{title(frame.file)}: the target {show(output.name)} holds truth values; they are fitted as 0 and 1."
         warnings.warn(BooleanTargetWarning(said), stacklevel=4)
     inputs, output = [column.take(rows) for column in inputs], output.take(rows)
-    *rules, target = _all(frame, [partial(_rule, column, frame) for column in (*inputs, output)])
+    *rules, target = all_of(frame, [partial(_rule, column, frame) for column in (*inputs, output)])
     X, y = join(tuple(rules), inputs), class_codes(target, output)
     used = {column.place for column in (*inputs, output)}
     schema = Schema(
@@ -65,7 +63,7 @@ def encode_table(frame: Frame, request: Request) -> Table:
         fills=_means(X, inputs) if request.missing == "mean" else (),
         **asdict(frame.form),
     )
-    return Table(_filled(X, schema), y, schema.columns, schema.target, schema, schema.classes, rows, frame.num_rows)
+    return Table(filled(X, schema), y, schema.columns, schema.target, schema, schema.classes, rows, frame.num_rows)
 
 
 def _means(X: NDArray[np.float64], inputs: Sequence[Column]) -> tuple[float, ...]:
@@ -80,37 +78,6 @@ def _means(X: NDArray[np.float64], inputs: Sequence[Column]) -> tuple[float, ...
             f"Column {show(empty[0].name)} has no value in the rows with a target, and thus no mean. Leave it out."
         )
     return tuple(np.nanmean(X, axis=0).tolist())
-
-
-def encode_inputs(frame: Frame, schema: Schema, carried: Sequence[str | int] = ()) -> Inputs:
-    """Return the inputs of a file's columns, encoded as the schema says, and the texts of further columns.
-
-    Raises:
-        DataError: columns are missing, or hold what the schema does not know.
-        InvalidArgumentError: there is no such further column.
-    """
-    places, target = _match_names(frame, schema) if schema.header else _match_places(frame, schema)
-    others = [frame.find(wanted) for wanted in carried]
-    policy = "inputs" if schema.missing == "error" else schema.missing
-
-    def follow(rule: ColumnRule, place: int) -> Column:
-        column = _follow(rule, frame.column(place))
-        check_gaps(column, policy)
-        return column
-
-    columns = _all(frame, [partial(follow, *pair) for pair in zip(schema.inputs, places, strict=True)])
-    gap = np.any([column.missing for column in columns], axis=0) & (policy == "drop")
-    rows = _used_rows(frame, gap, schema.missing, ", and rows with gaps are left out")
-    columns = [column.take(rows) for column in columns]
-    rules = tuple(_extended(*pair) for pair in zip(schema.inputs, columns, strict=True))
-    X = join(rules, columns)
-    y = None
-    if target is not None:
-        (output,) = _all(frame, [partial(_target, frame, schema.output, target)])
-        output = output.take(rows)
-        y = None if output.missing.any() else class_codes(schema.output, output)
-    texts = {frame.names[place]: frame.texts(place, rows) for place in others}
-    return Inputs(_filled(X, schema), rows, frame.num_rows, y, rules, texts)
 
 
 def _choose(frame: Frame, request: Request) -> tuple[list[Column], Column]:
@@ -134,7 +101,7 @@ def _choose(frame: Frame, request: Request) -> tuple[list[Column], Column]:
         replace(frame.column(place, place == target), is_level=place in levels and place != target) for place in places
     ]
     read = [partial(_checked, frame, column, request, column.place in forced) for column in columns]
-    found = dict(zip(places, _all(frame, read), strict=True))
+    found = dict(zip(places, all_of(frame, read), strict=True))
     output = found.pop(target)
     inputs = [column for column in found.values() if column is not None]
     if not inputs:
@@ -175,7 +142,7 @@ def _indices(frame: Frame, places: Iterable[int]) -> set[int]:
     return found
 
 
-def _all(frame: Frame, steps: Sequence[Callable[[], T]]) -> list[T]:
+def all_of(frame: Frame, steps: Sequence[Callable[[], T]]) -> list[T]:
     """Return what the steps return, one for each column.
 
     Raises:
@@ -225,6 +192,8 @@ def _checked(frame: Frame, column: Column, request: Request, forced: bool) -> Co
         used, faults = column, [str(error)]
     if used is None:
         return None
+    if request.missing == "mean" and used.is_level and used.kind == "text":
+        used = used.filled()
     steps: list[Callable[[], object]] = [partial(check_cells, used, request.missing)]
     if not faults and request.missing != "drop":  # else the rows that are left decide
         steps.append(partial(_rule, used, frame))
@@ -244,7 +213,8 @@ def _used(frame: Frame, column: Column, request: Request, forced: bool) -> Colum
     is_target = column.is_target
     is_text = forced or (column.is_level and column.kind != "number")
     if is_text and not column.missing.all():
-        return column.as_text()
+        is_level = column.is_level or (request.categories == "levels" and not is_target)
+        return replace(column.as_text(), is_level=is_level)
     if column.kind == "number":
         return column
     is_date = column.kind == "date"
@@ -253,6 +223,8 @@ def _used(frame: Frame, column: Column, request: Request, forced: bool) -> Colum
         check_dates(column)
     else:
         check_mixed(column, frame)
+    if choice == "levels" and not is_target:
+        return None if is_identifier(column, frame) else replace(column, is_level=True)
     if choice in ("days", "one-hot") or (is_target and not is_date):
         return column
     if choice == "drop" and not is_target:
@@ -264,7 +236,7 @@ def _used(frame: Frame, column: Column, request: Request, forced: bool) -> Colum
     raise refused_text(column, frame, is_named=request.wanted is not None)
 
 
-def _used_rows(frame: Frame, gap: NDArray[np.bool_], policy: str, remedy: str) -> NDArray[np.int64]:
+def used_rows(frame: Frame, gap: NDArray[np.bool_], policy: str, remedy: str) -> NDArray[np.int64]:
     """Return the rows (n,) to use of those with gaps (mask)."""
     rows = np.arange(frame.num_rows, dtype=np.int64)
     if policy not in ("drop", "mean"):
@@ -277,17 +249,11 @@ def _used_rows(frame: Frame, gap: NDArray[np.bool_], policy: str, remedy: str) -
 def _rule(column: Column, frame: Frame) -> ColumnRule:
     if column.kind != "text":
         return ColumnRule(column.name, column.place, column.kind)
-    cells = column.cells.drop_null()
-    levels = cells.unique()
+    levels = tuple(sorted(column.cells.drop_null().unique().to_pylist()))
     if column.is_level:
-        return ColumnRule(column.name, column.place, "level", tuple(sorted(levels.to_pylist())))
-    if are_all_different(column):
-        fault = (
-            f"has {counted(len(levels), 'different text')} in {counted(len(cells), 'cell')}; it looks like an "
-            "identifier"
-        )
-        raise column.error(f"{fault}. {hint(column, frame)}{column.without}")
-    return ColumnRule(column.name, column.place, "category", tuple(sorted(levels.to_pylist())))
+        return ColumnRule(column.name, column.place, "level", levels)
+    check_identifier(column, frame)
+    return ColumnRule(column.name, column.place, "category", levels)
 
 
 def join(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.float64]:
@@ -305,7 +271,7 @@ def join(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.flo
     for rule, column in zip(rules, columns, strict=True):
         codes = class_codes(rule, column)[:, None]
         if rule.role == "category":
-            codes = np.where(np.isnan(codes), np.nan, codes == np.arange(len(rule.levels)))
+            codes = np.where(column.missing[:, None], np.nan, codes == np.arange(len(rule.levels)))
         X[:, place : place + codes.shape[1]] = codes
         place += codes.shape[1]
     return X
@@ -322,78 +288,6 @@ def class_codes(rule: ColumnRule, column: Column) -> NDArray[np.float64]:
     return np.asarray(places.cast(pa.float64()))
 
 
-def _filled(X: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
+def filled(X: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
     """Return the matrix (n, d) with the schema's means in its gaps."""
     return np.where(np.isnan(X), np.array(schema.fills), X) if schema.fills and np.isnan(X).any() else X
-
-
-def _match_names(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
-    """Return the inputs' places in this file and the target's, if it is there."""
-    place_of = {name: place for place, name in reversed(list(enumerate(frame.names)))}
-    unnamed = next((place for place, name in enumerate(frame.names) if is_index_name(name)), None)
-    if unnamed is not None:  # columns without a name had none in schemas of earlier versions
-        place_of.setdefault("", unnamed)
-    lacking = [rule.name for rule in schema.inputs if rule.name not in place_of]
-    if lacking:
-        raise DataError(
-            f"{title(frame.file)} lacks {counted(len(lacking), 'column')}: {listed(lacking)}. "
-            f"Its columns are {listed(frame.names)}.{like(lacking[0], frame.names)}"
-        )
-    wanted = {rule.name for rule in (*schema.inputs, schema.output)}
-    frame.check_names([place for place, name in enumerate(frame.names) if name in wanted])
-    return [place_of[rule.name] for rule in schema.inputs], place_of.get(schema.target)
-
-
-def _match_places(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
-    width, target = len(frame.names), schema.output.position
-    if width == schema.width:
-        return [rule.position for rule in schema.inputs], target
-    if width == schema.width - 1:
-        return [rule.position - (rule.position > target) for rule in schema.inputs], None
-    expected = f"{counted(schema.width, 'column')}, or {schema.width - 1} without the target"
-    raise DataError(f"{title(frame.file)} has {counted(width, 'column')}; the model knows {expected}.")
-
-
-def _follow(rule: ColumnRule, column: Column) -> Column:
-    """Return a column that is what its rule says."""
-    if rule.role == "category":
-        return _check_levels(rule, column.as_text())
-    if rule.role == "level":
-        return replace(column.as_text(), is_level=True)
-    if column.missing.all():
-        return column
-    if column.kind == "text":
-        raise column.error(f"{holds_text(column)}, where the model knows {rule.role}s.")
-    if column.kind != rule.role:
-        row = np.flatnonzero(~column.missing)[0]
-        hint = " Dates must be ISO (YYYY-MM-DD)." if rule.role == "date" else ""
-        raise column.error(
-            f"holds {column.kind}s ({column.as_text().spell(row)} in row {row}), where the model knows {rule.role}s."
-            f"{hint}"
-        )
-    check_dates(column)
-    return column
-
-
-def _target(frame: Frame, rule: ColumnRule, place: int) -> Column:
-    """Return the target's column of a file to predict, which may have gaps."""
-    column = _follow(rule, frame.column(place))
-    check_gaps(column, "drop")
-    return column
-
-
-def _extended(rule: ColumnRule, column: Column) -> ColumnRule:
-    """Return a rule with the levels that only this file has after those of the fitted table."""
-    if rule.role != "level":
-        return rule
-    new = dict.fromkeys(column.cells.drop_null().to_pylist())
-    return replace(rule, levels=tuple(dict.fromkeys((*rule.levels, *new))))
-
-
-def _check_levels(rule: ColumnRule, column: Column) -> Column:
-    unseen = np.flatnonzero(np.isnan(class_codes(rule, column)) & ~column.missing)
-    if len(unseen):
-        row, cell = unseen[0], column.spell(unseen[0])
-        levels = f"the model knows {counted(len(rule.levels), 'level')}: {listed(rule.levels)}"
-        raise column.error(f"holds {cell} in row {row} ({counted(len(unseen), 'such cell')}); {levels}.")
-    return column

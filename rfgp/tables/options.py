@@ -8,7 +8,7 @@ from typing import Literal, TypedDict
 from rfgp.errors import InvalidArgumentError
 from rfgp.tables.messages import show
 
-Categories = Literal["error", "one-hot", "drop"]
+Categories = Literal["error", "one-hot", "levels", "drop"]
 Dates = Literal["error", "days", "drop"]
 Missing = Literal["error", "drop", "mean"]
 Decimal = Literal[".", ","]
@@ -20,7 +20,7 @@ MISSING_MARKS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL")
 SEPARATORS = (",", ".", "'", "_", " ", "\u00a0", "\u202f", "\u2019")
 """Of thousands; a blank may be one that does not break a line, an apostrophe a typographic one."""
 CHOICES: dict[str, tuple[str, ...]] = {
-    "categories": ("error", "one-hot", "drop"),
+    "categories": ("error", "one-hot", "levels", "drop"),
     "dates": ("error", "days", "drop"),
     "missing": ("error", "drop", "mean"),
     "decimal": (".", ","),

@@ -7,8 +7,9 @@ from typing import Any, Unpack
 
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.tables.columns import Frame, is_value
-from rfgp.tables.encoding import encode_inputs, encode_table
+from rfgp.tables.encoding import encode_table
 from rfgp.tables.frames import is_frame, read_frame
+from rfgp.tables.inputs import encode_inputs
 from rfgp.tables.marks import marked
 from rfgp.tables.messages import plain, show
 from rfgp.tables.options import (
@@ -57,10 +58,11 @@ def read_table(
         path: The file, or a dataframe of pandas, polars or Arrow, whose index is not read.
         target: A column's name or position (negative: from the end); None: the last column.
         names: The columns' names, for a text file without a header.
-        categories: Text columns are an error, one column of 0 and 1 for each level ("one-hot"), or left out.
+        categories: Text columns are an error, one column of 0 and 1 for each level ("one-hot"), one column of the
+            positions of levels ("levels", with texts in `frame()`), or left out.
         dates: ISO 8601 dates are an error, days since 1970-01-01T00:00 UTC ("days"), or left out.
-        missing: Missing cells are an error; their rows are left out ("drop"), or the column's mean fills them, and rows
-            without a target are left out ("mean").
+        missing: Missing cells are an error; their rows are left out ("drop"); or the column's mean fills them, in
+            columns of levels the level "(missing)", and rows without a target are left out ("mean").
         drop: Columns to leave out, by name or position.
         decimal: The decimal mark, "." or ",".
         comment: Lines that begin with this mark are skipped.
@@ -175,10 +177,24 @@ def read_names(path: str | Path, **options: Unpack[TableOptions]) -> tuple[str, 
         DataError: the file cannot be read.
         InvalidArgumentError: there is no such choice, encoding or ending of a name.
     """
-    request = Request(None, **options)
+    return _frame_of(path, Request(None, **options)).names
+
+
+def read_kinds(path: str | Path, **options: Unpack[TableOptions]) -> dict[str, str]:
+    """Return "number", "date" or "text" for each column of a file by name, in its order; arguments as for `read_names`.
+
+    Raises:
+        DataError: the file cannot be read.
+        InvalidArgumentError: there is no such choice, encoding or ending of a name.
+    """
+    frame = _frame_of(path, Request(None, **options))
+    return {name: frame.column(place).kind for place, name in enumerate(frame.names)}
+
+
+def _frame_of(path: str | Path, request: Request) -> Frame:
     if _is_parquet(path):
-        return read_parquet_frame(Path(path), request.format).names
-    return read_text(Path(path), request.format, names=request.names).names
+        return read_parquet_frame(Path(path), request.format)
+    return read_text(Path(path), request.format, names=request.names)
 
 
 def _encoded(frame: Frame, schema: Schema, carried: Sequence[str | int]) -> Inputs:

@@ -1,13 +1,14 @@
 """Columns that cannot become numbers as they are: each kind of fault, with the cell that shows it and what to do."""
 
 import re
+import warnings
 
 import numpy as np
 
-from rfgp.errors import DataError
+from rfgp.errors import DataError, IdentifierWarning
 from rfgp.tables.columns import Column, Frame
 from rfgp.tables.marks import advice, marked
-from rfgp.tables.messages import counted, show
+from rfgp.tables.messages import counted, show, title
 
 MOST_LEVELS = 256
 """Different texts of a category."""
@@ -45,6 +46,34 @@ def are_all_different(column: Column) -> bool:
     cells = column.cells.drop_null()
     levels = len(cells.unique())
     return levels > MOST_LEVELS or levels == len(cells)
+
+
+def check_identifier(column: Column, frame: Frame) -> None:
+    """Refuse texts that are no categories."""
+    if are_all_different(column):
+        cells = column.cells.drop_null()
+        different = f"has {counted(len(cells.unique()), 'different text')} in {counted(len(cells), 'cell')}"
+        raise column.error(
+            f"{different}; it looks like an identifier. {hint(column, frame).rstrip() or column.without}"
+        )
+
+
+def is_identifier(column: Column, frame: Frame) -> bool:
+    """Return whether a column has another text in each row, with a warning that it is left out.
+
+    Raises:
+        DataError: the texts may be numbers or dates that are spelled in another way.
+    """
+    if advised := hint(column, frame):
+        raise column.error(f"{holds_text(column)}. {advised}Or leave it out ({column.drop}).")
+    cells = column.cells.drop_null()
+    if len(cells.unique()) < len(cells):
+        return False
+    said = (
+        f"{title(column.file)}: column {show(column.name)} is left out: each of its {len(cells):,} texts is different, "
+    )
+    warnings.warn(IdentifierWarning(f"{said}such as {column.spell(column.odd[0])}, as of an identifier."), stacklevel=9)
+    return True
 
 
 def holds_text(column: Column) -> str:
@@ -96,7 +125,7 @@ def check_dates(column: Column) -> None:
 def check_gaps(column: Column, policy: str) -> None:
     """Name infinite cells, and missing ones where the policy is not to drop or fill them.
 
-    A row without a target is dropped where means fill the inputs. No mean fills a column of levels.
+    A row without a target is dropped where means fill the inputs. No mean fills numbers that are levels.
 
     Raises:
         DataError: there are such cells.
@@ -110,7 +139,7 @@ def check_gaps(column: Column, policy: str) -> None:
     row, count = np.flatnonzero(bad)[0], np.count_nonzero(bad)
     cell, remedy = column.spell(row), _CORRECT
     if missing[row]:
-        may_fill = policy == "error" and not column.is_target and not column.is_level
+        may_fill = policy == "error" and not column.is_target and (not column.is_level or column.kind == "text")
         cell, remedy = "missing", 'Give missing="drop", or missing="mean".' if may_fill else 'Give missing="drop".'
     role = "(the target) " * column.is_target
     values = counted(int(count), "missing or infinite value")

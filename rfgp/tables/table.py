@@ -12,6 +12,9 @@ from rfgp.errors import DataError
 from rfgp.tables.messages import counted, listed, show
 from rfgp.tables.schema import ColumnRule, Schema
 
+_FAR = 1e8
+"""The days from 1970-01-01 beyond which microseconds do not fit into 64 bits."""
+
 
 def _no_rows() -> NDArray[np.int64]:
     return np.empty(0, dtype=np.int64)
@@ -59,7 +62,7 @@ class Table:
     def frame(self) -> Any:
         """Return the inputs as a pandas DataFrame (n, d), whose names a model that is fitted to it keeps.
 
-        Columns of levels hold their texts, others numbers.
+        Columns of levels hold their texts, dates times, others numbers.
         """
         return frame_of(self.schema.inputs, self.X)
 
@@ -100,17 +103,29 @@ class Inputs:
     rules: tuple[ColumnRule, ...] = ()
     carried: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    def frame(self) -> Any:
-        """Return the inputs as a pandas DataFrame (n, d). Columns of levels hold their texts, others numbers."""
-        return frame_of(self.rules, self.X)
+    def frame(self, *, has_dates: bool = True) -> Any:
+        """Return the inputs as a pandas DataFrame (n, d).
+
+        Columns of levels hold their texts, dates times, others numbers.
+
+        Args:
+            has_dates: Whether dates are times. If not, they are days, as models of earlier versions read them.
+        """
+        return frame_of(self.rules, self.X, has_dates=has_dates)
 
     def __repr__(self) -> str:
         n, d = self.X.shape
         return f"Inputs({counted(n, 'row')}, {counted(d, 'column')}, {'no' if self.y is None else 'with'} targets)"
 
 
-def frame_of(rules: Sequence[ColumnRule], X: NDArray[np.float64]) -> Any:
-    """Return encoded inputs (n, d) as a pandas DataFrame, with texts in columns of levels."""
+def times_of(days: NDArray[np.float64]) -> NDArray[np.datetime64]:
+    """Return days (n,) since 1970-01-01 UTC as times (n,), to the microsecond, or to the second if some are far off."""
+    unit, per_day = ("us", 86_400 * 10**6) if np.abs(days).max(initial=0) < _FAR else ("s", 86_400)
+    return np.round(days * per_day).astype(f"datetime64[{unit}]")
+
+
+def frame_of(rules: Sequence[ColumnRule], X: NDArray[np.float64], *, has_dates: bool = True) -> Any:
+    """Return encoded inputs (n, d) as a pandas DataFrame, with texts in columns of levels, and dates as times."""
     import pandas as pd
 
     frame = pd.DataFrame(X, columns=[name for rule in rules for name in rule.encoded])
@@ -118,5 +133,7 @@ def frame_of(rules: Sequence[ColumnRule], X: NDArray[np.float64]) -> Any:
     for rule in rules:
         if rule.role == "level":
             frame.isetitem(place, np.array(rule.levels, dtype=object)[X[:, place].astype(np.int64)])
+        elif rule.role == "date" and has_dates:
+            frame.isetitem(place, times_of(X[:, place]))
         place += len(rule.encoded)
     return frame

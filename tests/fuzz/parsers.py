@@ -82,13 +82,19 @@ def _read_text(path):
     if not is_error(lenient):
         again = outcome(lambda: tables.read_inputs(path, lenient.schema))
         _check_same(again, lenient)
+    levels = outcome(lambda: tables.read_csv(path, **{**_LENIENT, "categories": "levels"}))
+    if not is_error(levels):
+        _check_table(levels)
+        _check_same(outcome(lambda: tables.read_inputs(path, levels.schema)), levels)
+        if len(levels.frame()) != len(levels.y):
+            raise FoundError("a dataframe of levels has other rows than its table")
     if not is_error(found) and found.classes is None and path.read_bytes()[:1].isalpha():
         _check_blocks(lambda: tables.CSV(path, target=found.target), found)
 
 
 def _check_same(inputs, table):
-    """A file's own inputs, read again by its schema, are the same."""
-    if is_error(inputs) or not np.array_equal(np.asarray(inputs.X), table.X):
+    """A file's own inputs, read again by its schema, are the same; also of rows without a target."""
+    if is_error(inputs) or not np.array_equal(inputs.X[np.isin(inputs.rows, table.rows)], table.X):
         raise FoundError(f"a file is read otherwise by its own schema: {str(inputs)[:100]}")
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import graphs
 from rfgp.columns import Kind, Schema, Table
-from rfgp.columns.indicators import Indicators, with_indicators
+from rfgp.columns.indicators import Indicators, has_levels, learn_indicators, with_indicators
 from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.kernels import Kernel
@@ -171,21 +171,49 @@ def check_near(schema: Schema, columns: ColumnSummary, inputs: Tensor) -> None:
             )
 
 
-def keys_without_index(table: Table, kernel: Kernel) -> tuple[str | int, ...]:
-    """Return the keys of the columns that a kernel reads if it names none: all but the index of a dataframe.
+def indicators_of(table: Table, kernel: Kernel) -> Indicators:
+    """Return the levels of the columns of a table that a kernel reads as indicators: none if it names all its columns.
+
+    Raises:
+        DataError: a column has missing cells or too many levels.
+    """
+    is_open = any(factor.columns is None and factor.kind is Kind.NUMBER for factor in _factors(kernel))
+    return learn_indicators(table, _keys_of_levels(kernel)) if is_open else {}
+
+
+def open_keys(table: Table, kernel: Kernel) -> tuple[str | int, ...]:
+    """Return the keys of the columns that a kernel reads if it names none.
+
+    They are all but the index of a dataframe, and columns of text that another kernel reads as levels.
 
     Warns:
         IndexColumnWarning: a column without a name counts the rows and is left out, or may be an index.
     """
-    reads_some = all(factor.columns is not None for term in kernel.terms() for factor in term.factors)
-    if reads_some or table.source != "dataframe":
+    if all(factor.columns is not None for factor in _factors(kernel)):
+        return table.keys
+    levels = _keys_of_levels(kernel)
+    return tuple(key for key in _without_index(table) if key not in levels or not has_levels(table.cells(key)))
+
+
+def _factors(kernel: Kernel) -> list[Kernel]:
+    return [factor for term in kernel.terms() for factor in term.factors]
+
+
+def _keys_of_levels(kernel: Kernel) -> set[str | int]:
+    """Return the keys of the columns that a kernel names and reads as levels."""
+    return {key for factor in _factors(kernel) if factor.kind is Kind.LEVEL for key in factor.columns or ()}
+
+
+def _without_index(table: Table) -> tuple[str | int, ...]:
+    """Return the keys of the columns of a table without the index of a dataframe."""
+    if table.source != "dataframe":
         return table.keys
     unnamed = [key for key in table.keys if isinstance(key, str) and is_index_name(key)]
     counting = {key for key in unnamed if counts_rows(np.asarray(table.columns[key]))}
     if len(counting) == len(table.keys):
         return table.keys
     for key in unnamed:
-        warn_of_index("X", key, key in counting, f"X.drop(columns={key!r})", stacklevel=8)
+        warn_of_index("X", key, key in counting, f"X.drop(columns={key!r})", stacklevel=9)
     return tuple(key for key in table.keys if key not in counting)
 
 

@@ -11,7 +11,7 @@ from rfgp.approximations.planning import assign, divided, sharing
 from rfgp.approximations.role import Approximation, TermData, TermPrior
 from rfgp.blocks import Prior
 from rfgp.columns import Kind, Schema, Table
-from rfgp.columns.indicators import learn_indicators, with_indicators
+from rfgp.columns.indicators import with_indicators
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel, Sum
 from rfgp.kernels.kernel import transformed
@@ -25,7 +25,7 @@ from rfgp.regression.report import FitReport
 from rfgp.regression.spec.checks import check_memory, identity_of, term_warnings, warnings_of_places
 from rfgp.regression.spec.diagnostics import fit_warnings, lattice_warnings
 from rfgp.regression.spec.draws import drawn_priors, ends_outside, redrawn_priors, relaid_priors
-from rfgp.regression.spec.inputs import ModelInputs, graph_of, keys_without_index, table_of, without_missing
+from rfgp.regression.spec.inputs import ModelInputs, graph_of, indicators_of, open_keys, table_of, without_missing
 from rfgp.regression.spec.noise import by_process, noise_kernel
 from rfgp.regression.spec.options import ModelOptions
 from rfgp.regression.spec.sources import first_table, with_all_levels
@@ -137,8 +137,8 @@ class ModelSpec(Family):
         whole = table_of(data.X, graph_of(self.options.kernel))
         y = data.y if target is None else whole.column(target)
         table, spec = whole if target is None else whole.without(target), self
-        if self.schema is None and self.options.search_space is not None:
-            spec = replace(self, options=self.options.changed(indicators=learn_indicators(table)))
+        if self.schema is None:
+            spec = replace(self, options=self.options.changed(indicators=indicators_of(table, self.options.kernel)))
         table = spec.inputs.named(with_indicators(table, spec.options.indicators))
         return _with_columns(spec, table), data._replace(X=table, y=y)
 
@@ -337,7 +337,7 @@ def _with_columns(spec: S, table: Table, source: RowSource | None = None) -> S:
         known = spec.schema
         found = known.extended(table) if source is None else with_all_levels(known, source, is_new=False)
         return _with_levels(spec, found)
-    keys = table.keys if source is not None else keys_without_index(table, spec.options.kernel)
+    keys = table.keys if source is not None else open_keys(table, spec.options.kernel)
     kernel = transformed(spec.options.kernel, lambda factor: factor.expanded(keys))
     of_noise = noise_kernel(spec.options.likelihood, kernel, keys)
     terms = kernel.terms() if of_noise is None else (*kernel.terms(), *of_noise.terms())

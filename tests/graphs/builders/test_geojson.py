@@ -182,6 +182,40 @@ def test_without_a_word_they_are_refused_with_a_remedy(place, message, tmp_path)
         graphs.read_roads(path, within=0)
 
 
+def test_faults_of_features_come_together(tmp_path):
+    path, bad = tmp_path / "r.geojson", [feature("Polygon", []) for _ in range(6)]
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": [MIXED[0], feature("Point", ["a", 1]), *bad]}))
+    with pytest.raises(graphs.FileFormatError, match="has 7 features that cannot be used:\nfeature 1 has") as caught:
+        graphs.read_roads(path)
+    assert [line.split(" ")[1] for line in str(caught.value).splitlines()[1:]] == ["1", "2", "3", "4", "5", "2"]
+    assert str(caught.value).endswith("and 2 more.")
+    sensors = [feature("Point", [8.01, 49.0], value=value) for value in (1, "x", 2, "y")]
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": [MIXED[0], *sensors]}))
+    with pytest.raises(graphs.FileFormatError, match=r"(?s)'value' of sensor 1 .*'value' of sensor 3"):
+        graphs.read_roads(path)
+    far = [feature("Point", [8.01, y], value=1) for y in (49.0, 50.0, 51.0)]
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": [MIXED[0], *far]}))
+    with pytest.raises(graphs.FileFormatError, match=r"sensor 1 must lie.*\(and 1 more sensor farther"):
+        graphs.read_roads(path)
+
+
+def test_roads_of_one_point_are_refused_or_skipped(tmp_path):
+    path, one = tmp_path / "r.geojson", feature("LineString", [[8.0, 49.0]])
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": [MIXED[0], one]}))
+    with pytest.raises(graphs.FileFormatError, match="feature 1 is a LineString of one point"):
+        graphs.read_roads(path)
+    with pytest.warns(graphs.SkippedFeaturesWarning, match="1 LineString of one point left out"):
+        assert len(graphs.read_roads(path, skip=True).lines) == 1
+
+
+def test_properties_that_identify_sensors_are_proposed_last(tmp_path):
+    path = tmp_path / "r.geojson"
+    sensors = [feature("Point", [8.01, 49.0], id=i, number=10 + i, speed=i % 3) for i in range(6)]
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": [MIXED[0], *sensors]}))
+    with pytest.raises(graphs.FileFormatError, match=r"numbers in 'speed', 'id', 'number'.* as in target='speed'"):
+        graphs.read_roads(path)
+
+
 # --- coordinate reference systems ----------------------------------------------------------------
 
 

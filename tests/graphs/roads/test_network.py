@@ -155,6 +155,8 @@ def test_lines_that_a_caller_holds_stay_writable():
         ([(3, 0.5)], r"Position 0 is on road 3; roads are integers 0\.\.2"),
         ([(0, 0.5), (-1, 0.5)], "Position 1 is on road -1"),
         ([(0.5, 0.5)], "Position 0 is on road 0.5"),
+        ([(13.4, 52.5)], r"Use network.nearest\(points\).positions for points in coordinates"),
+        ([(1, 52.5)], r"Use network.nearest\(points\).positions for points in coordinates"),
         ([(np.nan, 0.5)], "Position 0 is on road nan"),
         ([(0, 1.1)], "Position 0 is at fraction 1.1"),
         ([(0, np.nan)], "Position 0 is at fraction nan"),

@@ -49,13 +49,13 @@ def test_the_command_fits_the_best_kernel_with_the_same_table(monkeypatch, capsy
     text = (tmp_path / "t.csv").read_text().replace(",", ";")
     lines = [f"{line};{'ab'[i % 2]}" for i, line in enumerate(text.splitlines()[1:])]
     (tmp_path / "t.csv").write_text("\n".join(["a;b;y;kind", *lines, "-;1;2;a"]))
-    given = ("--target", "y", "--missing-mark", "-", "--missing", "mean", "--categories", "one-hot", "--seed", "2")
+    given = ("--target", "y", "--missing-mark", "-", "--missing", "mean", "--seed", "2")
     chosen = ("--approximation", "RandomFeatures(16)", "--time-limit", "1min", "--json")
     code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "t.csv", *given, *chosen)
     assert code == 0, err
     found = json.loads(out)
     words = shlex.split(found["command"])
-    assert {"--missing-mark=-", "--missing=mean", "--categories=one-hot", "--kernel", "--approximation"} <= {*words}
+    assert {"--missing-mark=-", "--missing=mean", "--kernel", "--approximation"} <= {*words}
     assert "RandomFeatures(num_frequencies=16)" in words
     assert "--time-limit" not in words
     code, _, err = run(monkeypatch, capsys, *words[1:], "--no-compare", "--out", tmp_path / "o")
@@ -101,3 +101,21 @@ def test_graphs_and_meshes_are_measured(monkeypatch, capsys, tmp_path):
     code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "m.obj")
     assert code == 0, err
     assert "Type: rfgp mesh" in out
+
+
+def test_a_skewed_target_gets_a_hint_of_its_logarithm(monkeypatch, capsys, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, 60)
+    prices = np.exp(3 + 2 * x + 0.1 * rng.standard_normal(60))
+    for name, y in (("skewed", prices), ("plain", 5 + np.sin(3 * x))):
+        np.savetxt(tmp_path / f"{name}.csv", np.c_[x, y], delimiter=",", header="x,price", comments="")
+    hint = "price is positive, from"
+    for command in (("advise",), ("fit", "--no-compare", "--out", tmp_path / "o")):
+        given = (command[0], tmp_path / "skewed.csv", *command[1:])
+        _, out, err = run(monkeypatch, capsys, *given)
+        assert (err.count(hint), out.count(hint)) == (1, int(command[0] == "fit"))
+        assert "A model of its logarithm may be better (--log)." in " ".join(err.split())
+        _, _, err = run(monkeypatch, capsys, *given, "--log")
+        assert hint not in err
+        _, _, err = run(monkeypatch, capsys, command[0], tmp_path / "plain.csv", *command[1:])
+        assert hint not in err

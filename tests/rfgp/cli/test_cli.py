@@ -211,7 +211,7 @@ def fitted(tmp_path_factory):
         price = 3 * size + 10 * (color == "red") + 0.1 * i + 0.1 * rng.standard_normal()
         lines.append(f"{gap},{color},2026-01-{1 + i % 28:02d},n{i},{price:.4f}")
     (folder / "shop.csv").write_text("\n".join(lines) + "\n")
-    options = ["--categories", "one-hot", "--dates", "days", "--missing", "drop", "--drop", "note"]
+    options = ["--missing", "drop", "--drop", "note"]
     arguments = ["fit", folder / "shop.csv", *SMALL, *options, "--out", folder / "out", "--json"]
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
         patch.setattr("sys.argv", ["rfgp", *map(str, arguments)])
@@ -316,12 +316,19 @@ def test_a_kernel_reads_its_columns_and_predicts_by_terms(monkeypatch, capsys, t
     begin = ["row", "order no", "store", "mean", "sd", "observed_sd", "low", "high", "trend_mean", "trend_sd"]
     assert list(rows[0])[:10] == begin
     assert [row["order no"] for row in rows] == ["A007", "A009"]
-    days = (pd.to_datetime(new.day) - pd.Timestamp("1970-01-01")) / pd.Timedelta(days=1)
-    found = gp.predict(new.assign(day=days))
+    found = gp.predict(new.assign(day=pd.to_datetime(new.day)))
     for name in gp.terms:
-        np.testing.assert_allclose([float(row[f"{name}_mean"]) for row in rows], found.terms[name].mean, rtol=1e-9)
-        np.testing.assert_allclose([float(row[f"{name}_sd"]) for row in rows], found.terms[name].std, rtol=1e-9)
+        effect = found.terms[name].centered()
+        np.testing.assert_allclose([float(row[f"{name}_mean"]) for row in rows], effect.mean, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose([float(row[f"{name}_sd"]) for row in rows], effect.std, rtol=1e-9, atol=1e-7)
     np.testing.assert_allclose([float(row["mean"]) for row in rows], found.mean, rtol=1e-9)
+    monkeypatch.setattr("rfgp.cli.predict.CHUNK_OF_TERMS", 1)
+    code, said, err = run(monkeypatch, capsys, *arguments)
+    again = [float(row["week_mean"]) for row in csv.DictReader(io.StringIO(said))]
+    assert again == pytest.approx([float(row["week_mean"]) for row in rows])
+    new[:1].to_csv(tmp_path / "one.csv", index=False)
+    code, _, err = run(monkeypatch, capsys, *arguments[:2], tmp_path / "one.csv", "--terms")
+    assert (code, "--terms requires at least two rows" in err) == (1, True)
     code, _, err = run(monkeypatch, capsys, *arguments[:3], "--id", "mean")
     assert (code, "the name of a result" in " ".join(err.replace("│", " ").split())) == (2, True)
     code, _, err = run(monkeypatch, capsys, *arguments[:3], "--id", "ordr no")
@@ -344,7 +351,7 @@ def test_a_kernel_without_columns_reads_the_others(monkeypatch, capsys, tmp_path
 
 def test_an_average_has_no_terms_to_write(monkeypatch, capsys, tmp_path):
     written(tmp_path / "t.csv", 60)
-    given = ("--target", "units", "--missing", "drop", "--drop", "order no", "--drop", "store", "--dates", "days")
+    given = ("--target", "units", "--missing", "drop", "--drop", "order no", "--drop", "store")
     code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", *given, "--no-compare", "--out", tmp_path / "o")
     assert code == 0, err
     model = tmp_path / "o" / "model.safetensors"
@@ -416,16 +423,42 @@ def test_predict_reads_other_tables_as_the_first(fitted, monkeypatch, capsys, tm
     found = rows_of(tmp_path / "p.csv")
     assert [row["row"] for row in found] == ["0", "2"]
     gp = rfgp.load(model)
-    columns = ("size", "color=blue", "color=green", "color=red", "day")
-    days = (np.array(["2026-01-03", "2026-02-05"], "datetime64[D]") - np.datetime64("1970-01-01")).astype(float)
-    X = np.array([[4.5, 1, 0, 0, days[0]], [2, 0, 0, 1, days[1]]])
-    assert Schema.from_dict(gp.metadata["schema"]).columns == columns
-    law = gp.predict(X)
-    np.testing.assert_array_equal(gp.predict(pd.DataFrame(X, columns=columns).iloc[:, ::-1]).mean, law.mean)
+    assert Schema.from_dict(gp.metadata["schema"]).columns == ("size", "color", "day")
+    law = gp.predict(pd.read_csv(tmp_path / "new.csv", parse_dates=["day"]).dropna())
     np.testing.assert_allclose([float(row["mean"]) for row in found], law.mean, rtol=1e-10)
     np.testing.assert_allclose([float(row["sd"]) for row in found], np.sqrt(law.variance), rtol=1e-10)
     half = 1.959963984540054 * np.sqrt(law.observed().variance)
     np.testing.assert_allclose([float(row["high"]) for row in found], law.mean + half, rtol=1e-10)
+
+
+@pytest.mark.filterwarnings("default::rfgp.NewLevelWarning")
+def test_one_model_serves_the_command_and_python(monkeypatch, capsys, tmp_path):
+    frame, out = written(tmp_path / "t.csv"), tmp_path / "out"
+    frame.loc[[8, 12], "store"] = None
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    given = ("--target", "units", "--drop", "order no", "--missing", "mean", "--approximation", "Exact", "--no-compare")
+    code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", *given, "--out", out)
+    assert code == 0, err
+    gp = rfgp.load(out / "model.safetensors")
+    assert {key: len(levels) for key, levels in gp.family.options.indicators.items()} == {"store": 5}
+    (tmp_path / "n.csv").write_text(frame.iloc[6:14].to_csv(index=False))
+    found = gp.predict(pd.read_csv(tmp_path / "n.csv", parse_dates=["day"]))
+    code, said, err = run(monkeypatch, capsys, "predict", out / "model.safetensors", tmp_path / "n.csv")
+    assert code == 0, err
+    assert not err
+    rows = list(csv.DictReader(io.StringIO(said)))
+    np.testing.assert_allclose([float(row["mean"]) for row in rows], found.mean, rtol=1e-9)
+    np.testing.assert_allclose([float(row["sd"]) for row in rows], found.std, rtol=1e-9)
+    (tmp_path / "n.csv").write_text("price,day,store\n1.5,2026-02-01,abroad\n1.5,2026-02-01,north\n")
+    new = pd.read_csv(tmp_path / "n.csv", parse_dates=["day"])
+    with pytest.warns(rfgp.NewLevelWarning, match="'store' has 1 level without training rows: abroad") as caught:
+        found = gp.predict(new)
+    assert [entry.filename for entry in caught] == [__file__]
+    assert found.std[0] > found.std[1]
+    code, said, err = run(monkeypatch, capsys, "predict", out / "model.safetensors", tmp_path / "n.csv")
+    assert (code, "NewLevelWarning: Column 'store' has 1 level" in err) == (0, True)
+    rows = list(csv.DictReader(io.StringIO(said)))
+    np.testing.assert_allclose([float(row["mean"]) for row in rows], found.mean, rtol=1e-9)
 
 
 def test_predict_prints_and_scores(fitted, monkeypatch, capsys, tmp_path):
@@ -448,7 +481,6 @@ def test_predict_prints_and_scores(fitted, monkeypatch, capsys, tmp_path):
     ("content", "message"),
     [
         ("color,day\nred,2026-01-03\n", "size"),
-        ("size,color,day\n1,purple,2026-01-03\n", "purple"),
         ("size,color,day\n1,red,03/04/2026\n", "day"),
         ("size,color,day\nbig,red,2026-01-03\n", "big"),
         ("", "is empty"),
@@ -521,7 +553,7 @@ def test_mesh_without_values_says_what_stands_in(small_mesh, monkeypatch, capsys
     arguments = ("--known", "0.12", "--no-compare", "--out", tmp_path / "o")
     code, out, err = run(monkeypatch, capsys, "mesh", small_mesh, *arguments)
     assert code == 0, err
-    assert "a random 38 of 320 faces stands in" in " ".join(err.split())
+    assert "interpolated from a random 38 of 320 faces" in " ".join(err.split())
     assert "report.html in a browser" in " ".join(out.split())
     assert run(monkeypatch, capsys, "mesh", small_mesh, "--known", "0")[0] == 1
 
@@ -532,11 +564,12 @@ FAST = ("--kernel", "diffusion", "--features", "walks", "--num-walkers", "8", "-
 
 @pytest.mark.slow
 def test_mesh_gives_each_of_several_targets_a_folder(small_mesh, monkeypatch, capsys, tmp_path):
-    """By default all columns of values; a single one keeps the folder to itself; and properties of the file."""
+    """A single one keeps the folder to itself; and properties of the file."""
     rows = "".join(f"{i},{i % 7},{i % 5}\n" for i in range(0, 320, 4))
     (tmp_path / "v.csv").write_text("FACE,stress/MPa,heat\n" + rows)
     arguments = ("--values", tmp_path / "v.csv", *FAST, "--json")
-    code, out, err = run(monkeypatch, capsys, "mesh", small_mesh, *arguments, "--out", tmp_path / "o")
+    both = ("--target", "stress/MPa", "--target", "heat", "--out", tmp_path / "o")
+    code, out, err = run(monkeypatch, capsys, "mesh", small_mesh, *arguments, *both)
     assert code == 0, err
     figures = json.loads(out)
     assert list(figures) == ["stress/MPa", "heat"]
@@ -562,6 +595,15 @@ def test_mesh_gives_each_of_several_targets_a_folder(small_mesh, monkeypatch, ca
     code, _, err = run(monkeypatch, capsys, "mesh", tmp_path / "result.ply", "--target", "heat")
     assert code == 1
     assert "heat must be a property of the faces or vertices" in " ".join(err.split())
+
+
+def test_mesh_asks_which_of_several_columns(small_mesh, monkeypatch, capsys, tmp_path):
+    rows = "".join(f"{i},{i},{i % 7},{i % 5}\n" for i in range(0, 320, 4))
+    (tmp_path / "v.csv").write_text("face,id,stress,heat\n" + rows)
+    arguments = ("--values", tmp_path / "v.csv", "--out", tmp_path / "o")
+    code, _, err = run(monkeypatch, capsys, "mesh", small_mesh, *arguments)
+    assert (code, "to interpolate: stress or heat." in " ".join(err.split())) == (1, True)
+    assert not (tmp_path / "o").exists()
 
 
 def test_points_far_from_the_mesh_are_refused(small_mesh, monkeypatch, capsys, tmp_path):
@@ -615,7 +657,7 @@ def test_traffic_reads_and_writes_geojson(monkeypatch, capsys, tmp_path):
     assert name == "64 walkers a node, diffusion on the graph"
     assert figures["notes"][-1].endswith(f"is approximated. For comparison, {name}: RMSE {rmse:.4g}.")
     report = (tmp_path / "o" / "report.html").read_text()
-    assert "the Whittle-Matern field of alpha 2 along the roads, stationary at free ends, exactly" in report
+    assert "the Whittle-Matern field of alpha 2 along the roads (stationary at free ends), exactly" in report
     assert name in report
     written = json.loads((tmp_path / "o" / "roads.geojson").read_text())["features"]
     sensors = [f["properties"] for f in written if f["geometry"]["type"] == "Point"]
@@ -623,8 +665,12 @@ def test_traffic_reads_and_writes_geojson(monkeypatch, capsys, tmp_path):
     assert all(np.isfinite(s["gp_mean"]) and s["gp_sd"] > 0 for s in sensors)
     gp, roads = rfgp.load(tmp_path / "o" / "model.safetensors"), graphs.read_roads(tmp_path / "roads.geojson", "speed")
     assert (type(gp), gp.num_observations) == (rfgp.RoadGP, 115)
-    mean = gp.predict(np.stack([roads.sensor_edges, roads.sensor_fractions], axis=1)).mean
-    np.testing.assert_allclose([s["gp_mean"] for s in sensors], mean, rtol=1e-6)
+    found = gp.predict(np.stack([roads.sensor_edges, roads.sensor_fractions], axis=1)).observed()
+    ends = found.interval(0.95)
+    for name, expected in {"mean": found.mean, "observed_sd": found.std, "low": ends[0], "high": ends[1]}.items():
+        np.testing.assert_allclose([s[f"gp_{name}"] for s in sensors], expected, rtol=1e-6)
+    head = (tmp_path / "o" / "nodes.csv").read_text().splitlines()[0]
+    assert head == "node,longitude,latitude,observed,mean,sd,observed_sd,low,high"
 
 
 def test_datasets_lists_and_fetches(monkeypatch, capsys, tmp_path):
@@ -649,7 +695,7 @@ def test_datasets_lists_and_fetches(monkeypatch, capsys, tmp_path):
         (["fit", "table.csv", "--target", "cost"], 1, "cost"),
         (["fit", "table.csv", "--coupling", "best"], 2, "No such option"),
         (["fit", "table.csv", "--test-share", "1.5"], 1, "Error: --test-share must lie strictly between 0 and 1"),
-        (["fit", "table.csv", "--categories", "guess"], 1, "guess"),
+        (["fit", "table.csv", "--missing", "guess"], 1, "guess"),
         (["fit", "table.csv", "--approximation", "RandomFeatures(0)"], 1, "num_frequencies must be"),
         (["fit", "table.csv", "--seed", "many"], 2, "--seed"),
         (["fit", "mesh.ply"], 1, "is a mesh by its ending (.ply): `rfgp mesh` reads that, `rfgp fit` needs a table."),
@@ -721,18 +767,19 @@ def test_a_public_data_set_takes_the_options_that_are_given(monkeypatch, capsys,
     assert "nothing" in err
 
 
+@pytest.mark.filterwarnings("default::rfgp.IdentifierWarning")
 def test_messages_speak_the_language_of_the_command_line(monkeypatch, capsys, tmp_path):
-    rows = "".join(f"{i},{'ab'[i % 2]},2026-01-0{1 + i % 9},{'' if i == 3 else i}\n" for i in range(30))
-    (tmp_path / "t.csv").write_text("id,kind,day,y\n" + rows)
+    rows = "".join(f"{i},n{i},{'ab'[i % 2]},2026-01-0{1 + i % 9},{'' if i == 3 else i}\n" for i in range(30))
+    (tmp_path / "t.csv").write_text("id,note,kind,day,y\n" + rows)
     code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv")
     text = " ".join(err.split())
     assert code == 1
-    for word in ("--categories one-hot", "--drop 'kind'", "--dates days", "column 'kind'", "column 'day'"):
+    for word in ("t.csv: column 'note' is left out", "--missing drop"):
         assert word in text
-    assert "categories=" not in text
-    chosen = ["--categories", "one-hot", "--dates", "days"]
-    assert "--missing drop" in " ".join(run(monkeypatch, capsys, "fit", tmp_path / "t.csv", *chosen)[2].split())
-    chosen += ["--missing", "drop", "--out", tmp_path / "o"]
+    assert "'kind'" not in text
+    code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", "--kernel", "RBF(kind)")
+    assert "Use a kernel of levels, such as Group('kind')" in " ".join(err.split())
+    chosen = ["--missing", "drop", "--out", tmp_path / "o"]
     code, out, _ = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", *chosen, *SMALL)
     assert code == 0
     assert "29 of 30 rows; 1 with missing values" in " ".join(out.split())

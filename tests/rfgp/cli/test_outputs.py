@@ -1,17 +1,22 @@
 """What the command line writes over, and what it refuses to."""
 
+import io
 import json
 import os
+import shlex
 import shutil
 import stat
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import trimesh
 from commands import run
 from devices import device
 
 import rfgp
+from rfgp.cli.common import command_line
 from rfgp.tables.options import TableOptions
 
 pytestmark = [
@@ -217,3 +222,27 @@ def test_separators_of_thousands_are_read_where_one_names_them(here, monkeypatch
     assert code == 0, err
     gp = rfgp.load("m")
     assert float(out.splitlines()[1].split(",")[1]) == pytest.approx(gp.predict([[1200.0, 2.0]]).mean[0], rel=1e-9)
+
+
+def test_models_with_encoded_columns_read_tables_as_they_did(monkeypatch, capsys, tmp_path):
+    """A model of a version that encoded texts and dates outside the model."""
+    folder = Path(__file__).parent / "encoded"
+    code, out, err = run(monkeypatch, capsys, "predict", folder / "model.safetensors", folder / "table.csv")
+    assert code == 0, err
+    found, expected = (pd.read_csv(source) for source in (io.StringIO(out), folder / "predictions.csv"))
+    pd.testing.assert_frame_equal(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [
+        ("RBF(t, name='trend')", "\"RBF(t, name='trend')\""),
+        ("a b", "'a b'"),
+        ("it's $5", "'it'\"'\"'s $5'"),
+        ("t", "t"),
+    ],
+)
+def test_commands_are_shown_as_one_types_them(word, shown, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["rfgp", "fit", word])
+    assert command_line() == f"rfgp fit {shown}"
+    assert shlex.split(command_line()) == ["rfgp", "fit", word]

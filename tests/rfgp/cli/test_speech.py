@@ -45,7 +45,7 @@ def learn(command):
         ("traffic", 'Pass metric="euclidean" for', "Pass --metric euclidean for"),
         ("traffic", "Pass within= for more, or skip=True to", "Pass --within for more, or --skip to"),
         ("mesh", "pass nodes=\"vertices\", or weights='unit'.", "pass --nodes vertices, or --weights unit."),
-        ("mesh", 'Give categories="one-hot" or leave the column out (drop=\'a\' or categories="drop").',
+        ("fit", 'Give categories="one-hot" or leave the column out (drop=\'a\' or categories="drop").',
          "Leave it out (--drop 'a')."),
         ("mesh", "add them to missing_marks, name the column in as_categories or", "name them in --missing-mark or"),
         ("fit", "add them to missing_marks, name the column in as_categories or",
@@ -96,7 +96,7 @@ def test_the_phrases_are_those_of_the_library():
     """A message that is worded anew in the library must be worded anew here."""
     root = Path(rfgp.__path__[0])
     files = [*root.glob("*.py"), *root.glob("[!c]*/**/*.py"), *(root.parent / "graphs").rglob("*.py")]
-    files += root.glob("couplings/**/*.py")
+    files += [*root.glob("couplings/**/*.py"), *root.glob("columns/*.py")]
     text = "".join(path.read_text("utf-8") for path in files).replace('\\"', '"')
     text = re.sub(r"[\"']\n\s*f?[\"']", "", text)  # texts in two parts
     text = re.sub(
@@ -105,7 +105,7 @@ def test_the_phrases_are_those_of_the_library():
     assert [pattern for pattern, _ in speech.PHRASES if not re.search(pattern, text)] == []
 
 
-READING = ["target", "categories", "dates", "missing", "drop", "as_category", "decimal", "thousands", "comment"]
+READING = ["target", "missing", "drop", "as_category", "decimal", "thousands", "comment"]
 READING += ["encoding", "missing_mark", "seed", "json"]
 MODEL = ["kernel", "approximation", "likelihood", "inference", "log", "time_limit", "memory"]
 

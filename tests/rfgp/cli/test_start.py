@@ -243,7 +243,7 @@ def test_a_fit_through_a_pipe_says_how_far_it_is(folder, tmp_path):
     run = subprocess.run([*command, "--out", tmp_path], cwd=folder, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert "\nFitting 2,700 observations" in run.stderr
-    assert "up to 200 iterations): 1 of 200" in run.stderr
+    assert "at most 200 iterations, fewer if it converges): 1 of 200" in run.stderr
     assert not re.search(r"\b0 s\b", run.stderr)
 
 

@@ -204,7 +204,8 @@ def test_unknown_endings_are_named(tmp_path):
 def law_of(field):
     rng = np.random.default_rng(0)
     count = field.graph.num_nodes
-    return fields.NodeLaw(rng.standard_normal(count), rng.uniform(0.1, 0.2, count), len(field.values))
+    mean, deviation = rng.standard_normal(count), rng.uniform(0.1, 0.2, count)
+    return fields.NodeLaw(mean, deviation, len(field.values), 2 * deviation, mean - 4 * deviation, mean + 4 * deviation)
 
 
 @pytest.mark.parametrize("column", ["face", "vertex"])
@@ -223,7 +224,8 @@ def test_coloured_meshes_read_back(ball, tmp_path, column):
         np.testing.assert_array_equal(found, expected)
         rows = ply.metadata["_ply_raw"][column]["data"]
         np.testing.assert_allclose(np.asarray(rows["mean"]).ravel(), law.mean, rtol=1e-6)
-        np.testing.assert_allclose(np.asarray(rows["sd"]).ravel(), law.deviation, rtol=1e-6)
+        for key, figures in zip(("mean", "sd", "observed_sd", "low", "high"), law.figures, strict=True):
+            np.testing.assert_allclose(np.asarray(rows[key]).ravel(), figures, rtol=1e-6)
         glb = trimesh.load(tmp_path / f"{name}.glb", force="mesh", process=False)
         np.testing.assert_allclose(glb.area, ball[1].area, rtol=1e-5)
         corners = np.repeat(expected, 3, axis=0) if column == "face" else expected
@@ -258,7 +260,8 @@ def test_roads_out_are_geojson(tmp_path):
     assert points[3]["properties"]["mph"] is None
     position = graph.index(["sensor-7"])[0]
     assert points[7]["properties"]["gp_mean"] == law.mean[position]
-    assert points[7]["properties"]["gp_sd"] == law.deviation[position]
+    for name, figures in zip(fields.RESULTS, law.figures, strict=True):
+        assert points[7]["properties"][name] == figures[position]
     np.testing.assert_array_equal(points[7]["geometry"]["coordinates"], graph.coordinates[position])
     place = {tuple(xy): i for i, xy in enumerate(graph.coordinates.tolist())}
     for line in lines:

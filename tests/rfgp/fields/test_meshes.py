@@ -19,7 +19,8 @@ def write(path, text):
 
 def law_of(field):
     count = field.graph.num_nodes
-    return fields.NodeLaw(np.arange(count) + 0.25, np.full(count, 0.5), len(field.values))
+    mean, deviation = np.arange(count) + 0.25, np.full(count, 0.5)
+    return fields.NodeLaw(mean, deviation, len(field.values), 2 * deviation, mean - 2, mean + 2)
 
 
 def rows_of(field, path):
@@ -132,10 +133,19 @@ def test_several_columns_are_several_fields(ball, tmp_path):
         fields.read_mesh_field(ball, values, **options)
     with pytest.raises(rfgp.InvalidArgumentError, match="heat"):
         fields.read_mesh_field(ball, values, target="heet", **options)
-    with pytest.raises(rfgp.DataError, match="note"):
-        fields.read_mesh_fields(ball, values, table_options={"missing": "drop"})
+    assert list(fields.read_mesh_fields(ball, values, table_options={"missing": "drop"})) == ["heat", "stress"]
     with pytest.raises(rfgp.DataError, match="note"):
         fields.read_mesh_field(ball, values, target="note")
+
+
+def test_columns_that_identify_rows_are_no_values_unless_named(ball, tmp_path):
+    rows = "".join(f"{i},{i},{100 + i},{i % 3}\n" for i in range(6))
+    values = write(tmp_path / "v.csv", "face,Node ID,row,heat\n" + rows)
+    assert list(fields.read_mesh_fields(ball, values)) == ["heat"]
+    assert list(fields.read_mesh_fields(ball, values, targets=["row"])) == ["row"]
+    rows = "".join(f"{i},{i},{i + 7}\n" for i in range(6))
+    with pytest.raises(rfgp.DataError, match="numbers that do not identify rows"):
+        fields.read_mesh_fields(ball, write(tmp_path / "v.csv", "face,id,row\n" + rows))
 
 
 @pytest.mark.parametrize("header", ["X;Y;Z;heat", "heat;x;Y;z"])

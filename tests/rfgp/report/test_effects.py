@@ -14,6 +14,7 @@ from rfgp.report.effects import MOST_LEVELS, MOST_PARTIAL, effect_sizes, effects
 from rfgp.report.variables import input_frame, variables_of
 from rfgp.tables import Table
 from rfgp.tables.schema import ColumnRule, Schema
+from rfgp.tables.table import times_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 
@@ -67,7 +68,7 @@ def test_bands_of_contrasts_leave_out_shared_constants(fitted):
     """The level of each of two smooth terms is unknown, and their contrasts are not."""
     table, gp = fitted
     effect = by_term(gp, table)["trend"]
-    rows = {"day": effect.values[0], "price": np.zeros(200), "store": ["north"] * 200}
+    rows = {"day": times_of(effect.values[0]), "price": np.zeros(200), "store": ["north"] * 200}
     uncentered = gp.predict(rows).terms["trend"].std
     assert effect.deviation.mean() < 0.5 * uncentered.mean()
 

@@ -9,6 +9,7 @@ import warnings
 import browser
 import networkx
 import numpy as np
+import pandas as pd
 import pytest
 import trimesh
 from PIL import Image
@@ -22,7 +23,7 @@ from rfgp.models.graph import GraphGP
 from rfgp.palette import COLORS, log_ticks, styles
 from rfgp.regression import FitReport
 from rfgp.report import baselines, comparing, figures, notes, page, words
-from rfgp.report.glance import small_multiples
+from rfgp.report.glance import glance, small_multiples
 from rfgp.report.holdout import split
 from rfgp.report.variables import variables_of
 from rfgp.rows import repeat_groups
@@ -419,6 +420,36 @@ def test_noise_at_its_bound_has_a_note():
     assert len(found) == len(gp.fit_report.at_bounds)
 
 
+def test_logarithms_are_shown_in_the_units_of_the_target():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, 60)
+    table = Table(x[:, None], 4 + np.sin(3 * x) + 0.1 * rng.standard_normal(60), ("x",), "log of price")
+    study = report.study_table(table, rfgp.GP(k.RBF("x"), seed=0), compare=False)
+    assert words.cards(study, "rows")[0][2].startswith("of logarithms, about ")
+    frame = report.input_frame(table, study.model)
+    plots = glance(table, variables_of(table, study.model, frame), frame, {"x": 1.0})
+    assert [plots[0].caption, plots[2].caption] == [
+        "The target, price.",
+        "The target against its column, on a logarithmic axis.",
+    ]
+    assert plots[2].figure.layout.yaxis.type == "log"
+    np.testing.assert_allclose(plots[2].figure.data[0].y, np.exp(table.y), rtol=1e-4)
+    figure = figures.predicted(study.observed, study.prediction, is_log=True)
+    np.testing.assert_allclose(figure.data[0].x, np.exp(study.prediction.mean), rtol=1e-4)
+    np.testing.assert_allclose(figure.data[0].y, np.exp(study.observed), rtol=1e-4)
+
+
+def test_lengthscales_of_indicators_have_no_notes():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.uniform(-1, 1, 60), "flat": rng.uniform(-1, 1, 60), "store": ["a", "b", "c"] * 20})
+    gp = rfgp.GP(k.RBF(name="rbf"), seed=0).condition(frame, np.sin(3 * frame.x))
+    bound = gp.hyperparameters.values.space.quantities["rbf.lengthscale"]
+    gp.hyperparameters["rbf.lengthscale"] = bound.bounds[1] * bound.unit
+    gp.fit_report = FitReport(True, 1, 1, 0.0, "", ("rbf.lengthscale",))
+    (note,) = notes.of_bounds(gp)
+    assert note.startswith("The lengthscales of x, flat are at their upper bound")
+
+
 def test_bounds_name_the_term_and_its_columns():
     table = small_table()
     b = table.columns[1]
@@ -460,7 +491,7 @@ def test_convergence_shows_all_stages():
 def test_what_it_takes_to_make_it_again_is_listed():
     content, _ = table_page(small_table(), fit_rows=60, compare=False, test_share=0.2, seed=3)
     made = content[content.index("How it was made</h2>") :]
-    for name, value in (("share of the test", "0.2"), ("seed of the split", "3"), ("hyperparameters", "60")):
+    for name, value in (("share of the held-out part", "0.2"), ("seed of the split", "3"), ("hyperparameters", "60")):
         assert re.search(rf"{name}</th><td[^>]*>{value}<", made)
 
 
@@ -682,7 +713,7 @@ def test_an_exact_process_stands_beside_walks(monkeypatch):
     assert study.comparison is None
     assert study.remark.endswith(f"nothing is approximated. For comparison, {name}: RMSE {rmse:.4g}.")
     content = report.field_report(study, field, fields.law_at_nodes(study.model, field))
-    assert "the Whittle-Matern field of alpha 2 on the surface, by linear finite elements" in content
+    assert "the Whittle-Matern field of alpha 2 on the surface (by linear finite elements" in content
     assert "memory of the process" in content
     assert not report.study_field(field, fields.whittle_matern(field, 1, seed=0), compare=False).others
     monkeypatch.setattr("rfgp.report.study.MOST_WALKED", 10)

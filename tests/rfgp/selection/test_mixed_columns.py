@@ -6,6 +6,7 @@ import pytest
 
 import rfgp
 from rfgp import columns
+from rfgp import kernels as k
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
 NOISE = 0.05
@@ -62,6 +63,7 @@ def test_selection_equals_that_of_indicator_columns(fitted):
     np.testing.assert_allclose(twin.log_marginal_likelihood().item(), fitted.log_marginal_likelihood().item())
 
 
+@pytest.mark.filterwarnings("ignore::rfgp.NewLevelWarning")
 def test_new_levels_are_none_of_the_known_ones(fitted):
     new = table(3, seed=3)
     new["store"] = "east"
@@ -93,11 +95,25 @@ def with_clash(frame):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"), [(with_missing, "missing cell"), (with_many, "50 levels"), (with_clash, "Rename it")]
+    ("change", "message"),
+    [
+        (with_missing, "missing cell"),
+        (with_many, "as an identifier has. Drop it"),
+        (lambda frame: frame.assign(store=[f"s{i // 2}" for i in range(len(frame))]), "50 levels"),
+        (lambda frame: frame.assign(day=frame["day"].astype(str)), "dates as text, such as '2026-01-01"),
+        (with_clash, "Rename it"),
+    ],
 )
 def test_bad_columns_are_named(change, message):
     with pytest.raises(rfgp.DataError, match=message):
         rfgp.GP(seed=0).fit(change(table()), "units")
+
+
+def test_faults_of_all_columns_come_together():
+    bad = with_many(table()).assign(day=lambda frame: frame["day"].astype(str))
+    bad.loc[3, "x"] = np.nan
+    with pytest.raises(rfgp.DataError, match=r"(?s)'store' has another.*'day' holds dates.*'x' has 1 missing value"):
+        rfgp.GP(seed=0).fit(bad, "units")
 
 
 def test_predictions_name_missing_columns_and_cells(fitted):
@@ -106,3 +122,28 @@ def test_predictions_name_missing_columns_and_cells(fitted):
         fitted.predict(new.drop(columns="store"))
     with pytest.raises(rfgp.DataError, match="missing cell"):
         fitted.predict(new.assign(store=None))
+
+
+def test_a_kernel_without_columns_reads_levels_as_a_selection_does():
+    rows = table()[["x", "store", "open", "units"]]
+    whole = rfgp.GP(k.RBF(), seed=0).condition(rows, "units")
+    assert [column.key for column in whole.family.schema.columns] == [
+        *("x", "store=north", "store=south", "store=west", "open")
+    ]
+    gp = rfgp.GP(k.RBF() + k.Group("store"), seed=0).condition(rows, "units")
+    assert gp.kernel.terms()[0].factors[0].columns == ("x", "open")
+    assert gp.predict(rows[:2].assign(store="east")).terms["group(store)"].std.min() > 0
+
+
+def test_numbers_are_read_as_the_texts_of_levels():
+    rows = table()[["x", "units"]].assign(zip=["1", "2", "3"] * 50)
+    gp = rfgp.GP(k.RBF(), seed=0).condition(rows, "units")
+    expected = gp.predict(rows).mean
+    np.testing.assert_array_equal(gp.predict(rows.assign(zip=rows["zip"].astype(int))).mean, expected)
+
+
+def test_missing_cells_have_a_level_if_the_training_data_do():
+    rows = table()[["x", "store", "units"]]
+    gp = rfgp.GP(k.RBF(), seed=0).condition(rows.assign(store=rows["store"].replace("west", "(missing)")), "units")
+    new = rows[:5].assign(store=None)
+    np.testing.assert_array_equal(gp.predict(new).mean, gp.predict(new.assign(store="(missing)")).mean)

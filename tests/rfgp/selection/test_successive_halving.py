@@ -96,7 +96,7 @@ def test_at_most_two_candidates_go_on(monkeypatch):
     rows = [tuple(score.rows for score in trial.scores) for trial in trials]
     assert set(rows) == {(30,), (30, 100)}
     assert rows.count((30, 100)) <= successive_halving.GOING_ON
-    assert all("behind by" in trial.status for trial in trials if len(trial.scores) == 1)
+    assert all("worse than the best by" in trial.status for trial in trials if len(trial.scores) == 1)
 
 
 def test_neighbors_begin_with_the_rows_that_others_needed(monkeypatch):

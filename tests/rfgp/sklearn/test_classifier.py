@@ -63,9 +63,12 @@ def test_it_works_in_cross_validation_and_with_weights():
     weights[y == "first"] = 0
     with pytest.raises(ValueError, match="only one"):
         small(8).fit(X, y, sample_weight=weights)
-    with pytest.raises(rfgp.InvalidArgumentError, match="link"):
-        small(8, link="cauchit").fit(X, y)
-    probit = small(link="probit").fit(X, y)
+    for other in ("normal", "poisson"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="likelihood must be one of 2 classes"):
+            small(8, likelihood=other).fit(X, y)
+    with pytest.raises(rfgp.InvalidArgumentError, match="likelihood must be one of 3 classes"):
+        small(8, likelihood="bernoulli").fit(X, np.arange(len(y)) % 3)
+    probit = small(likelihood=rfgp.likelihoods.Bernoulli(link="probit")).fit(X, y)
     logit = small().fit(X, y)
     apart = np.abs(probit.predict_proba(new) - logit.predict_proba(new))  # the lengthscales found differ by two
     assert 1e-3 < apart.mean() < 0.05

@@ -69,7 +69,7 @@ def test_selection_is_that_of_the_model():
 @pytest.mark.parametrize(
     ("options", "y", "error", "match"),
     [
-        ({"likelihood": "gamma"}, [0, 1, 2], rfgp.InvalidArgumentError, "likelihood must be of counts, got 'gamma'"),
+        ({"likelihood": "gamma"}, [0, 1, 2], rfgp.InvalidArgumentError, "likelihood must be of counts, got Gamma"),
         ({"likelihood": "poison"}, [0, 1, 2], rfgp.InvalidArgumentError, "poison"),
         ({}, [0, -1, 2], ValueError, "counts 0, 1, 2"),
         ({}, [0, 0.5, 2], ValueError, "counts 0, 1, 2"),

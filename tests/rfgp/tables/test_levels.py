@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import rfgp
+from rfgp.columns.days import to_days
 from rfgp.tables import Schema, read_inputs, read_table
+from rfgp.tables.table import times_of
 
 
 @pytest.fixture
@@ -76,3 +78,37 @@ def test_a_target_is_no_level(shop):
     content["output"] |= {"role": "level", "levels": ["a"]}
     with pytest.raises(rfgp.DataError, match="role 'level'"):
         Schema.from_dict(content)
+
+
+def test_texts_and_dates_are_columns_of_the_frame(tmp_path):
+    (tmp_path / "t.csv").write_text(
+        "store,zip,day,y\nn,1,2026-01-01,1\ns,2,2026-01-02T12:00,2\n,1,2026-01-03,3\nn,2,,4\n"
+    )
+    table = read_table(tmp_path / "t.csv", categories="levels", dates="days", missing="mean", as_categories="zip")
+    frame = table.frame()
+    assert frame.store.tolist() == ["n", "s", "(missing)", "n"]
+    assert frame.zip.tolist() == ["1", "2", "1", "2"]
+    assert frame.day.dtype.kind == "M"
+    assert str(frame.day[1]) == "2026-01-02 12:00:00"
+    assert frame.day.astype("int64").tolist()[3] == round(frame.day[:3].astype("int64").mean())
+    (tmp_path / "n.csv").write_text("store,zip,day\n,3,\n")
+    inputs = read_inputs(tmp_path / "n.csv", table.schema)
+    assert inputs.frame().store.tolist() == ["(missing)"]
+    assert inputs.frame(has_dates=False).day.tolist() == pytest.approx([table.X[:, 2].mean()])
+
+
+def test_dates_far_off_are_times():
+    days = np.array([-3e9, 0.5, 3e9])
+    assert times_of(days).dtype == "datetime64[s]"
+    np.testing.assert_array_equal(to_days(times_of(days)), days)
+
+
+def test_texts_of_an_identifier_are_left_out(tmp_path):
+    (tmp_path / "t.csv").write_text("name,a,y\nx,1,1\ny,2,2\n,3,3\n")
+    with pytest.warns(rfgp.IdentifierWarning, match="'name' is left out: each of its 2 texts is different") as caught:
+        table = read_table(tmp_path / "t.csv", categories="levels")
+    assert [entry.filename for entry in caught] == [__file__]
+    assert (table.columns, table.schema.dropped) == (("a",), ("name",))
+    (tmp_path / "t.csv").write_text("sold,a,y\n01/02/2026,1,1\n02/02/2026,2,2\n03/02/2026,3,3\n")
+    with pytest.raises(rfgp.DataError, match="Dates must be ISO"):
+        read_table(tmp_path / "t.csv", categories="levels")

@@ -140,8 +140,15 @@ def test_number_like_levels_keep_their_spelling(tmp_path):
     schema = read_table(write(tmp_path, text), categories="one-hot").schema
     new = read_inputs(write(tmp_path, "grade\n01\n01\n"), schema)
     np.testing.assert_array_equal(new.X, [[1, 0, 0]] * 2)
-    with pytest.raises(rfgp.DataError, match=r"holds '1' in row 0 \(1 such cell\)"):
-        read_inputs(write(tmp_path, "grade\n1\n01\n"), schema)
+    with pytest.warns(rfgp.NewLevelWarning, match="'grade' has 1 level without training rows: 1"):
+        new = read_inputs(write(tmp_path, "grade\n1\n01\n"), schema)
+    np.testing.assert_array_equal(new.X, [[0, 0, 0], [1, 0, 0]])
+
+
+def test_other_classes_of_a_target_are_refused(tmp_path):
+    schema = read_table(write(tmp_path, "a,y\n1,u\n2,v\n3,u\n"), "y").schema
+    with pytest.raises(rfgp.DataError, match=r"holds 'w' in row 0 \(1 such cell\); the model knows 2 levels: u, v"):
+        read_inputs(write(tmp_path, "a,y\n1,w\n2,v\n"), schema)
 
 
 def test_parquet_inputs(tmp_path):

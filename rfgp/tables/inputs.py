@@ -1,0 +1,136 @@
+"""The inputs of a file to predict, encoded as the schema of a fitted table says."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rfgp.errors import DataError
+from rfgp.rows.names import is_index_name, warn_of_levels
+from rfgp.tables.columns import Column, Frame
+from rfgp.tables.encoding import all_of, class_codes, filled, join, used_rows
+from rfgp.tables.messages import counted, like, listed, title
+from rfgp.tables.refusals import check_dates, check_gaps, holds_text
+from rfgp.tables.schema import ColumnRule, Schema
+from rfgp.tables.table import Inputs
+
+
+def encode_inputs(frame: Frame, schema: Schema, carried: Sequence[str | int] = ()) -> Inputs:
+    """Return the inputs of a file's columns, encoded as the schema says, and the texts of further columns.
+
+    Raises:
+        DataError: columns are missing, or hold what the schema does not know.
+        InvalidArgumentError: there is no such further column.
+    """
+    places, target = _match_names(frame, schema) if schema.header else _match_places(frame, schema)
+    others = [frame.find(wanted) for wanted in carried]
+    policy = "inputs" if schema.missing == "error" else schema.missing
+
+    def follow(rule: ColumnRule, place: int) -> Column:
+        column = _follow(rule, frame.column(place))
+        column = column.filled() if rule.role == "level" and policy == "mean" else column
+        check_gaps(column, policy)
+        return column
+
+    columns = all_of(frame, [partial(follow, *pair) for pair in zip(schema.inputs, places, strict=True)])
+    gap = np.any([column.missing for column in columns], axis=0) & (policy == "drop")
+    rows = used_rows(frame, gap, schema.missing, ", and rows with gaps are left out")
+    columns = [column.take(rows) for column in columns]
+    rules = tuple(_extended(*pair) for pair in zip(schema.inputs, columns, strict=True))
+    X = join(rules, columns)
+    y = None
+    if target is not None:
+        (output,) = all_of(frame, [partial(_target, frame, schema.output, target)])
+        output = output.take(rows)
+        y = None if output.missing.any() else class_codes(schema.output, output)
+    texts = {frame.names[place]: frame.texts(place, rows) for place in others}
+    return Inputs(filled(X, schema), rows, frame.num_rows, y, rules, texts)
+
+
+def _match_names(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
+    """Return the inputs' places in this file and the target's, if it is there."""
+    place_of = {name: place for place, name in reversed(list(enumerate(frame.names)))}
+    unnamed = next((place for place, name in enumerate(frame.names) if is_index_name(name)), None)
+    if unnamed is not None:  # columns without a name had none in schemas of earlier versions
+        place_of.setdefault("", unnamed)
+    lacking = [rule.name for rule in schema.inputs if rule.name not in place_of]
+    if lacking:
+        raise DataError(
+            f"{title(frame.file)} lacks {counted(len(lacking), 'column')}: {listed(lacking)}. "
+            f"Its columns are {listed(frame.names)}.{like(lacking[0], frame.names)}"
+        )
+    wanted = {rule.name for rule in (*schema.inputs, schema.output)}
+    frame.check_names([place for place, name in enumerate(frame.names) if name in wanted])
+    return [place_of[rule.name] for rule in schema.inputs], place_of.get(schema.target)
+
+
+def _match_places(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
+    width, target = len(frame.names), schema.output.position
+    if width == schema.width:
+        return [rule.position for rule in schema.inputs], target
+    if width == schema.width - 1:
+        return [rule.position - (rule.position > target) for rule in schema.inputs], None
+    expected = f"{counted(schema.width, 'column')}, or {schema.width - 1} without the target"
+    raise DataError(f"{title(frame.file)} has {counted(width, 'column')}; the model knows {expected}.")
+
+
+def _follow(rule: ColumnRule, column: Column) -> Column:
+    """Return a column that is what its rule says."""
+    if rule.role == "category":
+        column = column.as_text()
+        if unseen := [column.cells[int(row)].as_py() for row in _unseen(rule, column)]:
+            warn_of_levels(rule.name, sorted(set(unseen)), stacklevel=2)
+        return column
+    if rule.role == "level":
+        return replace(column.as_text(), is_level=True)
+    if column.missing.all():
+        return column
+    if column.kind == "text":
+        raise column.error(f"{holds_text(column)}, where the model knows {rule.role}s.")
+    if column.kind != rule.role:
+        row = np.flatnonzero(~column.missing)[0]
+        hint = " Dates must be ISO (YYYY-MM-DD)." if rule.role == "date" else ""
+        raise column.error(
+            f"holds {column.kind}s ({column.as_text().spell(row)} in row {row}), where the model knows {rule.role}s."
+            f"{hint}"
+        )
+    check_dates(column)
+    return column
+
+
+def _target(frame: Frame, rule: ColumnRule, place: int) -> Column:
+    """Return the target's column of a file to predict, which may have gaps."""
+    if rule.role == "category":
+        return _check_classes(rule, frame.column(place).as_text())
+    column = _follow(rule, frame.column(place))
+    check_gaps(column, "drop")
+    return column
+
+
+def _extended(rule: ColumnRule, column: Column) -> ColumnRule:
+    """Return a rule with the levels that only this file has after those of the fitted table."""
+    if rule.role != "level":
+        return rule
+    new = dict.fromkeys(column.cells.drop_null().to_pylist())
+    return replace(rule, levels=tuple(dict.fromkeys((*rule.levels, *new))))
+
+
+def _unseen(rule: ColumnRule, column: Column) -> NDArray[np.int64]:
+    """Return the positions (k,) of texts that are not among the levels."""
+    return np.flatnonzero(np.isnan(class_codes(rule, column)) & ~column.missing)
+
+
+def _check_classes(rule: ColumnRule, column: Column) -> Column:
+    """Return a target, whose classes are those of the fitted table.
+
+    Raises:
+        DataError: there is another class.
+    """
+    unseen = _unseen(rule, column)
+    if len(unseen):
+        row, cell = unseen[0], column.spell(unseen[0])
+        levels = f"the model knows {counted(len(rule.levels), 'level')}: {listed(rule.levels)}"
+        raise column.error(f"holds {cell} in row {row} ({counted(len(unseen), 'such cell')}); {levels}.")
+    return column
