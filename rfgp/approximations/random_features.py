@@ -93,7 +93,10 @@ class RandomFeatures(Approximation):
         others, has_frequencies = self._others(data), any(factor.measure for factor in data.term.term.factors)
         size = (2 if self.kind == "fourier" else 1) * self.num_frequencies if has_frequencies else 1
         size *= math.prod(part.functions(data.columns).size for part in others)
-        return Cost(size, weights_memory(size, data.num_rows), f"{size} features of random frequencies and series")
+        kind = "features of random frequencies" if has_frequencies else "functions of a series"
+        if has_frequencies and others:
+            kind += " times functions of other factors"
+        return Cost(size, weights_memory(size, data.num_rows), f"{size} {kind}")
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with frequencies drawn for its columns."""

@@ -20,6 +20,7 @@ OBJECT_KERNELS = ("Nodes", "Roads", "Mesh")
 APPROXIMATIONS = (
     "Exact",
     "RandomFeatures",
+    "EquispacedFourier",
     "InducingPoints",
     "Vecchia",
     "SparsePrecision",

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rfgp.columns.kinds import Kind
 from rfgp.errors import InvalidArgumentError
-from rfgp.messages import shown
+from rfgp.messages import plain, shown
 
 Key = str | int
 """The name of a column of a dataframe or dict, or the number of a column of an array, from 0."""
@@ -92,7 +92,8 @@ class ColumnSchema:
     @property
     def readers(self) -> str:
         """The terms that read the column, for messages."""
-        names = [*self.terms[:3], "others"] if len(self.terms) > 3 else [*self.terms]
+        terms = [plain(term) for term in self.terms]
+        names = [*terms[:3], "others"] if len(terms) > 3 else terms
         return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), *names[-1:]]) or "the kernel"
 
 

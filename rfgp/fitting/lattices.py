@@ -42,6 +42,8 @@ FIRST_STEPS, ROUNDS = 8, 6
 """The most steps on one set of lattices while lengthscales move, and the most sets."""
 MOVED = 0.15
 """The change of the logarithm of a lengthscale after which lattices are laid anew."""
+NOTHING = 1e-150
+"""The prior standard deviation below which a weight is taken not to change with the hyperparameters."""
 PASSES = 2
 """The most passes over all rows."""
 
@@ -203,4 +205,4 @@ class FisherScoring(Scoring[OnePassSolver]):
         """Return the mean (k,), log v, 0-d, and log s^2 (F,) of the solver at a point (p,)."""
         with torch.no_grad():
             solver = self._infer(self._at(point))
-            return solver.mean, solver.variance.log(), 2 * solver.scale.log()
+            return solver.mean, solver.variance.log(), 2 * solver.scale.clamp_min(NOTHING).log()

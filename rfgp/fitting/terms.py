@@ -28,6 +28,10 @@ from rfgp.threads import in_one_thread
 
 LAST_GAIN = 0.1
 """The least gain in nats of the last five iterations of the search on all rows, after that on a subset."""
+MIDDLE_ROWS = 50_000
+"""The rows of a search between the first and that on all, for fields whose latent values are as many as rows.
+
+10^6 rows of one column, nu = 1/2, on one core: 53 s, and 68 s without it."""
 TOLERANCE = 1e-8
 """The tolerance of the relative change of the likelihood of a row in one iteration, for one field."""
 OPTIMIZED, MOST_OPTIMIZED = 3, 1500
@@ -74,6 +78,9 @@ def _fit_sparse(fit: TermFit) -> tuple[Regression, FitReport]:
     fit, reports, _ = with_draws(*drawn_again(fit, [report]), "")
     if is_small:
         return fit.regression, reports[-1].with_all(reports)
+    if fit.prior.moves and len(fit.rows) >= 4 * MIDDLE_ROWS:
+        fit, report = optimize(fit, fit.subset(MIDDLE_ROWS))
+        reports = [*reports, report]
     last = replace(fit.plan, enough=max(fit.plan.enough, LAST_GAIN))
     values, report = maximize(Objective.of(fit.regression, fit.rows), fit.values, last)
     return fit.at(values).regression, report.with_all([*reports, report])

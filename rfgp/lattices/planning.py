@@ -15,11 +15,12 @@ from rfgp.spectra import Gaussian, Matern, Spectrum
 CUT_PER_TOLERANCE = 100.0
 """The n D_j / noise at which modes are left out, in tolerances.
 
-At 0.1, for the default tolerance, the KL of a row is some 3e-4 nats (`benchmarks/papers/own/lattices.py`)."""
+At 0.1, the default, held-out densities are within 0.001 nats a row of a lattice with all modes
+(`benchmarks/races/low_dimensions.py`)."""
 ROUGH = ((1.0, 100.0), (2.0, 100.0), (3.0, 30.0))
 """The correlation of the nearest image in tolerances, for Matern kernels up to each smoothness, and 1 beyond.
 
-The periods of rough kernels would otherwise double the modes of each column; the optimum of the hyperparameters moves
+The periods of rough kernels would otherwise double the modes of each column. The optimum of the hyperparameters moves
 by less than 0.1 standard errors."""
 SLACK = 1.25
 """The factor by which lengthscales may change before a lattice is laid anew."""

@@ -28,7 +28,7 @@ from rfgp.lattices.design import LatticeDesign
 from rfgp.lattices.transforms import Complex, Floats, sums_at_frequencies
 from rfgp.rows import Block, DistributedRows, Rows, parts_of
 
-BLOCK_ROWS = 2**20
+BLOCK_ROWS = 2**18
 """The number of rows of a block, if all designs are lattices."""
 ENTRIES = 2**22
 """The most entries of dense features of a block."""

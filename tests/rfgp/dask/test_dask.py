@@ -487,3 +487,20 @@ def test_likelihoods_are_summed_there(client, name):
     torch.testing.assert_close(*slopes, rtol=1e-5, atol=1e-5)
     law = rfgp.dask.predict(here, da.from_array(X, chunks=(110, 2)), observed=True)
     np.testing.assert_allclose(law.mean.compute(), here.predict(X).observed().mean, rtol=1e-9)
+
+
+def test_sums_on_lattices_are_those_of_one_process(client):
+    kernel = k.RBF("a", lengthscale=1.0) + k.Linear("b") + k.Matern("c", nu=2.5, lengthscale=0.2)
+    names = ("rbf(a)", "matern(c)")
+    options = {"approximation": dict.fromkeys(names, rfgp.EquispacedFourier()), "start": {"noise": 0.01}, "seed": 0}
+    table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": Y})
+    parts = Partitions(dd.from_pandas(table, npartitions=4), "y", client=client)
+    one, other = rfgp.GP(kernel, **options).condition(parts), rfgp.GP(kernel, **options).condition(table, "y")
+    points = table.drop(columns="y")[:7]
+    for name in ("mean", "variance"):
+        np.testing.assert_allclose(getattr(one.predict(points), name), getattr(other.predict(points), name), rtol=1e-7)
+    fitted = [
+        rfgp.GP(k.RBF("a"), approximation=rfgp.EquispacedFourier(), seed=0).fit(*d) for d in ((parts,), (table, "y"))
+    ]
+    found = [gp.fit_report.log_marginal_likelihood for gp in fitted]
+    assert found[0] == pytest.approx(found[1], rel=1e-4)

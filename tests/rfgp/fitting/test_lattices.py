@@ -83,6 +83,14 @@ def test_lattices_are_selected_for_a_map_and_end_the_selection():
     assert np.sqrt(np.mean((gp.predict(X[:500]).mean - values[:500]) ** 2)) < 0.03
 
 
+def test_fit_of_noise_alone_ends():
+    """Lengthscales grow until the variance of most modes is 0 in float64."""
+    rng = np.random.default_rng(3)
+    X, y = rng.uniform(0, 1, (3000, 3)), rng.normal(size=3000)
+    gp = rfgp.GP(k.RBF(0) + k.RBF(1) + k.RBF(2), approximation=rfgp.EquispacedFourier(), seed=0).fit(X, y)
+    assert gp.hyperparameters.noise.item() == pytest.approx(1.0, abs=0.1)
+
+
 # --- derivatives -----------------------------------------------------------------------------------
 
 
