@@ -98,8 +98,13 @@ class EquispacedFourier(Approximation):
         """Return why a lattice would have too many features."""
         plan = self._plan(data)
         missing = plan.missing * self._signal(data)
-        if plan.num_wanted <= self.max_features or missing <= MOST_MISSING:
+        if missing <= MOST_MISSING:
             return None
+        if plan.num_wanted <= self.max_features:
+            return (
+                f"its lengthscales are short for the range of the rows, and {plan.modes.num_features:,} features leave "
+                f"out {missing:.2g} times the noise. Use Vecchia(), or leave out rows that lie far from the others."
+            )
         return (
             f"it needs {plan.num_wanted:,} features at these lengthscales and {data.num_rows:,} rows, and "
             f"{self.max_features:,} would leave out {missing:.2g} times the noise. Use Vecchia(), or a larger "

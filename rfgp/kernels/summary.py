@@ -66,8 +66,10 @@ class ColumnSummary:
     @property
     def ends(self) -> tuple[Tensor, Tensor]:
         """The smallest and the largest values of all rows, (c,) each."""
+        if self.low is not None and self.high is not None:
+            return self.low, self.high
         low, high = torch.aminmax(self.sample, dim=0)
-        return low if self.low is None else self.low, high if self.high is None else self.high
+        return low, high
 
     def between(self, low: Tensor, high: Tensor) -> "ColumnSummary":
         """Return the summary with other smallest and largest values, (c,) each."""

@@ -55,8 +55,11 @@ def extended(regression: Regression, data: Chunk) -> Regression:
         regression.needed_rows("update")
     more = read_more(family.inputs, data, family.options.seed, regression.scaling)
     check_rows(family, more)
-    if posterior is not None and _is_outside(posterior, more):
-        posterior, _ = None, regression.needed_rows("rows outside the range of those before")
+    if posterior is not None and _needs_all(regression, posterior, more):
+        posterior, _ = (
+            None,
+            regression.needed_rows("rows outside the range of those before, or with a noise of their own"),
+        )
     grown = None
     if posterior is not None:
         grown, more = _updated(regression, posterior, more)
@@ -85,6 +88,8 @@ def reduced(regression: Regression, data: Chunk) -> Regression:
     family, data = regression.family.with_data(data)
     rows = read_more(family.inputs, data, family.options.seed, regression.scaling)
     check_rows(family, rows)
+    if rows.has_fixed_noise:
+        raise InvalidArgumentError("Rows with a noise of their own cannot be forgotten: no sums are kept of them.")
     if isinstance(rows, SourceRows) and rows.num_rows is None:
         rows = rows.read_once()
     count = regression.num_observations - len(rows)
@@ -92,13 +97,18 @@ def reduced(regression: Regression, data: Chunk) -> Regression:
     return regression.replace(rows=None, given=left, num_observations=count)
 
 
-def _is_outside(posterior: Posterior, rows: ArrayRows | SourceRows) -> bool:
-    """Return whether rows in memory are outside the lattices of a posterior."""
-    return (
-        isinstance(posterior, OnePassPosterior)
-        and isinstance(rows, ArrayRows)
-        and bool(posterior.is_outside(rows.inputs).any())
-    )
+MANY = 4
+"""The factor of the number of rows after which lattices are laid anew for an update, if the old rows are known."""
+
+
+def _needs_all(regression: Regression, posterior: Posterior, rows: ArrayRows | SourceRows) -> bool:
+    """Return whether an update needs all rows: if the new ones have noise, or the lattices do not serve them."""
+    if not isinstance(posterior, OnePassPosterior):
+        return False
+    if rows.has_fixed_noise or (isinstance(rows, ArrayRows) and bool(posterior.is_outside(rows.inputs).any())):
+        return True
+    before = regression.num_observations
+    return regression.rows is not None and before + len(rows) > MANY * before
 
 
 def solved_if_read(regression: Regression) -> Regression:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-import torch
 from torch import Tensor
 
 from rfgp import random
@@ -41,25 +40,25 @@ def redrawn_priors(
     return with_shared_lattices(found, data, chosen)
 
 
-def ends_outside(priors: Sequence[TermPrior], rows: Rows) -> tuple[Tensor, Tensor] | None:
-    """Return the ends of rows (D,) each, if some lie outside the box of the lattice of a term. Otherwise None."""
-    lattices = [prior.design.lattice for prior in priors if isinstance(prior, LatticeTerm)]
-    if not lattices:
-        return None
-    low, high = ends_of(rows)
-    ends = torch.stack([low, high])
-    is_outside = any(not bool(lattice.contains(lattice.columns(ends)).all()) for lattice in lattices)
-    return (low, high) if is_outside else None
+def ends_of_lattices(priors: Sequence[TermPrior], rows: Rows) -> tuple[Tensor, Tensor] | None:
+    """Return the ends of rows (D,) each, if a term has a lattice. Otherwise None."""
+    return ends_of(rows) if any(isinstance(prior, LatticeTerm) for prior in priors) else None
 
 
 def relaid_priors(
     priors: Sequence[TermPrior], data: Sequence[TermData], chosen: Mapping[str, Approximation], seed: int
 ) -> tuple[TermPrior, ...]:
-    """Return priors whose lattices are those for the present range of the rows. Other draws are kept."""
-    found = [
-        chosen[one.term.name].draw(one, _seed(seed, place)) if isinstance(prior, LatticeTerm) else prior
-        for place, (one, prior) in enumerate(zip(data, priors, strict=True))
-    ]
+    """Return priors whose lattices serve the present range and number of the rows. Other draws are kept.
+
+    Raises:
+        InvalidArgumentError: a lattice would have too many features.
+    """
+    found = list(priors)
+    for place, (one, prior) in enumerate(zip(data, priors, strict=True)):
+        if isinstance(prior, LatticeTerm):
+            found[place] = chosen[one.term.name].redraw(one, _seed(seed, place), prior)
+            if found[place] is not prior:
+                chosen[one.term.name].check(one)
     return with_shared_lattices(found, data, chosen)
 
 

@@ -24,7 +24,7 @@ from rfgp.regression.observing import check_blocks
 from rfgp.regression.report import FitReport
 from rfgp.regression.spec.checks import check_memory, identity_of, term_warnings, warnings_of_places
 from rfgp.regression.spec.diagnostics import fit_warnings, lattice_warnings
-from rfgp.regression.spec.draws import drawn_priors, ends_outside, redrawn_priors, relaid_priors
+from rfgp.regression.spec.draws import drawn_priors, ends_of_lattices, redrawn_priors, relaid_priors
 from rfgp.regression.spec.inputs import ModelInputs, graph_of, indicators_of, open_keys, table_of, without_missing
 from rfgp.regression.spec.noise import by_process, noise_kernel
 from rfgp.regression.spec.options import ModelOptions
@@ -264,12 +264,13 @@ class ModelSpec(Family):
 
     def covering(self, values: Values, rows: Rows) -> Self:
         """Return the specification with lattices on the range of rows, or itself; see `Family.covering`."""
-        ends = ends_outside(self.priors, rows)
+        ends = ends_of_lattices(self.priors, rows)
         if self.columns is None or ends is None:
             return self
         spec = replace(self, columns=self.columns.between(*ends))
         data, fixed = spec.term_data(values, len(rows)), (self.approximations, self.options.seed)
-        return replace(spec, priors=relaid_priors(self.priors, data, *fixed))
+        priors = relaid_priors(self.priors, data, *fixed)
+        return self if priors == self.priors else replace(spec, priors=priors)
 
     def fitted_kernel(self, values: Values) -> Kernel:
         """Return the kernel whose starting values are these hyperparameters."""

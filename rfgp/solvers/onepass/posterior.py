@@ -93,10 +93,12 @@ class OnePassPosterior(Posterior):
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the covariance (n, n)."""
+        self._check_slopes(inputs)
         return self.dense.covariance(inputs, self.dense.project(inputs))
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (n, r) with R R^T the covariance."""
+        self._check_slopes(inputs)
         return self.dense.root(inputs, self.dense.project(inputs))
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
@@ -105,6 +107,7 @@ class OnePassPosterior(Posterior):
         Raises:
             InvalidArgumentError: there is no such term, or none is named.
         """
+        self._check_slopes(inputs)
         return self.dense.cross_covariance(inputs, first, second)
 
     def of(self, names: Sequence[str]) -> "OnePassPosterior":
@@ -191,6 +194,15 @@ class OnePassPosterior(Posterior):
     def _moments(self) -> SeriesMoments:
         return SeriesMoments(self.dense)
 
+    def _check_slopes(self, inputs: Tensor) -> None:
+        """Refuse derivatives at points (n, D) outside the box.
+
+        Raises:
+            InvalidArgumentError: a derivative is asked for there.
+        """
+        if self.dense.place is not None and bool(self.is_outside(inputs).any()):
+            raise InvalidArgumentError(OUTSIDE.format("Derivatives are"))
+
     def is_outside(self, inputs: Tensor) -> Tensor:
         """Return whether points (n, D) are outside the box of a lattice, (n,)."""
         return self._moments.is_outside(inputs)
@@ -201,6 +213,8 @@ class OnePassPosterior(Posterior):
         """Return a moment (n, ...) at points (n, D): by series within the box, by features elsewhere."""
         size = max(1, DENSE_ENTRIES // max(len(self.dense.weights), 1))
 
+        self._check_slopes(inputs)
+
         def slowly(x: Tensor) -> Tensor:
             return torch.cat([by_features(self.dense.project(some), some) for some in torch.split(x, size)])
 
@@ -208,8 +222,6 @@ class OnePassPosterior(Posterior):
         if wants_gradient or (len(inputs) <= FEW_POINTS and self.dense.place is None):
             return slowly(inputs)
         is_out = self.is_outside(inputs)
-        if self.dense.place is not None and bool(is_out.any()):
-            raise InvalidArgumentError(OUTSIDE.format("Derivatives are"))
         if not bool(is_out.any()):
             return by_series(inputs)
         inside = by_series(inputs[~is_out])

@@ -17,7 +17,7 @@ from rfgp.solvers.onepass.products import at_modes, between_lattices, real_proje
 from rfgp.solvers.onepass.sums import Layout, RowSums, sums_over
 
 KEPT = 2
-"""The number of statistics that are kept of one set of rows, such as those on two lattices."""
+"""The number of sums that are kept of one set of rows, such as those on two lattices. Of statistics one is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,9 @@ class Statistics:
     sums: RowSums
 
 
-_KNOWN: "weakref.WeakKeyDictionary[Rows, list[tuple[tuple[Any, ...], Any]]]" = weakref.WeakKeyDictionary()
+_Known = weakref.WeakKeyDictionary[Rows, list[tuple[tuple[Any, ...], Any]]]
+_SUMS: _Known = weakref.WeakKeyDictionary()
+_STATISTICS: _Known = weakref.WeakKeyDictionary()
 
 
 def statistics_of(designs: Sequence[Design], rows: Rows) -> Statistics:
@@ -54,25 +56,25 @@ def statistics_of(designs: Sequence[Design], rows: Rows) -> Statistics:
         rows: The rows.
     """
     layout = Layout.of(designs)
-    found: Statistics = _kept(rows, layout.designs, lambda: assemble(layout, row_sums(layout, rows)))
+    found: Statistics = _kept(_STATISTICS, 1, rows, layout.designs, lambda: assemble(layout, row_sums(layout, rows)))
     return found
 
 
 def row_sums(layout: Layout, rows: Rows) -> RowSums:
     """Return the sums over rows. They are read if none are kept of them."""
-    found: RowSums = _kept(rows, layout.key, lambda: sums_over(layout, rows))
+    found: RowSums = _kept(_SUMS, KEPT, rows, layout.key, lambda: sums_over(layout, rows))
     return found
 
 
-def _kept(rows: Rows, key: tuple[Any, ...], compute: Any) -> Any:
+def _kept(kept: _Known, most: int, rows: Rows, key: tuple[Any, ...], compute: Any) -> Any:
     """Return the result of a key for rows, computed once; the last ones are kept."""
-    known = _KNOWN.setdefault(rows, [])
+    known = kept.setdefault(rows, [])
     for one, result in known:
         if len(one) == len(key) and all(a is b or a == b for a, b in zip(one, key, strict=True)):
             return result
     result = compute()
     known.append((key, result))
-    del known[: -2 * KEPT]
+    del known[:-most]
     return result
 
 

@@ -241,6 +241,73 @@ def test_update_outside_the_range_lays_the_lattice_anew():
     np.testing.assert_allclose(gp.predict(there).mean, exact.predict(there).mean, atol=1e-5)
 
 
+def wave(n, seed=6):
+    rng = np.random.default_rng(seed)
+    x = np.sort(rng.uniform(0, 1, (n, 1)), axis=0)
+    return x, np.sin(6 * x[:, 0]) + 0.1 * rng.normal(size=n)
+
+
+SHORT = {"lengthscale": 0.3, "noise": 0.01, "outputscale": 1.0, "mean": 0.0}
+
+
+def waves_model(x, y, approximation=None, kernel=None, start=SHORT):
+    approximation = approximation or rfgp.EquispacedFourier()
+    return rfgp.GP(kernel or k.RBF(0), approximation=approximation, start=start, seed=0).condition(x, y)
+
+
+def test_update_keeps_the_noise_of_rows():
+    x, y = wave(300)
+    gp = waves_model(x, y)
+    assert gp.predict(x[:2]).std.shape == (2,)
+    gp.update(x[:5], y[:5] + 5, noise=np.full(5, 9.0))
+    exact = waves_model(x, y, rfgp.Exact()).update(x[:5], y[:5] + 5, noise=np.full(5, 9.0))
+    np.testing.assert_allclose(gp.predict(x).mean, exact.predict(x).mean, atol=1e-3)
+    with pytest.raises(rfgp.InvalidArgumentError, match="noise"):
+        waves_model(x, y).forget(x[:5], y[:5], noise=np.full(5, 0.3))
+
+
+def test_rows_far_apart_in_lengthscales_are_refused():
+    x, y = wave(300)
+    far, more = np.r_[x, [[1e6]]], np.r_[y, 0.0]
+    with pytest.raises(rfgp.InvalidArgumentError, match="short for the range"):
+        waves_model(far, more)
+    for change in (lambda gp: gp.update([[1e4]], [0.0]), lambda gp: gp.condition(1e5 * x, y)):
+        gp = waves_model(x, y)
+        before = gp.predict(x).mean
+        with pytest.raises(rfgp.InvalidArgumentError, match="times the noise"):
+            change(gp)
+        np.testing.assert_array_equal(gp.predict(x).mean, before)
+
+
+def test_planned_lattices_are_not_taken_for_rows_far_apart():
+    x, y = wave(2500)
+    gp = rfgp.GP(k.RBF(0), start=SHORT, seed=0).condition(np.r_[x, [[1e7]]], np.r_[y, 0.0])
+    assert not isinstance(next(iter(gp.terms.values())).approximation, rfgp.EquispacedFourier)
+
+
+@pytest.mark.parametrize("change", ["condition", "update"])
+def test_many_more_rows_lay_the_lattice_anew(change):
+    rng = np.random.default_rng(7)
+    X = np.r_[[[0.0, 0.0], [1.0, 1.0]], rng.uniform(0, 1, (1500, 2))]
+    y = np.sin(3 * X[:, 0]) * np.cos(4 * X[:, 1]) + 0.05 * rng.normal(size=len(X))
+    start = {"lengthscale": (0.5, 0.5), "noise": 0.0025, "outputscale": 1.0, "mean": 0.0}
+    kernel = k.Matern((0, 1), nu=2.5)
+    fresh = waves_model(X, y, kernel=kernel, start=start)
+    gp = waves_model(X[:32], y[:32], kernel=kernel, start=start)
+    few = gp.regression.posterior.prior.num_features
+    gp = gp.condition(X, y) if change == "condition" else gp.update(X[32:], y[32:])
+    assert gp.regression.posterior.prior.num_features > 1.5 * few
+    scale = fresh.regression.scaling.targets.scale.item() / gp.regression.scaling.targets.scale.item()
+    np.testing.assert_allclose(gp.predict(X).mean, fresh.predict(X).mean, atol=0.01 * max(1, scale))
+
+
+def test_loaded_models_are_conditioned_on_a_wider_range(tmp_path):
+    x, y = wave(300)
+    waves_model(x, y).save(tmp_path / "model.rfgp")
+    gp = rfgp.load(tmp_path / "model.rfgp").condition(5 * x, y)
+    assert np.sqrt(np.mean((gp.predict(5 * x).mean - y) ** 2)) < 0.2
+
+
 class CountedRows:
     """A source that counts how often its rows are read."""
 

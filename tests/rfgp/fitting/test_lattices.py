@@ -123,6 +123,8 @@ def test_derivatives_that_are_not_known_are_refused_by_name():
     smooth = rfgp.GP(k.RBF(0), approximation=rfgp.EquispacedFourier(), seed=0).condition(X, y)
     with pytest.raises(rfgp.InvalidArgumentError, match="range"):
         assert smooth.predict([[3.0]], derivative=0).mean is None
+    with pytest.raises(rfgp.InvalidArgumentError, match="range"):
+        assert smooth.predict([[3.0], [0.5]], derivative=0).covariance is None
     with pytest.raises(rfgp.InvalidArgumentError, match="column"):
         smooth.predict([[0.5]], derivative=4)
     with pytest.raises(rfgp.InvalidArgumentError, match="observations"):
