@@ -164,13 +164,15 @@ def celerite2(name: str, rows: Rows, z: Array) -> Answer:
         gp.compute(t, diag=np.full(len(t), noise), quiet=True)
         return gp
 
-    def fit() -> Any:
+    def fit() -> Array:
         start = np.append(START, y.mean())
-        return model(minimize(lambda p: -model(p).log_likelihood(y), start, method="L-BFGS-B").x)
+        found: Array = minimize(lambda p: -model(p).log_likelihood(y), start, method="L-BFGS-B").x
+        return found
 
-    def predict(gp: Any) -> tuple[Array, Array]:
+    def predict(point: Array) -> tuple[Array, Array]:
+        gp = model(point)
         mean, variance = in_chunks(z, lambda new: gp.predict(y, t=new, return_var=True))
-        return mean, variance + gp._diag[0]
+        return mean, variance + math.exp(point[2])
 
     return timed(fit, predict)
 

@@ -162,11 +162,7 @@ class OnePassPosterior(Posterior):
         more = sums_over(self._layout, rows)
         if sign < 0 and more.num_rows >= self.sums.num_rows:
             raise DataError(f"Some rows must be left, got {more.num_rows:,} to forget of {self.sums.num_rows:,}.")
-        return self._at(self.sums.plus(more, sign))
-
-    def _at(self, sums: RowSums) -> "OnePassPosterior":
-        """Return the posterior given other sums."""
-        return posterior_of(self.prior, sums, self.mean_of_rows, self.noise)
+        return posterior_of(self.prior, self.sums.plus(more, sign), self.mean_of_rows, self.noise)
 
     # --- files -----------------------------------------------------------------------------------
 
