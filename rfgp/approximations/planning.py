@@ -119,7 +119,9 @@ def with_lattices(
     """
     found, one = dict(planned), EquispacedFourier()
     stationary = [data for data in terms if any(factor.measure is not None for factor in data.term.term.factors)]
+    others = [data for data in terms if isinstance(planned[data.term.name], Exact)]
     are_weights = all(isinstance(other, RandomFeatures | Exact) for other in planned.values())
+    are_weights = are_weights and all(planned[data.term.name].cost(data).has_weights for data in others)
     if not stationary or not are_weights or stationary[0].num_rows <= MOST_EXACT or not stationary[0].is_gaussian:
         return found
     if any(data.term.name not in names or one.refusal(data) is not None for data in stationary):

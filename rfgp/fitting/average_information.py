@@ -27,13 +27,13 @@ from torch import Tensor
 from rfgp.fitting.maximize import Plan
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Stage
-from rfgp.rows import Block, Rows
+from rfgp.rows import Rows
 from rfgp.solvers import Inference
 from rfgp.solvers.iterative import IterativeSolver
 
 Floats = NDArray[np.float64]
 
-_MOSTSTEPS = 50
+_MOST_STEPS = 50
 """The most steps."""
 _NOTHING, _IN_A_ROW = 0.01, 2
 """The gain in nats of a flat step, and the number of flat steps at convergence."""
@@ -59,25 +59,6 @@ Infer = Callable[[Values], S]
 """Returns the inference from some rows at hyperparameters."""
 
 
-def maximize_by_scoring(
-    infer: Infer[IterativeSolver], rows: Block, jacobian: float, values: Values, plan: Plan, stage: str = "all rows"
-) -> tuple[Values, FitReport]:
-    """Maximise the likelihood and the log hyperpriors over the hyperparameters that are not fixed.
-
-    Args:
-        infer: Returns the inference from the rows.
-        rows: The rows.
-        jacobian: The log Jacobian that takes their likelihood to the user's units.
-        values: The starting values.
-        plan: The options of the fit.
-        stage: The name of the stage in the report.
-
-    Returns:
-        The hyperparameters found, and the report.
-    """
-    return AverageInformation(infer, rows, jacobian, values, plan, stage).run()
-
-
 class Scoring(ABC, Generic[S]):
     """One search by steps A^-1 g within bounds and a trust radius.
 
@@ -93,7 +74,9 @@ class Scoring(ABC, Generic[S]):
     done: ClassVar[float] = 1e-3
     """The g^T A^-1 g at convergence, the squared distance to the maximum in standard errors."""
 
-    def __init__(self, infer: Infer[S], rows: Rows, jacobian: float, values: Values, plan: Plan, stage: str) -> None:
+    def __init__(
+        self, infer: Infer[S], rows: Rows, jacobian: float, values: Values, plan: Plan, stage: str = "all rows"
+    ) -> None:
         self._infer, self._start, self._plan, self._stage = infer, values, plan, stage
         self._free = values.space.free(plan.fixed)
         self._names = [name for name in self._free for _ in range(values.raw[name].numel())]
@@ -105,7 +88,7 @@ class Scoring(ABC, Generic[S]):
     def run(self) -> tuple[Values, FitReport]:
         """Return the hyperparameters found, and the report."""
         plan = self._plan
-        most = min(_MOSTSTEPS, plan.max_iterations)
+        most = min(_MOST_STEPS, plan.max_iterations)
         plan.reporter.begin(self._stage, self._rows, most)
         if not self._free:
             value, error = self._value(self._start)

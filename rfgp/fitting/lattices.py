@@ -168,7 +168,6 @@ def distance(fit: TermFit, before: Values) -> float:
 def search(fit: TermFit, rows: Rows, stage: str, steps: int | None = None) -> tuple[TermFit, FitReport]:
     """Take scoring steps on rows; return the fit at the hyperparameters found, and the report."""
     jacobian = fit.regression.scaling.targets.log_jacobian(rows.count)
-
     known = dict[bytes, OnePassSolver]()
 
     def infer(values: Values) -> OnePassSolver:

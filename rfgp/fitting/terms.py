@@ -7,7 +7,7 @@ import torch
 
 from rfgp import random
 from rfgp.errors import InvalidArgumentError
-from rfgp.fitting.average_information import maximize_by_scoring
+from rfgp.fitting.average_information import AverageInformation
 from rfgp.fitting.context import TermFit, redrawn, spec_of
 from rfgp.fitting.draws import fit_draws, with_draws
 from rfgp.fitting.frequencies import learned_frequencies
@@ -149,7 +149,7 @@ def fit_by_scoring(regression: Regression, plan: Plan, *, has_subset: bool = Tru
         def infer(values: Values, some: Block = some) -> IterativeSolver:
             return cast(IterativeSolver, regression.replace(hyperparameters=values).infer(some))
 
-        values, report = maximize_by_scoring(infer, some, jacobian, values, plan, stage)
+        values, report = AverageInformation(infer, some, jacobian, values, plan, stage).run()
         reports.append(report)
     return regression.replace(hyperparameters=values), report.with_all(reports)
 

@@ -1,6 +1,5 @@
 """Plans of lattices: period and bandwidth by the extent of the rows, lengthscales, smoothness, rows and noise."""
 
-import itertools
 import math
 from dataclasses import dataclass
 
@@ -15,13 +14,11 @@ from rfgp.spectra import Gaussian, Matern, Spectrum
 CUT_PER_TOLERANCE = 100.0
 """The n D_j / noise at which modes are left out, in tolerances.
 
-At 0.1, the default, held-out densities are within 0.001 nats a row of a lattice with all modes
-(`benchmarks/races/low_dimensions.py`)."""
+`benchmarks/races/low_dimensions.py` has held-out densities at 0.1, the default."""
 ROUGH = ((1.0, 100.0), (2.0, 100.0), (3.0, 30.0))
 """The correlation of the nearest image in tolerances, for Matern kernels up to each smoothness, and 1 beyond.
 
-The periods of rough kernels would otherwise double the modes of each column. The optimum of the hyperparameters moves
-by less than 0.1 standard errors."""
+The periods of rough kernels would otherwise be several times as long, with as many more modes in each column."""
 SLACK = 1.25
 """The factor by which lengthscales may change before a lattice is laid anew."""
 _FAR = 1e4
@@ -169,11 +166,7 @@ def _scaled(product: SpectralProduct, values: Values, factor: float) -> dict[str
 def _within(half_widths: Integers, most: int) -> Integers:
     """Return half-widths whose box has no more points than are ranked, or than a few times the most features."""
     found = half_widths.copy()
-    cells = max(min(_MOST_CELLS, 64 * most), 3 ** len(found))
-    for _ in itertools.count():
-        if np.prod(2.0 * found + 1) <= cells:
-            return found
+    cells = min(_MOST_CELLS, 64 * most)
+    while np.prod(2.0 * found + 1) > cells and (found > 1).any():
         found = np.maximum(1, (found * 0.9).astype(np.int64))
-        if (found == 1).all():
-            return found
-    raise AssertionError
+    return found

@@ -1,4 +1,4 @@
-"""AverageInformation steps on estimated gradients: where they end, and what they keep to."""
+"""Scoring steps on estimated gradients: where they end, and what they keep to."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import torch
 from grid import MOST_DENSE, model, observations
 
 from rfgp.fitting import Plan, maximize
-from rfgp.fitting.average_information import AverageInformation, maximize_by_scoring
+from rfgp.fitting.average_information import AverageInformation
 from rfgp.fitting.maximize import Objective
 from rfgp.parameters import Quantity, Space
 from rfgp.rows import Block
@@ -26,7 +26,7 @@ def ascended(regression, values=None, **plan):
         return regression.replace(hyperparameters=values).infer(rows)
 
     jacobian = regression.scaling.targets.log_jacobian(rows.count)
-    return maximize_by_scoring(infer, rows, jacobian, values or regression.hyperparameters, Plan(**plan))
+    return AverageInformation(infer, rows, jacobian, values or regression.hyperparameters, Plan(**plan)).run()
 
 
 def test_scoring_finds_the_maximum_but_for_a_part_of_its_error(monkeypatch):

@@ -63,7 +63,7 @@ def test_starts_that_cannot_be_solved_are_left_out(iterations, monkeypatch, iter
     monkeypatch.setattr(operator, "MOST_ITERATIONS", iterations)
     searched = []
     monkeypatch.setattr(
-        "rfgp.fitting.terms.maximize_by_scoring", lambda *arguments: searched.append(arguments[3]) or 1 / 0
+        "rfgp.fitting.terms.AverageInformation", lambda *arguments: searched.append(arguments[3]) or 1 / 0
     )
     with pytest.raises(ZeroDivisionError):
         fitted()
