@@ -102,9 +102,12 @@ class TermFit:
         """The paths of all variances of terms, if their common factor may be solved for. Otherwise empty.
 
         The likelihood of weights without a residual is then that of one scale, given the ratios of all variances. None
-        of them may be fixed, or have a prior of its own.
+        of them may be fixed, or have a prior of its own. The first one is a single number.
         """
-        found, prior = variance_paths(self.spec), self.prior
+        raw, prior = self.values.raw, self.prior
+        found = tuple(sorted(variance_paths(self.spec), key=lambda path: raw[path].ndim))
+        if found and raw[found[0]].ndim:
+            return ()
         is_open = {*found, "noise"} <= set(self.free) - set(self.values.space.hyperpriors)
         is_linear = self.spec.is_normal and prior.has_weights_only and not prior.dense.has_residual
         return found if is_linear and is_open and not self.rows.has_fixed_noise else ()
@@ -163,8 +166,19 @@ def left_out_densities(
         rows: The rows.
         noise: The variance of one observation, 0-d.
     """
-    mean, variance = of_observations(moments, rows, noise)
-    return normal_log_density(rows.targets, mean, variance).sum(1)
+    return observation_densities(rows, *of_observations(moments, rows, noise)).sum(1)
+
+
+def observation_densities(
+    rows: Block,
+    mean: Tensor,  # (b, k)
+    variance: Tensor,  # (b, 1) or (k,)
+) -> Tensor:  # (b, k)
+    """Return the mean log densities of the observations of rows, (b, k), given the mean and variance of one."""
+    density = normal_log_density(rows.targets, mean, variance)
+    if rows.scatter is None:
+        return density
+    return density - 0.5 * rows.scatter / (rows.counts()[:, None] * variance)
 
 
 def of_observations(

@@ -52,8 +52,10 @@ _MOST_ROUNDING = 3.0
 """The `LinearModel.most_rounding` of a step, whose gradient is noisy anyway."""
 TRIAL_ROWS, TRIAL_STEPS = 2000, 20
 """The rows and steps of a run that scores a start."""
-_SEGMENT = 10
-"""The number of steps between two scores of the held-out rows."""
+_SEGMENT, _LEAST_SEGMENTS = 10, 4
+"""The number of steps between two scores of the held-out rows, and the least number of scores of a learning curve."""
+MARGIN = 0.005
+"""The nats a row by which learned frequencies must promise to be ahead."""
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8
 
 NOTHING_BEFORE = FitReport(True, 0, 0, math.nan, "")
@@ -208,7 +210,7 @@ class Learning:
     def __init__(self, fit: TermFit, held_out: HeldOut, values: Values) -> None:
         self._fit, self._values, self._names = fit, values, fit.free
         self.pool, self.start = held_out.learned_from, learned_frequencies(fit)
-        self._kept_out = held_out.kept_out
+        self._kept_out, self._half = held_out.kept_out, len(held_out.chosen_by)
         some = self.pool.take(torch.arange(len(self.pool))[:BATCH_ROWS])
         self._scored = gathered(JoinedRows([self._kept_out, some]))
         raw = {name: values.raw[name].detach().clone().double() for name in self._names}
@@ -234,7 +236,26 @@ class Learning:
                 plan.reporter.iteration(done, self.in_units(value))
                 likelihoods.append(value)
             segments.append(_Candidate(moment.parameters, tensors["density"]))
+            if self._cannot_catch_up([float(one.density[: self._half].mean()) for one in segments], last):
+                break
         return _Climb(segments, likelihoods)
+
+    def _cannot_catch_up(self, scores: Sequence[float], done: int) -> bool:
+        """Return whether the learning curve cannot reach the gain that is needed.
+
+        It is taken to gain no more with each further doubling of the steps than with the last one.
+
+        Args:
+            scores: The scores of the validation rows after each segment.
+            done: The number of steps so far.
+        """
+        plan = self._fit.plan
+        if not math.isfinite(plan.needed_gain) or len(scores) < _LEAST_SEGMENTS:
+            return False
+        fixed = float(self.best_fixed.density[: self._half].mean())
+        now, before = max(scores), max(scores[: len(scores) // 2])
+        reached = now + (now - before) * math.log2(plan.steps / done)
+        return reached - fixed < (plan.needed_gain + MARGIN) * self.pool.num_outputs
 
     def in_units(self, likelihood: float) -> float:
         """Return the likelihood of all rows in the user's units, from that of a standardised row."""

@@ -140,6 +140,8 @@ class Plan:
         is_begun: Whether the hyperparameters are those of an earlier search, so that no other starts are compared.
         has_rivals: Whether fixed frequencies are a candidate of their own. Then learned ones are not compared with
             them after a full search.
+        needed_gain: The nats a row by which learned frequencies must be ahead of fixed ones to be of use. Learning ends
+            in the middle if its learning curve cannot reach that.
         enough: The least gain in nats of the last five iterations of a search together. If 0, `ENOUGH` of each.
     """
 
@@ -150,6 +152,7 @@ class Plan:
     most_rows: int | None = None
     is_begun: bool = False
     has_rivals: bool = False
+    needed_gain: float = -math.inf
     enough: float = 0.0
 
     def __post_init__(self) -> None:

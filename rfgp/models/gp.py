@@ -63,10 +63,13 @@ class GP(Process[ModelSpec]):
             candidates are predicted for one core, and candidates over the limit are left out; by the clock no candidate
             is scored after it. If None, 60 s and 8 ms for each row, half an hour at most, as predicted; then the same
             data, options and seed always select the same.
+        validate: The rows that a selection predicts from others, to score candidates: "forward" for the last ones by
+            the column of dates, or the only column; or the key of a column, whose values stay together. If None,
+            random ones; rows with equal inputs stay together.
 
     Raises:
-        InvalidArgumentError: an option has a wrong type or value; there is a time limit, or a dict of approximations,
-            that does not go with the kernel.
+        InvalidArgumentError: an option has a wrong type or value; there is a time limit, a validation, or a dict of
+            approximations, that does not go with the kernel.
 
     Examples:
         >>> import numpy as np
@@ -81,7 +84,7 @@ class GP(Process[ModelSpec]):
 
         >>> gp = rfgp.GP(seed=0).fit(X, np.sin(X["t"]))
         >>> len(gp.selection.trials)
-        5
+        10
     """
 
     codec = MODELS
@@ -108,6 +111,7 @@ class GP(Process[ModelSpec]):
         budget: int | None = None,
         memory: str | float | None = None,
         time_limit: str | float | None = None,
+        validate: str | int | None = None,
     ) -> None:
         is_auto = isinstance(kernel, str) and kernel == AUTO
         options = ModelOptions(
@@ -125,12 +129,14 @@ class GP(Process[ModelSpec]):
             None if memory is None else read_bytes("memory", memory),
         )
         if is_auto:
-            options = options.changed(search_space=auto_space(options, time_limit))
+            options = options.changed(search_space=auto_space(options, time_limit, validate))
         elif time_limit is not None:
             raise InvalidArgumentError(
                 'time_limit requires kernel="auto", whose selection it limits. Use fit(max_iterations=...) for a given '
                 "kernel."
             )
+        elif validate is not None:
+            raise InvalidArgumentError('validate requires kernel="auto", whose candidates it scores.')
         super().__init__(ModelSpec(options))
 
     @property
@@ -301,8 +307,9 @@ class GP(Process[ModelSpec]):
         options = self._family.options
         if name == "approximation":
             return options.approximations
-        if options.search_space is not None and name in ("kernel", "time_limit"):
-            return AUTO if name == "kernel" else options.search_space.limits.time_limit
+        space = options.search_space
+        if space is not None and name in ("kernel", "time_limit", "validate"):
+            return {"kernel": AUTO, "time_limit": space.limits.time_limit, "validate": space.validate}[name]
         return super().argument(name, default)
 
     def __repr__(self) -> str:
@@ -317,7 +324,7 @@ class GP(Process[ModelSpec]):
         return found
 
 
-def auto_space(options: ModelOptions, time_limit: Any) -> AutoSpace:
+def auto_space(options: ModelOptions, time_limit: Any, validate: Any = None) -> AutoSpace:
     """Return the candidates of a model whose kernel is selected.
 
     Raises:
@@ -328,4 +335,4 @@ def auto_space(options: ModelOptions, time_limit: Any) -> AutoSpace:
             'approximation must be one value or "auto" if the kernel is selected, got a dict by the names of terms. '
             "Give the kernel too."
         )
-    return AutoSpace(options, Limits.of(time_limit, options.memory))
+    return AutoSpace(options, Limits.of(time_limit, options.memory), validate)

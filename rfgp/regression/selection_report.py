@@ -152,17 +152,16 @@ class SelectionReport:
 
     @property
     def unbeaten_baseline(self) -> str | None:
-        """The best of the baselines if no candidate beat it, else None.
+        """A baseline that was not beaten, else None.
 
-        A constant has to be beaten by more than two standard errors. A linear model is a Gaussian process of long
-        lengthscales, so that nothing is far ahead of it if it is right.
+        A constant has to be beaten by more than two standard errors, and a linear model by any score, since it may be
+        what was taken.
         """
-        if not self.baselines:
-            return None
-        name = max(self.baselines, key=lambda baseline: self.baselines[baseline].value)
-        score = self.baselines[name]
-        clear = 0.0 if name == LINE else max(2 * score.difference_error, CLEAR)
-        return name if score.difference <= clear else None
+        for name, score in self.baselines.items():
+            clear = 0.0 if name == LINE else max(2 * score.difference_error, CLEAR)
+            if score.difference < clear:
+                return name
+        return None
 
     def __repr__(self) -> str:
         scored = sum(bool(trial.scores) for trial in self.trials)

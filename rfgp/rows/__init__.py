@@ -19,6 +19,8 @@ from rfgp.rows.given import read_more as read_more
 from rfgp.rows.given import read_training as read_training
 from rfgp.rows.repeats import merge_repeats as merge_repeats
 from rfgp.rows.repeats import repeat_groups as repeat_groups
+from rfgp.rows.replicates import input_groups as input_groups
+from rfgp.rows.replicates import merge_replicates as merge_replicates
 from rfgp.rows.sources import Chunk as Chunk
 from rfgp.rows.sources import DistributedSource as DistributedSource
 from rfgp.rows.sources import RowSource as RowSource

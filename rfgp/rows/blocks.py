@@ -49,6 +49,8 @@ class Block:
             has no noise, the rows' exposures; None: ones.
         weight: Numbers of observations (b,), float64; None: ones.
         signs: How often the log densities of the outputs count in a total, (k,); None: once each.
+        scatter: The sums of squares of a row's observations about their mean, which is the target, (b, k). If None, the
+            observations of a row are equal.
     """
 
     inputs: Tensor
@@ -56,6 +58,7 @@ class Block:
     fixed_noise: Tensor | None = None
     weight: Tensor | None = None
     signs: Tensor | None = None
+    scatter: Tensor | None = None
 
     @property
     def num_outputs(self) -> int:
@@ -106,14 +109,23 @@ class Block:
     ) -> Tensor:  # 0-d
         """Return what repetitions add to the log density of the rows' means, 0 without weights.
 
-        w observations of variance D that are all y have the density N(y; f, D / w) (2 pi D)^(-(w - 1) / 2) w^(-1/2).
-        Outputs count with their signs.
+        w observations of variance D with the mean y and the sum of squares S about it have the density
+        N(y; f, D / w) (2 pi D)^(-(w - 1) / 2) w^(-1/2) exp(-S / (2 D)). Outputs count with their signs.
         """
         if self.weight is None:
             return torch.zeros_like(noise)
         each = self.observation_noise(noise)
         logs = (self.weight - 1) * (2 * torch.pi * each).log() + self.weight.log()
-        return -0.5 * self.each.sum() * logs.sum()
+        return -0.5 * (self.each.sum() * logs.sum() + self.scattered(noise).sum())
+
+    def scattered(
+        self,
+        noise: Tensor,  # 0-d
+    ) -> Tensor:  # (b,)
+        """Return the squares of a row's observations about their mean, over the noise of one; outputs with signs."""
+        if self.scatter is None:
+            return torch.zeros_like(self.targets[:, 0])
+        return (self.scatter @ self.each) / self.observation_noise(noise)
 
     def offset(self) -> Tensor:
         """Return what exposures add to the latent function, their logarithms, (b,); rows joined without one have 1."""
@@ -135,8 +147,9 @@ class Block:
         rows: slice | Tensor,  # (b,)
     ) -> "Block":
         """Return some of the rows."""
-        noise, weight = (None if value is None else value[rows] for value in (self.fixed_noise, self.weight))
-        return Block(self.inputs[rows], self.targets[rows], noise, weight, self.signs)
+        own = self.fixed_noise, self.weight, self.scatter
+        noise, weight, scatter = (None if value is None else value[rows] for value in own)
+        return Block(self.inputs[rows], self.targets[rows], noise, weight, self.signs, scatter)
 
 
 Sums = tuple[Tensor, ...]

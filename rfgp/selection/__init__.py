@@ -1,5 +1,5 @@
 """Selection of a kernel and approximations by scores of left-out or held-out rows, and the fit of the best."""
 
-from rfgp.selection.search_space import AutoSpace as AutoSpace
+from rfgp.selection.candidates import AutoSpace as AutoSpace
 from rfgp.selection.select import fit_model as fit_model
 from rfgp.selection.select import selected as selected

@@ -1,39 +1,35 @@
-"""Candidates of a selection: a kernel with an approximation of each of its terms."""
+"""Candidates of `rfgp.GP(kernel="auto")`: kernels with approximations of their terms."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from functools import reduce
+from operator import add
+from typing import Any, Protocol
 
-from rfgp.approximations import Approximation, EquispacedFourier, Exact, InducingPoints, RandomFeatures, Vecchia
+from rfgp.approximations import Approximation, Exact, InducingPoints, RandomFeatures, Vecchia
+from rfgp.approximations.equispaced_fourier import MOST_COLUMNS
+from rfgp.kernels import RBF, Kernel, Linear, Matern, Periodic
 from rfgp.kernels.terms import Term
+from rfgp.likelihoods import Normal
+from rfgp.regression import Limits
 from rfgp.regression.spec import ModelOptions
 
-EXACT, FREQUENCIES, POINTS, NEIGHBORS, LATTICE = "exact", "frequencies", "points", "neighbors", "lattice"
-"""How the first term of a candidate is computed."""
-SCORED_FEATURES = 1500
-"""The most features of a term on a lattice when a candidate is scored."""
-_KINDS: dict[type[Approximation], str] = {
-    Exact: EXACT,
-    RandomFeatures: FREQUENCIES,
-    InducingPoints: POINTS,
-    Vecchia: NEIGHBORS,
-    EquispacedFourier: LATTICE,
-}
+FEW_ROWS = 2000
+"""The most rows with distinct inputs for which the candidates are exact."""
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A model that a selection may take: one or two stationary kernels over all columns, with their approximations.
+    """A model that a selection may take.
 
     Attributes:
         model: The options of the model, whose approximations are a dict by the names of the terms.
-        head: The place of the candidate of which this one is a variant, among all candidates. A variant is scored only
-            if its head goes on. If None, it is a variant of none.
+        variants: Candidates that are scored only if this one goes on.
     """
 
     model: ModelOptions
-    head: int | None = None
+    variants: tuple["Candidate", ...] = ()
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -41,109 +37,70 @@ class Candidate:
         return self.model.kernel.terms()
 
     @property
-    def approximations(self) -> dict[str, Approximation]:
-        """The approximation of each term by its name."""
-        found: dict[str, Approximation] = self.model.approximations
-        return found
-
-    @property
-    def first(self) -> Any:
-        """The approximation of the first term."""
-        return self.approximations[str(self.terms[0].name)]
-
-    @property
-    def kind(self) -> str:
-        """How the first term is computed."""
-        return _KINDS[type(self.first)]
-
-    @property
-    def is_sum(self) -> bool:
-        """Whether there are two terms."""
-        return len(self.terms) > 1
+    def approximations(self) -> Mapping[str, Approximation]:
+        """The approximation of each term by its name. Empty if they are planned."""
+        found = self.model.approximations
+        return found if isinstance(found, Mapping) else {}
 
     @property
     def is_exact(self) -> bool:
         """Whether covariance matrices of all rows are formed."""
-        return self.kind == EXACT
+        return bool(self.approximations) and all(isinstance(one, Exact) for one in self.approximations.values())
 
     @property
-    def is_ard(self) -> bool:
-        """Whether each column has a lengthscale of its own."""
-        return bool(self.terms[0].factors[0].ard)
+    def is_line(self) -> bool:
+        """Whether the only term is linear, so that the candidate is a baseline too."""
+        return all(isinstance(factor, Linear) for term in self.terms for factor in term.factors)
+
+    @property
+    def features(self) -> RandomFeatures | None:
+        """The random features of a term. None if there are none."""
+        return next((one for one in self.approximations.values() if isinstance(one, RandomFeatures)), None)
 
     @property
     def learns_frequencies(self) -> bool:
         """Whether a fit changes the frequencies."""
-        return self.kind == FREQUENCIES and self.first.learn_frequencies
+        return self.features is not None and self.features.learn_frequencies
 
     @property
-    def is_lattice(self) -> bool:
-        """Whether all terms have frequencies on a lattice."""
-        return all(isinstance(one, EquispacedFourier) for one in self.approximations.values())
-
-    def with_few_features(self) -> "Candidate":
-        """Return the candidate with at most `SCORED_FEATURES` on each lattice, for scores."""
-        few = {
-            name: replace(one, max_features=min(one.max_features, SCORED_FEATURES))
-            if isinstance(one, EquispacedFourier)
-            else one
-            for name, one in self.approximations.items()
-        }
-        return replace(self, model=self.model.changed(approximations=few)) if self.is_lattice else self
-
-    @property
-    def num_frequencies(self) -> int:
-        """The number of frequencies, 0 without any."""
-        return self.first.num_frequencies if self.kind == FREQUENCIES else 0
-
-    @property
-    def num_points(self) -> int:
-        """The number of inducing points, 0 without any."""
-        return self.first.num_points if self.kind == POINTS else 0
-
-    @property
-    def num_features(self) -> int:
-        """The number of dense features."""
-        return 2 * self.num_frequencies + self.num_points
-
-    @property
-    def has_residual(self) -> bool:
-        """Whether nearest neighbours approximate the residual of inducing points."""
-        return self.kind == POINTS and self.first.residual is not None
+    def has_fixed_frequencies_alone(self) -> bool:
+        """Whether all terms have random features that are not learned."""
+        known = list(self.approximations.values())
+        return bool(known) and all(isinstance(one, RandomFeatures) and not one.learn_frequencies for one in known)
 
     @property
     def neighbors(self) -> Vecchia | None:
         """The nearest neighbours of a term, or of the residual of inducing points. None if there are none."""
-        if self.has_residual:
-            residual: Vecchia = self.first.residual
-            return residual
-        return next((one for one in self.approximations.values() if isinstance(one, Vecchia)), None)
+        known = [getattr(one, "residual", None) or one for one in self.approximations.values()]
+        return next((one for one in known if isinstance(one, Vecchia)), None)
 
     @property
-    def kernel_of_neighbors(self) -> str:
-        """The kernel of the term with nearest neighbours, in words. Empty if there is none."""
-        known = self.approximations
-        return next((_words(term) for term in self.terms if isinstance(known[str(term.name)], Vecchia)), "")
+    def num_features(self) -> int:
+        """The number of dense features."""
+        points = sum(one.num_points for one in self.approximations.values() if isinstance(one, InducingPoints))
+        return points + (0 if self.features is None else 2 * self.features.num_frequencies)
 
     @property
     def name(self) -> str:
         """The kernels and their approximations, in a few words."""
         if self.is_exact:
             return f"exact {' + '.join(map(_words, self.terms))}"
-        parts = [", ".join([_words(term), *_sizes(self.approximations[str(term.name)])]) for term in self.terms]
+        known = self.approximations
+        parts = [", ".join([_words(term), *_sizes(known.get(str(term.name)))]) for term in self.terms]
         return " + ".join(parts)
 
     @property
     def values(self) -> dict[str, str]:
         """The kernel and the approximations as one writes them, for `rfgp.GP`."""
-        return {"kernel": repr(self.model.kernel), "approximation": repr(self.approximations)}
+        return {"kernel": repr(self.model.kernel), "approximation": repr(self.model.approximations)}
 
 
 def _words(term: Term) -> str:
-    """Return the name of a stationary kernel, such as "Matern 3/2"."""
+    """Return the name of a kernel, such as "Matern 3/2"."""
     kernel = term.factors[0]
     nu = getattr(kernel, "nu", None)
-    return type(kernel).__name__ + ("" if nu is None else f" {Fraction(nu).limit_denominator(100)}")
+    found = type(kernel).__name__ + ("" if nu is None else f" {Fraction(nu).limit_denominator(100)}")
+    return found if getattr(kernel, "ard", True) else f"isotropic {found}"
 
 
 def _sizes(approximation: Any) -> Iterator[str]:
@@ -155,7 +112,133 @@ def _sizes(approximation: Any) -> Iterator[str]:
         method = approximation.method
         yield f"{approximation.num_points} inducing points" + ("" if method in (None, "sor") else f" ({method})")
         yield from () if approximation.residual is None else _sizes(approximation.residual)
-    elif isinstance(approximation, EquispacedFourier):
-        yield "equispaced frequencies"
     elif isinstance(approximation, Vecchia):
         yield f"{approximation.num_neighbors} neighbors"
+
+
+Seasons = Sequence[tuple[Any, float]]
+"""Keys of columns of dates, each with a period in days."""
+
+
+class SearchSpace(Protocol):
+    """The role: the candidates of a selection, and what it may cost."""
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the selection and the fit."""
+
+    @property
+    def validate(self) -> Any:
+        """How rows are held out: None, "forward", or the key of a column of groups."""
+
+    def candidates(
+        self, num_rows: int, num_columns: int, seasons: Seasons = (), *, in_blocks: bool = False
+    ) -> tuple[Candidate, ...]:
+        """Return the candidates.
+
+        Args:
+            num_rows: The number of rows with distinct inputs.
+            num_columns: The number of columns.
+            seasons: Columns of dates, each with a period in days.
+            in_blocks: Whether the rows are read in blocks, so that no candidate may keep them.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class AutoSpace:
+    """The candidates of `rfgp.GP(kernel="auto")`.
+
+    Attributes:
+        model: The options of the model. Its approximation applies to all candidates, unless it is "auto".
+        limits: The limits of the selection and the fit.
+        validate: How rows are held out: None, "forward", or the key of a column of groups.
+    """
+
+    model: ModelOptions
+    limits: Limits
+    validate: Any = None
+
+    def candidates(
+        self, num_rows: int, num_columns: int, seasons: Seasons = (), *, in_blocks: bool = False
+    ) -> tuple[Candidate, ...]:
+        """Return the candidates.
+
+        Args:
+            num_rows: The number of rows with distinct inputs.
+            num_columns: The number of columns.
+            seasons: Columns of dates, each with a period in days.
+            in_blocks: Whether the rows are read in blocks, so that no candidate may keep them.
+        """
+        given = self.model.approximations
+        if given != "auto" and not isinstance(given, Exact):
+            return tuple(self._of(given, one) for one in (_rbf(), _matern(2.5), _matern(1.5), _matern(0.5)))
+        if given != "auto" or (num_rows <= FEW_ROWS and not in_blocks):
+            return self._exact(seasons)
+        if not self._is_gaussian:
+            return self._of(RandomFeatures(128), _rbf()), self._of(RandomFeatures(512), _rbf())
+        if num_columns <= MOST_COLUMNS:
+            return self._planned(num_columns, seasons)
+        line = self._of(Exact(), _line())
+        return (line, *self._with_frequencies(), *(() if in_blocks else self._with_neighbors()))
+
+    @property
+    def _is_gaussian(self) -> bool:
+        """Whether the likelihood is Gaussian. Under others neither frequencies nor neighbors are compared."""
+        return isinstance(self.model.likelihood, Normal)
+
+    def _exact(self, seasons: Seasons) -> tuple[Candidate, ...]:
+        """Return the candidates for few rows."""
+        kernels = [_line(), _rbf(), _matern(1.5), _matern(0.5)]
+        if self._is_gaussian:
+            kernels += [_rbf() + _matern(1.5, "local"), _rbf() + _matern(0.5, "local")]
+            kernels += [_line() + _rbf(), _line() + _matern(1.5), _rbf(ard=False), _matern(1.5, ard=False)]
+            kernels += _with_seasons(_line() + _rbf(), seasons)
+        return tuple(self._of(Exact(), kernel) for kernel in kernels)
+
+    def _planned(self, num_columns: int, seasons: Seasons) -> tuple[Candidate, ...]:
+        """Return the candidates for at most three columns: on lattices, with neighbors if these are too large."""
+        sums = [_rbf() + _matern(1.5, "local")] if num_columns == 1 else []
+        sums += _with_seasons(_line() + _matern(1.5), seasons)
+        return tuple(self._of("auto", one) for one in (_line(), _rbf(), _matern(2.5), _matern(1.5), *sums))
+
+    def _with_frequencies(self) -> tuple[Candidate, ...]:
+        """Return the candidates with random features alone."""
+        more = [self._of(RandomFeatures(m, learn_frequencies=True), _rbf()) for m in (256, 512)]
+        return (
+            self._of(RandomFeatures(128), _rbf(), [self._of(RandomFeatures(512), _rbf())]),
+            self._of(RandomFeatures(128, learn_frequencies=True), _rbf(), more),
+        )
+
+    def _with_neighbors(self) -> tuple[Candidate, ...]:
+        """Return the candidates with nearest neighbors, alone and with random features of a smoother term."""
+        alone = [self._of(Vecchia(), _matern(nu)) for nu in (1.5, 0.5, 2.5)]
+        chosen = {"rbf": RandomFeatures(128), "local": Vecchia()}
+        both = [self._of(chosen, _rbf() + _matern(nu, "local")) for nu in (1.5, 0.5)]
+        return replace(alone[0], variants=tuple(alone[1:])), replace(both[0], variants=tuple(both[1:]))
+
+    def _of(self, approximation: Any, kernel: Kernel, variants: Iterable[Candidate] = ()) -> Candidate:
+        """Return the candidate of a kernel, with one approximation of all terms, those by name, or planned ones."""
+        names = [str(term.name) for term in kernel.terms()]
+        chosen = dict.fromkeys(names, approximation) if isinstance(approximation, Approximation) else approximation
+        return Candidate(self.model.changed(kernel=kernel, approximations=chosen, search_space=None), tuple(variants))
+
+
+def _rbf(ard: bool = True) -> Kernel:
+    return RBF(name="rbf", ard=ard)
+
+
+def _matern(nu: float, name: str = "matern", ard: bool = True) -> Kernel:
+    return Matern(nu=nu, name=name, ard=ard)
+
+
+def _line() -> Kernel:
+    return Linear(name="linear")
+
+
+def _with_seasons(kernel: Kernel, seasons: Seasons) -> list[Kernel]:
+    """Return the sums of a kernel and a season, and that with all of them if there are several."""
+    terms = [Periodic(key, period, name=f"season {period:g}") for key, period in seasons]
+    found = [kernel + term for term in terms]
+    if len(terms) > 1:
+        found.append(reduce(add, terms, kernel))
+    return found

@@ -13,7 +13,7 @@ from rfgp.regression.regression import restarted
 from rfgp.regression.selection_report import RATE
 from rfgp.regression.spec import ModelSpec
 from rfgp.rows import gathered
-from rfgp.selection.scores import scores_of
+from rfgp.selection.successive_halving import scores_of
 
 EVALUATIONS = 40.0
 """The number of likelihoods of a fit, for its predicted cost."""

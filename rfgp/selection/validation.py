@@ -1,51 +1,57 @@
 """The rows on which candidates are fitted and scored.
 
-There are two ways. If rows are few and no candidate learns frequencies, each row is left out in turn. Otherwise some
-rows are held out and predicted given *all* the others, whatever the number of rows that the hyperparameters were
-fitted to, because neighbours gain from the density of rows. (Leave-one-out scores of learned frequencies are biased,
-because the frequencies were fitted to the row.) Of rows that repeat each other exactly one is used
-(`rfgp.rows.repeat_groups`).
+- Leave-one-out, for few rows and exact candidates: each distinct input is left out in turn, in closed form.
+- Folds, if rows are few for the hyperparameters, or come in groups that the user names: candidates are fitted again
+  without each fold, since scores of rows that many hyperparameters have seen are too good.
+- Held out, for many rows: some are held out and predicted given *all* the others, whatever the number of rows that the
+  hyperparameters were fitted to, because neighbors gain from the density of rows. "forward" holds out the last rows.
+
+Rows with equal inputs stay together.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.errors import CheckpointError, RfgpError
+from rfgp.errors import CheckpointError, DataError, InvalidArgumentError, RfgpError
 from rfgp.fitting import Plan, fit_terms
-from rfgp.fitting.context import left_out_densities
-from rfgp.inference.distributions import normal_log_density
+from rfgp.fitting.context import left_out_densities, observation_densities
 from rfgp.local import nearest
 from rfgp.regression import FitReport, Regression, mean_and_noise, started
 from rfgp.regression.observing import left_out_observations
 from rfgp.regression.regression import predicted
 from rfgp.regression.spec import ModelSpec, data_summary
-from rfgp.rows import ArrayRows, Block, Rows, pool_of, repeat_groups
+from rfgp.rows import ArrayRows, Block, Rows, input_groups, merge_replicates, pool_of
 from rfgp.rows.arrays import Origin
-from rfgp.selection.baselines import baseline_densities
-from rfgp.selection.candidates import Candidate
+from rfgp.selection.candidates import FEW_ROWS, Candidate
 
 MOST_LEFT_OUT = 1000
 """The most rows that are left out in turn."""
-HELD_OUT = (0.2, 4000)
-"""The share of the rows that is held out, and the most of them: 1,000 leave a standard error of 0.04 to differences of
-neighbours and features (keggdirected)."""
-ENOUGH, GAIN = 50, 0.1
-"""The iterations after which an exact kernel on some of the rows is scored, and the least gain in nats of the last five
-iterations if kernels are averaged."""
-MOST_EXACT = 3000
-"""The most rows that an exact kernel is conditioned on to be scored."""
-MOST_GIVEN, AROUND = 2**17, 2
-"""The most rows that neighbours are all given to be scored, and beyond them how many times their neighbours are taken
-around each held-out row. (Three made tables: 0.004 to 0.013 nats less, with standard errors of 0.003 to 0.005.)"""
-MOST = 0.7
-"""The share of all rows from which on learned frequencies are not learned again from all. (NLPD so, and again:
-elevators 0.363 and 0.358, kin40k -1.350 and -1.338, protein 1.031 and 1.034.)"""
+HELD_OUT, MOST_HELD_OUT = 0.2, 4000
+"""The share of the rows that is held out, and the most of them."""
+FOLDS, A_HYPERPARAMETER = 5, 10
+"""The number of folds, and the least rows for each hyperparameter of a sum of two kernels without folds."""
+SPACING = 1e-4
+"""The grid, in standard deviations of the columns, on which rows with equal inputs stay together."""
+MOST_MERGED = 4000
+"""The most rows that are conditioned on after a fit to their distinct inputs."""
+ITERATIONS, GAIN = 50, 0.1
+"""The most iterations of an exact kernel on some of the rows, and the least gain in nats of the last five iterations if
+kernels are averaged."""
+MOST_GIVEN, AROUND, MOST_PLANNED = 2**17, 2, 20_000
+"""The most rows that neighbors are all given to be scored, and beyond them how many times their neighbors are taken
+around each held-out row; and the most rows that planned approximations are given, whose size grows with the rows."""
+PERIODS = (1.0, 7.0, 365.2425)
+"""The periods of seasons, in days."""
+FORWARD = "forward"
+"""The option that holds out the last rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,124 +83,191 @@ class Validation:
         begun: The regression of all rows, before a candidate is taken.
         plan: The options of the fit.
         rows: The rows that candidates are fitted to, in random order if some are held out.
-        held_out: The rows that are held out. If None, each of the others is left out in turn.
-        averages: Whether candidates are averaged. They are if they are exact, with Gaussian noise, one output, and each
-            row left out in turn.
+        held_out: The rows that are held out. If None, each of the others is left out in turn, alone or with its fold.
+        folds: The numbers of the rows of each fold. Empty if there are none.
+        groups: How rows are kept together or ordered: None, "forward", or the key of a column.
+        are_exact: Whether all candidates are exact.
     """
 
     begun: Regression
     plan: Plan
     rows: Block
-    held_out: Block | None
-    averages: bool = False
+    held_out: Block | None = None
+    folds: tuple[Tensor, ...] = ()
+    groups: Any = None
+    are_exact: bool = False
 
     @classmethod
-    def of(cls, begun: Regression, plan: Plan, holds_out: bool, are_exact: bool = False) -> "Validation":
+    def of(cls, begun: Regression, plan: Plan, candidates: Sequence[Candidate], groups: Any = None) -> "Validation":
         """Return the validation of a regression.
 
         Args:
             begun: The regression.
             plan: The options of the fit.
-            holds_out: Whether rows are held out. Otherwise each is left out in turn.
-            are_exact: Whether there are several candidates, all of them exact.
+            candidates: The candidates. Left-out scores of learned frequencies would be those of rows that they have
+                seen.
+            groups: How rows are kept together or ordered: None, "forward", or the key of a column.
+
+        Raises:
+            InvalidArgumentError: there is no such column, or no column of dates for "forward".
+            DataError: there is one group.
         """
-        pool = _without_repeats(pool_of(begun.needed_rows("a fit")))
-        order = torch.randperm(len(pool), generator=random.generator(begun.family.options.seed, random.Role.CHOICE))
-        if not holds_out:
-            rows = pool if len(pool) <= MOST_LEFT_OUT else some(pool, order[:MOST_LEFT_OUT])
-            averages = are_exact and begun.family.is_normal and pool.num_outputs == 1
-            return cls(begun, plan, rows, None, averages)
-        out = min(HELD_OUT[1], math.ceil(HELD_OUT[0] * len(pool)))
-        return cls(begun, plan, some(pool, order[out:]), some(pool, order[:out]))
+        pool, count = _pool(begun)
+        generator = random.generator(begun.family.options.seed, random.Role.CHOICE)
+        out = min(math.ceil(HELD_OUT * len(pool)), MOST_HELD_OUT)
+        if groups == FORWARD:
+            order = pool.inputs[:, _date_column(begun)].argsort()
+        else:
+            labels = torch.from_numpy(_twins(pool) if groups is None else _labels(begun, pool, groups))
+            number = int(labels.max()) + 1
+            if number < 2 and groups is not None:
+                raise DataError(f"Rows of at least two groups are needed, got one value of {groups!r}.")
+            places = torch.randperm(number, generator=generator)[labels]
+            if count <= FEW_ROWS and not any(one.learns_frequencies for one in candidates):
+                found = cls._of_few(begun, plan, pool, places, groups)
+                return replace(found, are_exact=all(one.is_exact for one in candidates))
+            order = places.argsort(stable=True)
+            out = min(int((places >= places[order[-out]]).sum()), len(pool) - 1)  # whole groups
+        held_out, given = order[len(order) - out :], order[: len(order) - out]
+        given = given[torch.randperm(len(given), generator=generator)]
+        return cls(begun, plan, some(pool, given), some(pool, held_out), groups=groups)
+
+    @classmethod
+    def _of_few(cls, begun: Regression, plan: Plan, pool: Block, places: Tensor, groups: Any) -> "Validation":
+        """Return the validation of few rows: each left out in turn, or with its fold."""
+        if len(pool) > MOST_LEFT_OUT:
+            which = places.argsort(stable=True)[:MOST_LEFT_OUT]
+            pool, places = some(pool, which), places[which]
+        hyperparameters = 2 * pool.inputs.shape[1] + 3
+        has_few = begun.family.is_normal and len(pool) < A_HYPERPARAMETER * hyperparameters
+        count = min(FOLDS, int(places.max()) + 1) if has_few or groups is not None else 0
+        members = [(places % count == fold).nonzero()[:, 0] for fold in range(count)]
+        return cls(begun, plan, pool, None, tuple(one for one in members if len(one)), groups)
 
     @property
     def validated(self) -> Block:
         """The rows by which candidates are scored."""
         return self.rows if self.held_out is None else self.held_out
 
-    def plan_of(self, candidate: Candidate, start: FittedCandidate | None) -> Plan:
-        """Return the options of the fit of a candidate. Searches are shorter if candidates are averaged."""
-        plan = replace(self.plan, is_begun=is_warm(candidate, start))
-        return replace(plan, enough=GAIN) if self.averages else plan
+    @property
+    def name(self) -> str:
+        """How rows are predicted, in words."""
+        if self.groups is not None:
+            return "the last rows" if self.groups == FORWARD else f"groups of {self.groups}"
+        return (
+            "held out" if self.held_out is not None else f"{len(self.folds)} folds" if self.folds else "leave-one-out"
+        )
+
+    @property
+    def averages(self) -> bool:
+        """Whether candidates are averaged: exact ones with Gaussian noise and one output, whose rows are left out."""
+        return self.are_exact and self.held_out is None and self.begun.family.is_normal and self.rows.num_outputs == 1
+
+    @property
+    def is_all(self) -> bool:
+        """Whether all rows are fitted to, so that a fit to them is the last one."""
+        return self.held_out is None and self.rows.count == self.begun.needed_rows("a fit").count
 
     @cached_property
-    def baselines(self) -> dict[str, Tensor]:
-        """The mean log densities (b,) of validation rows by the baselines, in the user's units, for Gaussian noise."""
-        if not self.begun.family.is_normal:
-            return {}
-        found = baseline_densities(self.rows, self.held_out)
-        return {name: each + self._jacobian for name, each in found.items() if bool(torch.isfinite(each).all())}
+    def constant(self) -> Tensor:
+        """The log densities (b,) of validation rows by their mean and variance, in the user's units."""
+        rows, weight = self.rows, self.rows.counts()[:, None]
+        mean = (weight * rows.targets).sum(0) / weight.sum()
+        squares = weight * (rows.targets - mean).square() + (0.0 if rows.scatter is None else rows.scatter)
+        variance = (squares.sum(0) / weight.sum()).clamp_min(1e-30)
+        return observation_densities(self.validated, mean, variance).mean(1) + self._jacobian
 
     @property
     def _jacobian(self) -> float:
         return self.begun.scaling.targets.log_jacobian(1) / self.validated.num_outputs
 
-    @property
-    def is_all(self) -> bool:
-        """Whether all rows are fitted to, so that a fit to them is the last one."""
-        return self.held_out is None and len(self.rows) == self.begun.num_observations
+    # --- fits ------------------------------------------------------------------------------------
 
-    def fitted(self, candidate: Candidate, size: int, start: FittedCandidate | None) -> FittedCandidate | str:
+    def fitted(
+        self, candidate: Candidate, size: int, start: FittedCandidate | None, needed_gain: float = -math.inf
+    ) -> FittedCandidate | str:
         """Return a candidate fitted to some rows and scored, or the reason why it cannot be.
 
         Args:
             candidate: The candidate.
             size: The number of rows that its hyperparameters are fitted to.
-            start: The same candidate of an earlier round, or one with neighbours of another kernel, at whose
-                hyperparameters the search starts.
+            start: A fit of the same candidate, or of one with neighbors of another kernel, at whose hyperparameters
+                the search starts.
+            needed_gain: The nats a row by which learned frequencies must be ahead of fixed ones to be the best.
         """
         try:
-            found = self._fitted(candidate, min(size, len(self.rows)), start)
+            found = self._fitted(candidate, min(size, len(self.rows)), start, needed_gain)
         except CheckpointError:
             raise
         except RfgpError as error:
             return str(error)
         return found if bool(torch.isfinite(found.density).all()) else "the density of a row is not finite"
 
-    def _fitted(self, candidate: Candidate, size: int, start: FittedCandidate | None) -> FittedCandidate:
-        is_whole, has_neighbors = self.is_all and size == len(self.rows), candidate.neighbors is not None
-        rows: Rows = self.rows if has_neighbors or size == len(self.rows) else some(self.rows, torch.arange(size))
-        if is_whole:  # the last fit, as it would be without other candidates
-            is_anew = has_optima(candidate) or (start is not None and is_of_other_neighbors(candidate, start))
-            rows, start = self.begun.needed_rows("a fit"), None if is_anew else start
-        begun = start_of(self.begun, candidate if is_whole else candidate.with_few_features(), rows, start)
-        plan = replace(self.plan_of(candidate, start), most_rows=size if has_neighbors and not is_whole else None)
+    def plan_of(self, candidate: Candidate, start: FittedCandidate | None) -> Plan:
+        """Return the options of the fit of a candidate. Searches are shorter if candidates are averaged."""
+        plan = replace(self.plan, is_begun=is_warm(candidate, start))
+        return replace(plan, enough=GAIN) if self.averages else plan
+
+    def _fitted(
+        self, candidate: Candidate, size: int, start: FittedCandidate | None, needed_gain: float
+    ) -> FittedCandidate:
+        is_all, has_neighbors = size == len(self.rows), candidate.neighbors is not None
+        rows: Rows = self.rows if has_neighbors or is_all else some(self.rows, torch.arange(size))
+        is_whole = is_all and self.is_all
+        if is_whole and self.rows.scatter is None:
+            rows = self.begun.needed_rows("a fit")  # the last fit, as it would be without other candidates
+        begun = start_of(self.begun, candidate, rows, start)
+        most = size if has_neighbors and not is_whole else None
+        plan = replace(self.plan_of(candidate, start), most_rows=most, needed_gain=needed_gain)
         if candidate.is_exact and not is_whole:
-            plan = replace(plan, given_iterations=min(ENOUGH, plan.max_iterations))
+            plan = replace(plan, given_iterations=min(ITERATIONS, plan.max_iterations))
         found, report = fit_terms(begun, plan)
         searched = max([size, *(stage.rows for stage in report.stages)])
-        return FittedCandidate(candidate, found, report, self._density(found), searched, is_whole)
+        return FittedCandidate(candidate, found, report, self._density(found, candidate), searched, is_whole)
 
-    def _density(self, found: Regression) -> Tensor:
+    def without_folds(self, found: FittedCandidate) -> FittedCandidate:
+        """Return a fitted candidate with the densities of rows by fits, from its optimum, without their folds."""
+        density = torch.empty_like(found.density)
+        for fold in self.folds:
+            is_in = torch.zeros(len(self.rows), dtype=torch.bool)
+            is_in[fold] = True
+            others = some(self.rows, (~is_in).nonzero()[:, 0])
+            begun = start_of(self.begun, found.candidate, others, None)
+            begun = begun.replace(hyperparameters=begun.hyperparameters.replaced(found.regression.hyperparameters.raw))
+            plan = replace(self.plan_of(found.candidate, None), is_begun=True)
+            refitted, _ = fit_terms(begun, replace(plan, given_iterations=min(ITERATIONS, plan.max_iterations)))
+            density[fold] = _densities(refitted, self.rows.take(fold)) + self._jacobian
+        return replace(found, density=density)
+
+    def last(self, found: FittedCandidate) -> Regression:
+        """Return the regression of a fit to all rows, conditioned on them if it was fitted to merged ones."""
+        rows = self.begun.needed_rows("a fit")
+        is_merged = self.rows.scatter is not None
+        return found.regression.replace(rows=rows, num_observations=len(rows)) if is_merged else found.regression
+
+    # --- densities -------------------------------------------------------------------------------
+
+    def _density(self, found: Regression, candidate: Candidate) -> Tensor:
         """Return the densities of validation rows (b,) given all the others."""
         with torch.no_grad():
             if self.held_out is None:
                 return self._left_out(found) + self._jacobian
-            others = self._given(found)
+            others = self._given(found, is_planned=not candidate.approximations)
             family = found.family.covering(found.hyperparameters, others)
             found = found.replace(family=family, rows=others, num_observations=len(others))
-            return _held_out(found, self.held_out) + self._jacobian
+            return _densities(found, self.held_out) + self._jacobian
 
-    def _given(self, found: Regression) -> Block:
-        """Return the rows given which held-out ones are predicted: all, unless there are too many for a candidate."""
+    def _given(self, found: Regression, *, is_planned: bool) -> Block:
+        """Return the rows given which held-out ones are predicted: all, unless there are too many."""
         assert self.held_out is not None
-        if found.prior().kernels:
-            return self.rows.take(slice(0, MOST_EXACT))
+        if is_planned:
+            return self.rows.take(slice(0, MOST_PLANNED))
         neighbors = found.prior().neighbors
         if len(self.rows) <= MOST_GIVEN or neighbors is None:
             return self.rows
         around = min(AROUND * neighbors.num_neighbors, len(self.rows))
         near = nearest(neighbors.scaled(self.rows.inputs), neighbors.scaled(self.held_out.inputs), around)
         return self.rows.take(torch.from_numpy(np.unique(near)))
-
-    def num_given(self, candidate: Candidate, size: int) -> int:
-        """Return the most rows given which a candidate that was fitted to some rows is scored."""
-        count, neighbors = len(self.rows), candidate.neighbors
-        if candidate.is_exact:
-            return size if self.held_out is None else min(count, MOST_EXACT)
-        if self.held_out is None or count <= MOST_GIVEN or neighbors is None:
-            return count
-        return min(count, AROUND * neighbors.num_neighbors * len(self.held_out))
 
     def _left_out(self, found: Regression) -> Tensor:
         if not found.family.is_normal:
@@ -204,15 +277,17 @@ class Validation:
         return left_out_densities(moments, self.rows, noise) / self.rows.num_outputs
 
 
-def _held_out(found: Regression, rows: Block) -> Tensor:
+def _densities(found: Regression, rows: Block) -> Tensor:
     """Return the mean standardised densities (b,) of the values of rows given those of a regression."""
-    if not found.family.is_normal:
-        latent = predicted(found, rows.inputs, Origin(False, rows.targets.new_empty(0)))
-        observed = latent.observed() if rows.fixed_noise is None else latent.observed(rows.fixed_noise)  # exposures
-        return _as_tensor(observed.log_density(found.scaling.targets.inverse(rows.targets[:, 0]))) - _jacobian(found)
-    function, (mean, noise) = found.process.at(rows.inputs), mean_and_noise(found.hyperparameters)
-    variance = function.variance() + rows.observation_noise(noise)
-    return normal_log_density(rows.targets, function.mean() + mean, variance[:, None]).mean(1)
+    with torch.no_grad():
+        if not found.family.is_normal:
+            latent = predicted(found, rows.inputs, Origin(False, rows.targets.new_empty(0)))
+            observed = latent.observed() if rows.fixed_noise is None else latent.observed(rows.fixed_noise)  # exposures
+            targets = found.scaling.targets.inverse(rows.targets[:, 0])
+            return _as_tensor(observed.log_density(targets)) - _jacobian(found)
+        function, (mean, noise) = found.process.at(rows.inputs), mean_and_noise(found.hyperparameters)
+        variance = function.variance() + rows.observation_noise(noise)
+        return observation_densities(rows, function.mean() + mean, variance[:, None]).mean(1)
 
 
 def _jacobian(found: Regression) -> float:
@@ -223,12 +298,71 @@ def _as_tensor(values: object) -> Tensor:
     return torch.as_tensor(values).double().reshape(-1)
 
 
-def _without_repeats(pool: Block) -> Block:
-    """Return the rows without those that repeat another exactly, and would give the left-out row away."""
-    groups = repeat_groups(pool.inputs.detach().cpu().numpy(), pool.targets.detach().cpu().numpy())
-    if groups is None:
-        return pool
-    return some(pool, torch.from_numpy(np.sort(np.unique(groups, return_index=True)[1])))
+def num_distinct(begun: Regression) -> int:
+    """Return the number of rows of a selection: those with distinct inputs if they can be merged."""
+    return _pool(begun)[1]
+
+
+def seasons_of(begun: Regression) -> list[tuple[Any, float]]:
+    """Return the columns of dates with the periods in days that their rows resolve, and that return at least once."""
+    found, inputs = list[tuple[Any, float]](), begun.scaling.inputs
+    for place, column in enumerate(_schema(begun).columns):
+        if column.is_date and inputs is not None:
+            rows = pool_of(begun.needed_rows("a fit"))
+            days = np.unique((rows.inputs[:, place].double() * inputs.scale[place]).numpy())
+            gap, extent = float(np.median(np.diff(days))) if len(days) > 1 else math.inf, float(days[-1] - days[0])
+            found += [(column.key, period) for period in PERIODS if 4 * gap <= period <= extent / 2]
+    return found
+
+
+def _pool(begun: Regression) -> tuple[Block, int]:
+    """Return the rows in memory, merged if few of many have distinct inputs, and their number."""
+    rows = begun.needed_rows("a fit")
+    pool = pool_of(rows)
+    takes_merged = begun.family.is_normal and not pool.has_fixed_noise and len(rows) == len(pool) <= MOST_MERGED
+    merged = merge_replicates(pool) if takes_merged else pool
+    if len(merged) <= FEW_ROWS:
+        return merged, len(merged)
+    return pool, len(rows)
+
+
+def _twins(pool: Block) -> Any:
+    """Return the number of the group of each row (n,) with near inputs, or with equal ones if half of them are near."""
+    near, equal = input_groups(pool.inputs, SPACING), input_groups(pool.inputs)
+    return near if 2 * (near.max() + 1) > equal.max() + 1 else equal
+
+
+def _labels(begun: Regression, pool: Block, key: Any) -> Any:
+    """Return the number of the group of each row (n,) by a column."""
+    return input_groups(pool.inputs[:, [_place(begun, key)]])
+
+
+def _place(begun: Regression, key: Any) -> int:
+    """Return the place of a column."""
+    keys = [column.key for column in _schema(begun).columns]
+    if key not in keys:
+        raise InvalidArgumentError(
+            f'validate must be "{FORWARD}" or a column of the inputs, got {key!r}. The columns are '
+            f"{', '.join(map(repr, keys[:20]))}."
+        )
+    return keys.index(key)
+
+
+def _date_column(begun: Regression) -> int:
+    """Return the place of the column of dates, or of the only column."""
+    columns = _schema(begun).columns
+    dates = [place for place, column in enumerate(columns) if column.is_date]
+    if len(dates) != 1 and len(columns) != 1:
+        raise InvalidArgumentError(
+            f'validate="{FORWARD}" requires one column of dates, or a single column, got {len(dates)} of dates among '
+            f"{len(columns)}. Convert the time to dates, or use the column of a group."
+        )
+    return dates[0] if dates else 0
+
+
+def _schema(begun: Regression) -> Any:
+    assert isinstance(begun.family, ModelSpec)
+    return begun.family.schema
 
 
 def some(
@@ -243,44 +377,24 @@ def some(
     return ArrayRows(*parts, given=rows.given.take(which), as_numpy=rows.as_numpy)
 
 
-def is_conditioned_only(candidate: Candidate, searched: int, rows: int) -> bool:
-    """Return whether a candidate fitted to some of the rows is conditioned on the others, and not fitted again."""
-    return candidate.neighbors is None and candidate.learns_frequencies and searched >= MOST * rows
-
-
-def is_of_other_neighbors(candidate: Candidate, start: FittedCandidate) -> bool:
-    """Return whether a start is of a candidate with neighbours of another kernel."""
-    return start.candidate.kernel_of_neighbors != candidate.kernel_of_neighbors
-
-
-def has_optima(candidate: Candidate) -> bool:
-    """Return whether a fit to all rows compares starts again, because few rows may lead to a lesser optimum.
-
-    36,000 rows of kin40k, 128 frequencies and neighbours: held-out rows -0.714 from the optimum of 4,000, -0.809 anew.
-    """
-    return candidate.is_sum and not candidate.is_exact
-
-
 def start_of(begun: Regression, candidate: Candidate, rows: Rows, start: FittedCandidate | None) -> Regression:
     """Return the regression of rows under a candidate, at the hyperparameters of a start if it is used."""
     spec = begun.family
     assert isinstance(spec, ModelSpec)
     kept = {name: getattr(spec.options, name) for name in ("likelihood", "seed", "indicators")}
-    chosen = candidate.model.changed(**kept)
-    first = started(spec.with_options(chosen), data_summary(begun), rows)
+    first = started(spec.with_options(candidate.model.changed(**kept)), data_summary(begun), rows)
     if start is None or not is_warm(candidate, start):
         return first
-    if candidate.is_lattice:  # its lattices are laid anew
-        return first.replace(hyperparameters=start.regression.hyperparameters)
-    family = first.family if is_of_other_neighbors(candidate, start) else start.regression.family  # with its draw
+    is_same = start.candidate is candidate and candidate.approximations
+    family = start.regression.family if is_same else first.family  # with its draws
     return first.replace(family=family, hyperparameters=start.regression.hyperparameters)
 
 
 def is_warm(candidate: Candidate, start: FittedCandidate | None) -> bool:
     """Return whether a search starts at the hyperparameters of an earlier one.
 
-    Learned frequencies start at their draw again. Exact kernels start anew after few rows, which drive lengthscales to
-    their bounds (concrete, the sum of two kernels: 52 evaluations anew, 88 and 248 from the optimum of 300 rows).
+    Learned frequencies start at their draw again, and exact kernels anew after few rows, which drive lengthscales to
+    their bounds.
     """
     if start is None or candidate.learns_frequencies:
         return False

@@ -35,6 +35,8 @@ class GPCountRegressor(GPOptions, RegressorMixin, BaseEstimator):
         fixed: Names of hyperparameters that keep their starting values.
         max_iter: The most iterations of the optimiser.
         time_limit: The most time of a selection and its fit.
+        validate: The rows that a selection predicts from others: "forward", or the key of a column of groups. If None,
+            random ones.
         memory: The most memory of the largest arrays.
         random_state: The seed.
 

@@ -46,6 +46,8 @@ class GPRegressor(GPOptions, ProcessRegressor):
         fixed: Names of hyperparameters that keep their starting values, such as ("noise",).
         max_iter: The most iterations of the optimiser. If None, 500, or 300 steps for learned frequencies.
         time_limit: The most time of a selection and its fit: seconds, "30s" or "5min". If None, it depends on the rows.
+        validate: The rows that a selection predicts from others: "forward", or the key of a column of groups. If None,
+            random ones.
         memory: The most memory of the largest arrays: bytes, "500MB" or "4GB". If None, most of the machine's, and 8 GB
             for each candidate of a selection.
         random_state: An integer, which is the seed; a `numpy.random.RandomState`, from which each fit draws a seed; or
@@ -171,6 +173,8 @@ class GPClassifier(GPOptions, ProcessClassifier):
         fixed: Names of hyperparameters that keep their starting values.
         max_iter: The most iterations of the optimiser.
         time_limit: The most time of a selection and its fit.
+        validate: The rows that a selection predicts from others: "forward", or the key of a column of groups. If None,
+            random ones.
         memory: The most memory of the largest arrays.
         random_state: The seed.
 

@@ -32,6 +32,7 @@ class GPOptions:
         fixed: Iterable[str] = (),
         max_iter: int | None = None,
         time_limit: str | float | None = None,
+        validate: str | int | None = None,
         memory: str | float | None = None,
         random_state: Any = None,
     ) -> None:
@@ -46,6 +47,7 @@ class GPOptions:
         self.fixed = fixed
         self.max_iter = max_iter
         self.time_limit = time_limit
+        self.validate = validate
         self.memory = memory
         self.random_state = random_state
 
@@ -73,6 +75,7 @@ class GPOptions:
             seed=resolve_seed(self.random_state),
             memory=self.memory,
             time_limit=self.time_limit,
+            validate=self.validate,
         )
 
     def _read_new(self, X: Any) -> Any:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 import torch
 
 import rfgp
@@ -11,6 +12,7 @@ from rfgp.fitting import Plan
 from rfgp.regression import Limits, begin
 from rfgp.regression.spec import ModelOptions, ModelSpec
 from rfgp.rows import Chunk
+from rfgp.selection import validation
 from rfgp.selection.candidates import Candidate
 from rfgp.selection.select import rounds_of
 from rfgp.selection.validation import Validation
@@ -37,15 +39,17 @@ class Space:
 
     given: tuple[Candidate, ...]
     limits: Limits
+    validate: object = None
 
-    def candidates(self, num_rows, num_columns=None, *, in_blocks=False):
+    def candidates(self, num_rows, num_columns, seasons=(), *, in_blocks=False):
         return self.given
 
 
-def candidate(kernel, *approximations, head=None):
+def candidate(kernel, *approximations, variants=()):
     """Return the candidate of a kernel with an approximation of each term."""
     names = [str(term.name) for term in kernel.terms()]
-    return Candidate(ModelOptions(kernel, approximations=dict(zip(names, approximations, strict=True))), head)
+    chosen = dict(zip(names, approximations, strict=True))
+    return Candidate(ModelOptions(kernel, approximations=chosen), tuple(variants))
 
 
 def among(*candidates, seed=0):
@@ -65,43 +69,37 @@ def rounds(gp, X, y, **plan):
     return rounds_of(begin(gp.family, Chunk(X, y)), Plan(**plan))
 
 
-def validation_of(gp, X, y, exposure=None, *, holds_out=True, **plan):
-    """Return the validation of a model's selection."""
-    return Validation.of(begin(gp.family, Chunk(X, y, exposure)), Plan(**plan), holds_out)
+def validation_of(gp, X, y, exposure=None, groups=None, *, holds_out=True, **plan):
+    """Return the validation of a model's selection, which holds rows out however few they are if it is asked to."""
+    with pytest.MonkeyPatch.context() as patch:
+        if holds_out:
+            patch.setattr(validation, "FEW_ROWS", 0)
+        return Validation.of(begin(gp.family, Chunk(X, y, exposure)), Plan(**plan), (), groups)
 
 
-def planted(monkeypatch, made, mean_of, searched_of=None, baseline=None, fell_back=()):
-    """Plant the mean densities of candidates by their names in rounds; return what is fitted, as (name, rows).
+def planted(monkeypatch, mean_of, fell_back=()):
+    """Plant the mean densities of candidates by their names; return what is fitted, as (name, rows, needed gain).
 
     Args:
         monkeypatch: Of pytest.
-        made: The rounds.
-        mean_of: The mean density, or all densities, by the name of a candidate; -9 for others.
-        searched_of: The rows that a search needed by the name of a candidate, if they are more than asked for.
-        baseline: The density of the only baseline, -20 if it is None.
+        mean_of: The mean density, or a function of the validation to all densities, by the name of a candidate; -9 for
+            others.
         fell_back: The names of candidates whose learned frequencies were no better than fixed ones.
     """
     asked = []
 
-    def fitted(validation, one, size, start):
-        asked.append((one.name, size))
+    def fitted(validation, one, size, start, needed_gain):
+        asked.append((one.name, size, needed_gain))
         values = mean_of.get(one.name, -9.0)
-        density = values if isinstance(values, torch.Tensor) else spread(validation, values)
-        searched = max(size, (searched_of or {}).get(one.name, 0))
-        report = SimpleNamespace(frequencies="fell back" if one.name in fell_back else "fixed")
-        values = SimpleNamespace(standardized=lambda name: torch.tensor(0.1))
         return SimpleNamespace(
             candidate=one,
-            density=density,
-            searched=searched,
+            density=values(validation) if callable(values) else spread(validation, values),
+            searched=size,
             is_whole=False,
-            report=report,
-            regression=SimpleNamespace(hyperparameters=values),
+            report=SimpleNamespace(frequencies="fell back" if one.name in fell_back else "fixed"),
         )
 
     monkeypatch.setattr(Validation, "fitted", fitted)
-    line = spread(made.validation, -20.0 if baseline is None else baseline)
-    monkeypatch.setattr(Validation, "baselines", {"a linear model": line})
     return asked
 
 
@@ -109,8 +107,8 @@ def favored(monkeypatch, is_favored, by=9.0):
     """Add nats to the densities of candidates."""
     original = Validation.fitted
 
-    def fitted(validation, one, size, start):
-        found = original(validation, one, size, start)
+    def fitted(validation, one, *arguments):
+        found = original(validation, one, *arguments)
         return replace(found, density=found.density + by) if is_favored(one) else found
 
     monkeypatch.setattr(Validation, "fitted", fitted)

@@ -206,7 +206,7 @@ class _SecondPass:
         block = model.completed(block, phi)
         residual = block.targets - model.mean - (phi @ self._unscaled.to(phi)).double()
         noise, precision = block.observation_noise(model.noise), 1 / block.noise_diag(model.noise)
-        self._square += ((residual.square() @ self._each) * precision).sum()
+        self._square += ((residual.square() @ self._each) * precision).sum() + block.scattered(model.noise).sum()
         self._logs += (block.counts() * (_LOG_2PI + noise.log())).sum()
         self._in_mean += (residual * precision.reshape(-1, 1)).sum(0) * self._each
         bound_slope = self._add_bound(block, phi) if model.weights.has_residual else None
@@ -238,6 +238,7 @@ class _SecondPass:
             return None
         leverage, k = (self._pushed * phi).sum(1).double(), self._each.sum()
         slope = (residual.square() @ self._each + k * leverage) / block.noise_diag(model.noise) - k * block.counts()
+        slope = slope + block.scattered(model.noise)
         slope = slope * (0.5 / block.observation_noise(model.noise))
         self._in_noise += slope.sum()
         if bound_slope is not None:

@@ -93,7 +93,7 @@ def _sums(model: LinearModel, report: Callable[[int], None] | None = None) -> Su
             phi, y = phi * root.to(phi), y * root
         add_symmetric_product(gram, phi)
         target += (phi.mT @ y.to(phi)).double()
-        square += y.square().sum()
+        square += y.square().sum() + model.noise * block.scattered(model.noise).sum()
         rows += len(block)
         observations += block.count
         if report is not None:

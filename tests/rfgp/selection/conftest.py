@@ -1,11 +1,11 @@
-"""Selections without lattices of frequencies, which would end those of tables with few columns at once."""
+"""Selections without lattices of frequencies, which are the only candidates for tables with few columns."""
 
 import pytest
 
-from rfgp.selection import search_space
+from rfgp.selection import candidates
 
 
 @pytest.fixture(autouse=True)
 def without_lattices(monkeypatch):
     """Leave out candidates on lattices; `tests/rfgp/fitting/test_lattices.py` has selections with them."""
-    monkeypatch.setattr(search_space, "MOST_COLUMNS", 0)
+    monkeypatch.setattr(candidates, "MOST_COLUMNS", 0)

@@ -10,7 +10,7 @@ from selection_cases import candidate
 import rfgp
 from rfgp import kernels as k
 from rfgp.selection import costs
-from rfgp.selection.search_space import AutoSpace
+from rfgp.selection.candidates import AutoSpace
 
 FITTED = r"""
 import ctypes, pathlib, re, sys, threading, time, warnings
@@ -19,7 +19,7 @@ import rfgp
 from rfgp import kernels as k
 from rfgp.regression.spec import ModelOptions
 from rfgp.selection.candidates import Candidate
-from rfgp.selection.costs import memory
+from rfgp.selection.costs import fit_cost
 
 def held():  # memory that the process wrote itself; pages of libraries come and go
     status = pathlib.Path("/proc/self/status").read_text()
@@ -47,7 +47,7 @@ watcher.start()
 model = make().fit(X, y, max_iterations=2)
 fitting = False
 watcher.join()
-print(most - before, memory(Candidate(ModelOptions(kernel, approximations=chosen)), rows, 10))
+print(most - before, fit_cost(Candidate(ModelOptions(kernel, approximations=chosen)), rows, 10).memory)
 """
 RBF, LOCAL = "k.RBF(name='rbf')", "k.Matern(nu=1.5, name='local')"
 
@@ -83,14 +83,15 @@ def test_fits_take_the_predicted_memory(model, rows, least):
 def test_learning_takes_the_predicted_seconds(num_frequencies, rows, columns, seconds):
     """Seconds of a core at 2e10 operations a second on power-plant, elevators and keggdirected."""
     learned = candidate(k.RBF(), rfgp.RandomFeatures(num_frequencies, learn_frequencies=True))
-    assert 0.6 < costs.search_operations(learned, rows, columns, rows) / 2e10 / seconds < 1.6
+    assert 0.6 < costs.fit_cost(learned, rows, columns).seconds / seconds < 1.6
 
 
 @pytest.mark.parametrize("rows", [3_000, 20_000, 10**6])
-def test_scoring_frequencies_costs_no_more_than_a_fit(rows):
+def test_scoring_costs_no_more_than_a_fit(rows):
     options = rfgp.GP(seed=0).family.options
-    for one in AutoSpace(options, options.search_space.limits).candidates(rows, in_blocks=True):
-        posterior = costs.posterior_operations(one, rows, 8)
+    for one in AutoSpace(options, options.search_space.limits).candidates(rows, 8):
+        whole = costs.fit_cost(one, rows, 8)
         for fitted in (1_000, min(rows, 32_000)):
-            search = costs.search_operations(one, fitted, 8, rows)
-            assert search + posterior <= costs.fit_cost(one, rows, 8).operations
+            scored = costs.fit_cost(one, rows, 8, most_rows=fitted)
+            assert scored.seconds <= whole.seconds
+            assert scored.memory <= whole.memory

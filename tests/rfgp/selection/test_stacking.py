@@ -1,8 +1,6 @@
 """Averages of exact kernels: their weights, and what a fit makes of them."""
 
 import copy
-from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,10 +11,7 @@ from selection_cases import among, candidate
 import rfgp
 from rfgp import kernels as k
 from rfgp.fitting.maximize import Objective
-from rfgp.regression import Score
 from rfgp.selection import stacking, validation
-from rfgp.selection.costs import Cost
-from rfgp.selection.states import CandidateState
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 NEW = np.random.default_rng(9).uniform(-1, 1, (7, 2))
@@ -25,7 +20,7 @@ NEW = np.random.default_rng(9).uniform(-1, 1, (7, 2))
 def table(n=60, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1, 1, (n, 2))
-    return X, 5 + 2 * np.sin(4 * X[:, 0]) + X[:, 1] + 0.2 * rng.standard_normal(n)
+    return X, 5 + 2 * np.sin(4 * X[:, 0]) * np.cos(X[:, 1]) + 0.3 * rng.standard_normal(n)
 
 
 @pytest.fixture(scope="module")
@@ -70,50 +65,19 @@ def test_small_weights_are_left_out(monkeypatch):
     monkeypatch.setattr(stacking, "LEAST", 0.1)
     good, ones = torch.zeros(200), torch.ones(200)
     same = 0.01 * torch.arange(200).sub(99.5).sign()
-    one, two, three = stacking.shares([good, same, torch.full((200,), -0.45)], ones)
+    one, two, three = stacking.stacking_weights([good, same, torch.full((200,), -0.45)], ones)
     assert three == 0
     assert one + two == pytest.approx(1)
     ahead_on_half = torch.tensor([1.0, -9.0]).repeat(100)
-    assert stacking.shares([good, ahead_on_half], ones)[1] > 0.1
-    assert stacking.shares([good[:20], torch.full((20,), -9.0)], ones[:20])[1] > 0.1  # the prior, with few rows
-    assert stacking.shares([good], ones) == [1.0]
+    assert stacking.stacking_weights([good, ahead_on_half], ones)[1] > 0.1
+    assert stacking.stacking_weights([good], ones) == [1.0]
 
 
-def test_a_candidate_with_noise_is_added_if_none_has_any():
-    def state(noise, score):
-        made = CandidateState(None, Cost(1.0, 0.0), 0.0, scores=[Score(10, score, 1.0)])
-        values = SimpleNamespace(standardized=lambda name: torch.tensor(noise))
-        made.fitted = SimpleNamespace(regression=SimpleNamespace(hyperparameters=values))
-        return made
-
-    best, other, noisy, better = state(1e-9, 3.0), state(1e-8, 2.0), state(0.5, -1.0), state(0.2, 0.0)
-    every = [best, other, noisy, better]
-    parts = stacking.with_tails([(best, 0.75), (other, 0.25)], every)
-    assert [each for each, _ in parts] == [best, other, better]
-    assert [weight for _, weight in parts] == pytest.approx([0.7425, 0.2475, 0.01])
-    assert stacking.with_tails([(best, 0.5), (noisy, 0.5)], every) == [(best, 0.5), (noisy, 0.5)]
-    assert stacking.with_tails([(best, 1.0)], [best, other]) == [(best, 1.0)]
-
-
-def test_tails_limit_the_loss_by_a_copy_that_contradicts(monkeypatch):
-    """Without copies of rows rough kernels find no noise; the fourth row comes again with another value."""
-    X = np.random.default_rng(0).uniform(-1, 1, (60, 1))
-    y = np.sign(np.sin(20 * X[:, 0]))
-    original = validation.Validation.fitted
-
-    def fitted(self, one, size, start):
-        found = original(self, one, size, start)
-        if one.name == "exact RBF":
-            return found
-        with torch.no_grad():
-            found.regression.hyperparameters.raw["noise"].fill_(-30.0)
-        return replace(found, density=found.density + 9)
-
-    monkeypatch.setattr(validation.Validation, "fitted", fitted)
-    monkeypatch.setattr(stacking, "PRIOR", 0.01)
-    gp = rfgp.GP(seed=0).fit(X, y)
-    assert min(weight for weight, _ in gp.members) == pytest.approx(stacking.TAILS)
-    assert gp.predict(X[3:4]).observed().log_density(-y[3:4])[0] > -20
+def test_at_most_so_many_candidates_have_a_weight():
+    densities = [torch.randn(100, generator=rfgp.random.generator(seed)) for seed in range(7)]
+    weights = stacking.stacking_weights(densities, torch.ones(100))
+    assert sum(weight > 0 for weight in weights) == stacking.MOST
+    assert sum(weights) == pytest.approx(1)
 
 
 # --- fits ---------------------------------------------------------------------------------------------------

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from selection_cases import among, candidate, counts, favored, rounds, table, validation_of
+from selection_cases import among, candidate, counts, favored, table, validation_of
 
 import rfgp
 from rfgp import kernels as k
-from rfgp.selection import select, validation
+from rfgp.selection import select, successive_halving, validation
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 RBF, MATERN, ROUGH = k.RBF(name="rbf"), k.Matern(nu=1.5, name="local"), k.Matern(nu=0.5, name="local")
@@ -63,12 +63,11 @@ def test_many_rows_are_predicted_given_those_around_them(monkeypatch):
     """Planted: rows around by columns without meaning, or too few of them, give other densities."""
     X, y = waves(2000)
     X = np.column_stack([X, np.random.default_rng(1).uniform(-1, 1, (2000, 3))])
-    monkeypatch.setattr(validation, "HELD_OUT", (0.2, 40))
-    rows, near = validation_of(rfgp.GP(seed=0), X, y, given_iterations=8), candidate(MATERN, NEAR)
+    monkeypatch.setattr(validation, "MOST_HELD_OUT", 40)
+    rows = validation_of(rfgp.GP(seed=0), X, y, given_iterations=8)
+    near = candidate(MATERN, rfgp.Vecchia(8, condition_on="responses"))
     whole = rows.fitted(near, 200, None).density
-    assert rows.num_given(near, 200) == 1960
     monkeypatch.setattr(validation, "MOST_GIVEN", 1000)
-    assert rows.num_given(near, 200) == 2 * 8 * 40
     original = validation.nearest
     planted = {
         "none": original,
@@ -81,13 +80,6 @@ def test_many_rows_are_predicted_given_those_around_them(monkeypatch):
         distance[fault] = float((rows.fitted(near, 200, None).density - whole).abs().mean())
     assert distance["none"] < 0.01
     assert min(distance["columns"], distance["few"]) > 0.1
-
-
-def test_exact_kernels_are_conditioned_on_at_most_so_many_rows(monkeypatch):
-    rows, exact = validation_of(rfgp.GP(seed=0), *waves(2100)), candidate(RBF, rfgp.Exact())
-    assert rows.num_given(exact, 200) == 1680
-    monkeypatch.setattr(validation, "MOST_EXACT", 300)
-    assert rows.num_given(exact, 200) == 300
 
 
 # --- starts -------------------------------------------------------------------------------------------------
@@ -115,31 +107,91 @@ def test_variants_start_at_the_fit_of_their_head(monkeypatch):
     """But learned frequencies start anew, and so do candidates of another kind."""
     starts, original = {}, validation.Validation.fitted
 
-    def fitted(self, one, size, start):
+    def fitted(self, one, size, start, gain):
         starts.setdefault(one.name, start if validation.is_warm(one, start) else None)
-        return original(self, one, size, start)
+        return original(self, one, size, start, gain)
 
     monkeypatch.setattr(validation.Validation, "fitted", fitted)
-    gp = among(
-        candidate(RBF + MATERN, FIXED, NEAR),
-        candidate(RBF + ROUGH, FIXED, NEAR, head=0),
-        candidate(RBF + MATERN, LEARNED, NEAR, head=0),
-        candidate(k.Matern(nu=1.5), rfgp.InducingPoints(8, method="sor", residual=NEAR), head=0),
-    )
-    gp.fit(*waves(150), max_iterations=4)
+    monkeypatch.setattr(validation, "FEW_ROWS", 0)
+    variants = candidate(RBF + ROUGH, FIXED, NEAR), candidate(RBF + MATERN, LEARNED, NEAR)
+    among(candidate(RBF + MATERN, FIXED, NEAR, variants=variants)).fit(*waves(150), max_iterations=4)
     assert [start is None for start in starts.values()].count(False) == 1
     assert starts["RBF, 4 frequencies + Matern 1/2, 8 neighbors"] is not None
-    assert len(starts) == 4
+    assert len(starts) == 3
 
 
-def test_variants_on_all_rows_are_fitted_as_if_alone():
-    X, y = waves(100)
-    one, other = (candidate(kernel, NEAR) for kernel in (MATERN, ROUGH))
+# --- rows that stay together --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("holds_out", [True, False])
+def test_rows_with_equal_inputs_stay_together(holds_out):
+    X, y = table(40)
+    X, y = np.repeat(X, 3, axis=0), np.repeat(y, 3) + np.random.default_rng(1).standard_normal(120)
+    rows = validation_of(rfgp.GP(seed=0), X, y, holds_out=holds_out)
+    if holds_out:
+        held_out, others = ({tuple(x) for x in part.inputs.tolist()} for part in (rows.held_out, rows.rows))
+        assert not held_out & others
+        assert len(rows.held_out) == 24
+    else:
+        assert len(rows.rows) == 40
+        assert rows.rows.count == 120
+
+
+def test_scores_of_replicates_are_those_of_new_inputs():
+    """Planted: a score of rows whose replicates are among the others would be that of the noise, 0.88 nats."""
+    rng = np.random.default_rng(0)
+    X, f = rng.uniform(-1, 1, (60, 3)), rng.standard_normal(60)
+    y = np.repeat(f, 10) + 0.1 * rng.standard_normal(600)
+    selection = rfgp.GP(seed=0).select(np.repeat(X, 10, axis=0), y)
+    assert selection.num_validation == 60
+    assert selection.chosen.last.value < -1.2
+
+
+def test_forward_holds_out_the_last_rows():
+    X = np.random.default_rng(0).permutation(100)[:, None].astype(float)
+    rows = validation_of(rfgp.GP(seed=0), X, np.sin(X[:, 0]), groups="forward")
+    assert rows.held_out.inputs.min() > rows.rows.inputs.max()
+    assert len(rows.held_out) == 20
+
+
+def test_groups_of_a_column_are_in_one_fold():
+    X, y = table(60)
+    X[:, 1] = np.arange(60) % 12
+    rows = validation_of(rfgp.GP(seed=0), X, y, groups=1, holds_out=False)
+    assert sorted(torch.cat(rows.folds).tolist()) == list(range(60))
+    groups = [set(rows.rows.inputs[fold, 1].tolist()) for fold in rows.folds]
+    assert sum(map(len, groups)) == len(set.union(*groups)) == 12
+    assert len(groups) == 5
+
+
+def test_folds_are_scored_by_fits_without_them(monkeypatch):
+    """Planted: a fold that is fitted to has another score."""
+    X, y = table(40)
     rows = validation_of(rfgp.GP(seed=0), X, y, holds_out=False)
-    found = rows.fitted(other, 100, rows.fitted(one, 100, None))
-    assert found.is_whole
-    alone = rfgp.GP(ROUGH, approximation=NEAR, seed=0).fit(X, y)
-    assert found.report.trace == alone.fit_report.trace
+    assert len(rows.folds) == 5
+    one = candidate(RBF, rfgp.Exact())
+    found = rows.without_folds(rows.fitted(one, 40, None))
+    fold = rows.folds[0].numpy()
+    others = np.setdiff1d(np.arange(40), fold)
+    alone = rfgp.GP(k.RBF(), approximation=rfgp.Exact(), seed=0).fit(X[others], y[others])
+    expected = alone.predict(X[fold]).observed().log_density(y[fold])
+    np.testing.assert_allclose(found.density[rows.folds[0]], expected, atol=0.02)
+    whole = rfgp.GP(k.RBF(), approximation=rfgp.Exact(), seed=0).fit(X, y)
+    assert np.abs(whole.predict(X[fold]).observed().log_density(y[fold]) - expected).max() > 0.05
+
+
+@pytest.mark.parametrize(
+    ("groups", "error", "message"),
+    [
+        ("forward", rfgp.InvalidArgumentError, "one column of dates"),
+        ("site", rfgp.InvalidArgumentError, "column of the inputs"),
+        (2, rfgp.DataError, "at least two groups"),
+    ],
+)
+def test_wrong_groups_are_named(groups, error, message):
+    X, y = table(30)
+    with pytest.raises(error, match=message):
+        rfgp.GP(seed=0, validate=groups).fit(np.column_stack([X, np.ones(30)]), y)
 
 
 # --- fits to all rows ---------------------------------------------------------------------------------------
@@ -149,13 +201,14 @@ def test_variants_on_all_rows_are_fitted_as_if_alone():
 def test_frequencies_learned_from_most_rows_are_conditioned(monkeypatch, share, is_conditioned):
     """Four fifths of 300 rows are fitted to; the report is that of all rows."""
     fits, fit = [], select.fit_terms
-    monkeypatch.setattr(validation, "MOST", share)
+    monkeypatch.setattr(successive_halving, "LEARNED", share)
+    monkeypatch.setattr(validation, "FEW_ROWS", 0)
     monkeypatch.setattr(select, "fit_terms", lambda begun, plan: fits.append(plan) or fit(begun, plan))
     favored(monkeypatch, lambda one: one.learns_frequencies)
     X, y = waves(300)
     gp = among(ALONE, candidate(RBF, LEARNED)).fit(X, y, max_iterations=20)
     assert "learned" in gp.selection.chosen.name
-    assert [plan.has_rivals for plan in fits] == ([] if is_conditioned else [True])
+    assert len(fits) == (0 if is_conditioned else 1)
     assert ("conditioned on 300" in gp.fit_report.message) == is_conditioned
     assert gp.num_observations == 300
     assert gp.fit_report.log_marginal_likelihood == pytest.approx(gp.log_marginal_likelihood().item(), abs=1e-6)
@@ -166,26 +219,12 @@ def test_frequencies_learned_from_most_rows_are_conditioned(monkeypatch, share, 
     np.testing.assert_allclose(gp.condition(X, y).predict(X[:5]).mean, before, atol=1e-8)
 
 
-def test_only_frequencies_alone_are_conditioned_without_a_fit():
-    alone, beside = candidate(RBF, LEARNED), candidate(RBF + MATERN, LEARNED, NEAR)
-    assert validation.is_conditioned_only(alone, 240, 300)
-    assert not validation.is_conditioned_only(alone, 209, 300)
-    assert not validation.is_conditioned_only(beside, 240, 300)
-
-
-def test_sums_with_several_optima_are_searched_anew(monkeypatch):
+@pytest.mark.parametrize(("share", "is_begun"), [(0.0, True), (2.0, False)])
+def test_sums_of_few_rows_are_searched_from_another_start(monkeypatch, share, is_begun):
     plans, fit = [], select.fit_terms
     monkeypatch.setattr(select, "fit_terms", lambda begun, plan: plans.append(plan) or fit(begun, plan))
-    favored(monkeypatch, lambda one: one.is_sum and not one.learns_frequencies)
-    gp = among(candidate(RBF + MATERN, FIXED, NEAR), candidate(RBF, LEARNED)).fit(*table(120), max_iterations=3)
-    assert "neighbors" in gp.selection.chosen.name
-    assert [plan.is_begun for plan in plans] == [False]
-
-
-def test_heads_lend_their_fit_to_neighbors_of_their_kind():
-    made = rounds(rfgp.GP(seed=0), *waves(2100))
-    named = {state.candidate.name: state for state in made.states}
-    head = named["Matern 3/2, 30 neighbors"]
-    head.fitted = "a fit"
-    assert named["Matern 1/2, 30 neighbors"].fitted_of(head) == "a fit"
-    assert named["Matern 3/2, 512 inducing points, 30 neighbors"].fitted_of(head) is None
+    monkeypatch.setattr(select, "FEW", share)
+    monkeypatch.setattr(validation, "FEW_ROWS", 0)
+    favored(monkeypatch, lambda one: len(one.terms) > 1)
+    among(candidate(RBF + MATERN, FIXED, NEAR), ALONE).fit(*table(120), max_iterations=3)
+    assert [plan.is_begun for plan in plans] == [is_begun]

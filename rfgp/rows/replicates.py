@@ -1,0 +1,56 @@
+"""Rows with equal inputs: found, and merged into one row each."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rfgp.rows.blocks import Block
+from rfgp.rows.repeats import row_hashes
+
+
+def input_groups(
+    inputs: Tensor,  # (n, d)
+    spacing: float = 0.0,
+) -> NDArray[np.int64]:  # (n,)
+    """Return a number for each row, the same for rows with equal inputs.
+
+    Args:
+        inputs: The inputs.
+        spacing: The spacing of the grid to which inputs are rounded first. If 0, they are not rounded.
+    """
+    x = inputs.detach().cpu().double().numpy()
+    x = np.round(x / spacing) if spacing else x
+    hashes = row_hashes(x.T, np.zeros(len(x), dtype=np.uint64))
+    return np.unique(hashes, return_inverse=True)[1].reshape(-1)
+
+
+def merge_replicates(rows: Block) -> Block:
+    """Return one row for each distinct input: the mean, the number and the scatter of its observations.
+
+    The Gaussian likelihood, with its gradient, is that of all rows. It takes the factor of a smaller matrix.
+
+    Args:
+        rows: The rows, without a noise of their own.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp.rows.replicates import merge_replicates
+        >>> x, y = torch.tensor([[1.0], [2.0], [1.0]]), torch.tensor([[3.0], [0.0], [5.0]])
+        >>> merged = merge_replicates(Block(x, y))
+        >>> sorted(zip(merged.targets[:, 0].tolist(), merged.counts().tolist(), merged.scatter[:, 0].tolist()))
+        [(0.0, 1.0, 0.0), (4.0, 2.0, 2.0)]
+    """
+    groups = torch.from_numpy(input_groups(rows.inputs))
+    first = torch.from_numpy(np.unique(groups.numpy(), return_index=True)[1])
+    if len(first) == len(rows):
+        return rows
+    counts, zeros = rows.counts(), rows.targets.new_zeros(len(first))
+    weight = zeros.index_add(0, groups, counts)
+    weighted = rows.targets.new_zeros(len(first), rows.num_outputs).index_add(0, groups, counts[:, None] * rows.targets)
+    means = weighted / weight[:, None]
+    squares = counts[:, None] * (rows.targets - means[groups]).square()
+    if rows.scatter is not None:
+        squares = squares + rows.scatter
+    scatter = torch.zeros_like(means).index_add(0, groups, squares)
+    return Block(rows.inputs[first], means, None, weight, rows.signs, scatter)
