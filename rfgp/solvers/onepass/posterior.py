@@ -93,13 +93,17 @@ class OnePassPosterior(Posterior):
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the covariance (n, n)."""
-        self._check_slopes(inputs)
+        _check_slopes(self, inputs)
         return self.dense.covariance(inputs, self.dense.project(inputs))
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (n, r) with R R^T the covariance."""
-        self._check_slopes(inputs)
+        _check_slopes(self, inputs)
         return self.dense.root(inputs, self.dense.project(inputs))
+
+    def root_of_sums(self, inputs: Tensor, weights: Tensor) -> Tensor | None:
+        """Return a root (m, r) of the covariance of sums over points (m, q, D) with weights (m, q)."""
+        return self.dense.root_of_sums(inputs, weights)
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
@@ -107,7 +111,7 @@ class OnePassPosterior(Posterior):
         Raises:
             InvalidArgumentError: there is no such term, or none is named.
         """
-        self._check_slopes(inputs)
+        _check_slopes(self, inputs)
         return self.dense.cross_covariance(inputs, first, second)
 
     def of(self, names: Sequence[str]) -> "OnePassPosterior":
@@ -190,15 +194,6 @@ class OnePassPosterior(Posterior):
     def _moments(self) -> SeriesMoments:
         return SeriesMoments(self.dense)
 
-    def _check_slopes(self, inputs: Tensor) -> None:
-        """Refuse derivatives at points (n, D) outside the box.
-
-        Raises:
-            InvalidArgumentError: a derivative is asked for there.
-        """
-        if self.dense.place is not None and bool(self.is_outside(inputs).any()):
-            raise InvalidArgumentError(OUTSIDE.format("Derivatives are"))
-
     def is_outside(self, inputs: Tensor) -> Tensor:
         """Return whether points (n, D) are outside the box of a lattice, (n,)."""
         return self._moments.is_outside(inputs)
@@ -209,7 +204,7 @@ class OnePassPosterior(Posterior):
         """Return a moment (n, ...) at points (n, D): by series within the box, by features elsewhere."""
         size = max(1, DENSE_ENTRIES // max(len(self.dense.weights), 1))
 
-        self._check_slopes(inputs)
+        _check_slopes(self, inputs)
 
         def slowly(x: Tensor) -> Tensor:
             return torch.cat([by_features(self.dense.project(some), some) for some in torch.split(x, size)])
@@ -225,6 +220,16 @@ class OnePassPosterior(Posterior):
         out[~is_out] = inside
         out[is_out] = slowly(inputs[is_out])
         return out
+
+
+def _check_slopes(posterior: OnePassPosterior, inputs: Tensor) -> None:
+    """Refuse derivatives at points (n, D) outside the box.
+
+    Raises:
+        InvalidArgumentError: a derivative is asked for there.
+    """
+    if posterior.dense.place is not None and bool(posterior.is_outside(inputs).any()):
+        raise InvalidArgumentError(OUTSIDE.format("Derivatives are"))
 
 
 def sum_names(layout: Layout) -> list[str]:
