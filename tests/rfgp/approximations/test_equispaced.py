@@ -223,6 +223,15 @@ def test_updating_and_forgetting_change_sums_alone(case, tmp_path):
         np.testing.assert_allclose(getattr(loaded.predict(LATER), name), getattr(before, name), atol=1e-9)
 
 
+def test_rows_that_forgetting_drops_are_asked_for():
+    gp = model()
+    gp.forget(REST, Y[200:])
+    with pytest.raises(rfgp.NotFittedError, match="forget"):
+        gp.leave_one_out()
+    assert gp.terms["f"].degrees_of_freedom is None
+    gp.condition(ROWS, Y).leave_one_out()
+
+
 def test_rows_that_are_all_forgotten_are_refused():
     with pytest.raises(rfgp.DataError, match="must be left"):
         model().forget(ROWS, Y)
