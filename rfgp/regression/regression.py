@@ -106,8 +106,8 @@ class Regression:
                 "with the rows that are left."
             )
         raise NotFittedError(
-            f"This model was loaded without its data, needed for {purpose}. Call condition(X, y) first, or save it with "
-            "data=True."
+            f"This model was loaded without its data, needed for {purpose}. Call condition(X, y) first, or save it "
+            "with data=True."
         )
 
     @property
