@@ -366,6 +366,38 @@ def test_points_close_outside_are_extrapolated(case):
     np.testing.assert_allclose(found.std, expected.std, rtol=0.05)
 
 
+def check_edge(name, noise):
+    """Compare deviations just outside the range with those of the exact process, in dense algebra."""
+    rng = np.random.default_rng(4)
+    x, new = np.concatenate([[0.0, 4.0], rng.uniform(0, 4, 298)]), 4 + np.array([0.003, 0.01, 0.03, 0.1, 0.3, 0.8, 1.5])
+    kernel, formula = {
+        "gaussian": (k.RBF(0, lengthscale=1.0), lambda r: np.exp(-(r**2) / 2)),
+        "matern": (k.Matern(0, nu=1.5, lengthscale=1.0), lambda r: (1 + 3**0.5 * r) * np.exp(-(3**0.5) * r)),
+    }[name]
+    start = {"noise": noise, "mean": 0.0, "outputscale": 1.0}
+    tight = rfgp.EquispacedFourier(tolerance=1e-10 if name == "gaussian" else 1e-6, max_features=6000)
+    gp = rfgp.GP(kernel, approximation=tight, start=start, standardize=False)
+    gp.condition(x[:, None], np.sin(x))
+    C = formula(np.abs(x[:, None] - x)) + noise * np.eye(len(x))
+    cross = formula(np.abs(new[:, None] - x))
+    variance = 1 - np.einsum("ij,ji->i", cross, np.linalg.solve(C, cross.T))
+    np.testing.assert_allclose(gp.predict(new[:, None]).std, np.sqrt(variance), rtol=0.03)
+
+
+@pytest.mark.parametrize(("name", "noise"), [("gaussian", 1e-6), ("gaussian", 1e-8), ("matern", 1e-6)])
+def test_deviations_at_the_edge_match_the_exact_process(name, noise):
+    check_edge(name, noise)
+
+
+@pytest.mark.parametrize(("constant", "value", "case"), [
+    ("JITTER", 1e-9, ("gaussian", 1e-8)), ("NEAREST", 0.03, ("matern", 1e-6)),
+])  # fmt: skip
+def test_planted_jitter_and_distance_at_the_edge_are_seen(monkeypatch, constant, value, case):
+    monkeypatch.setattr(design, constant, value)
+    with pytest.raises(AssertionError):
+        check_edge(*case)
+
+
 def test_predictions_are_differentiable_in_points():
     gp = rfgp.GP(k.RBF((0, 1), lengthscale=(0.5, 0.5)), approximation=TIGHT, start={"noise": 0.01})
     X = torch.as_tensor(np.random.default_rng(3).uniform(0, 1, (200, 2)))
