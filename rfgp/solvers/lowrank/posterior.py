@@ -9,6 +9,7 @@ from torch import Tensor
 from rfgp.blocks import Prior, Weights
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import covariance_root, half_solve
+from rfgp.solvers.extensions import Extensions
 from rfgp.solvers.role import Functions, Posterior, Shape
 from rfgp.solvers.terms import known_terms, make_contiguous
 
@@ -211,7 +212,10 @@ class LowRankPosterior(Posterior):
                 "from predict(X) there, or use InducingPoints(method='sor')."
             )
         weights = self.weights + self.uncertainty.sample(count, *self.weights.shape, generator=generator)
-        return lambda inputs: self.project(inputs) @ weights
+        extensions = Extensions.of(self.prior, self.terms, count, self.weights.shape[1], generator)
+        if not extensions.parts:
+            return lambda inputs: self.project(inputs) @ weights
+        return lambda inputs: self.project(inputs) @ weights + extensions.at(inputs)
 
     def of(self, names: Sequence[str]) -> "LowRankPosterior":
         """Return the posterior of the sum of some terms.

@@ -14,7 +14,7 @@ from rfgp import kernels as k
 from rfgp.lattices import design
 from rfgp.regression import mean_and_noise
 from rfgp.rows import Block
-from rfgp.solvers import onepass
+from rfgp.solvers import extensions, onepass
 from rfgp.solvers.lowrank import LinearModel, LowRankSolver
 from rfgp.solvers.onepass import moments, posterior, products, solver, statistics, sums
 
@@ -409,16 +409,37 @@ def test_predictions_are_differentiable_in_points():
     np.testing.assert_allclose(slope[:, 0], differences, atol=5e-4)
 
 
-def test_draws_of_functions_have_the_posterior_moments():
-    gp = model("two columns")
-    draws = gp.sample_functions(1000, seed=0)({key: LATER[key][:70] for key in LATER})
-    found = gp.predict({key: LATER[key][:70] for key in LATER})
+def check_draws(likelihood="normal"):
+    """Compare moments of draws within the range and outside it with those of the posterior, by z-scores."""
+    y = Y if likelihood == "normal" else np.round(Y.clip(0))
+    gp = rfgp.GP(KERNELS["two columns"], likelihood, TIGHT, start=START if likelihood == "normal" else None, seed=0)
+    gp.condition(ROWS, y)
+    points = {key: LATER[key][:70] for key in LATER}
+    points["t"] = np.concatenate([points["t"][:64], [-3.0, -0.2, 4.01, 4.3, 4.6, 9.0]])
+    functions, found = gp.sample_functions(1000, seed=0), gp.predict(points)
+    draws = functions(points)
     scores = (draws.mean(0) - found.mean) / (found.std / np.sqrt(1000))
     assert np.abs(scores).max() < 4.9  # one of 10,000 times by chance for 70 scores
     ratios = (draws.var(0) / found.std**2 - 1) * np.sqrt(1000 / 2)
     assert np.abs(ratios).max() < 5.2
-    with pytest.raises(rfgp.InvalidArgumentError, match="range"):
-        gp.sample_functions(1, seed=0)({**{key: LATER[key][:1] for key in LATER}, "t": [20.0]})
+    expected = found.covariance / np.outer(found.std, found.std)
+    assert np.abs(np.corrcoef(draws.T) - expected).max() < 6 / np.sqrt(1000)
+    again = functions({key: points[key][[69, 66, 3]] for key in points})
+    np.testing.assert_allclose(again, draws[:, [69, 66, 3]], atol=1e-9)
+
+
+@pytest.mark.parametrize("likelihood", ["normal", "poisson"])
+def test_draws_of_functions_have_the_posterior_moments(likelihood):
+    check_draws(likelihood)
+
+
+@pytest.mark.parametrize(("right", "wrong"), [
+    ("(2 / NUM_COSINES)", "(1 / NUM_COSINES)"),
+    ("block.unit.sqrt() * design", "0 * design"),
+])  # fmt: skip
+def test_planted_errors_in_draws_outside_are_seen(right, wrong):
+    with planted(extensions, right, wrong), pytest.raises(AssertionError):
+        check_draws()
 
 
 # --- options and files -----------------------------------------------------------------------------
