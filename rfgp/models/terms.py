@@ -78,11 +78,9 @@ def _parts(spec: ModelSpec, regression: Regression) -> Iterator[tuple[str, Kerne
 
 def _some_points(rows: Rows, seed: int) -> Tensor:
     """Return the inputs (n, D) of all rows, or of a random sample of them."""
-    inputs = pool_of(rows).inputs.detach()
-    if len(inputs) <= MOST_POINTS:
-        return inputs
-    order = torch.randperm(len(inputs), generator=random.generator(seed, random.Role.SAMPLE))
-    return inputs[order[:MOST_POINTS].to(inputs.device)]
+    pool = pool_of(rows)
+    order = torch.randperm(len(pool), generator=random.generator(seed, random.Role.SAMPLE))
+    return pool.take(order[:MOST_POINTS]).inputs.detach()
 
 
 def _shares(regression: Regression, points: Tensor) -> dict[str, float]:
