@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from rfgp.ambient import Cached
+from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.rows.arrays import Origin, read_per_row, read_targets
 from rfgp.rows.blocks import Block, Rows, parts_of
@@ -116,6 +117,9 @@ class ArrayRows(Block):
         if len(self) <= MOST_COPIED or "whole" in vars(self):
             return self.whole.take(rows)
         return standardized(self.given.take(rows), self.scaling)
+
+    def __repr__(self) -> str:
+        return f"ArrayRows({counted(len(self), 'row')})"
 
 
 @dataclass(frozen=True, eq=False)
