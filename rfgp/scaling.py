@@ -28,7 +28,7 @@ def moments(
     )
 
 
-BLOCK_ROWS = 2**20
+BLOCK_ROWS = 2**16
 """The most rows whose moments are computed at once, with copies of them."""
 
 

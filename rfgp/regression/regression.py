@@ -278,6 +278,7 @@ def begin(family: Family, data: Chunk) -> Regression:
     """
     family, data = family.with_data(data)
     given = read_training(family.inputs, data, family.options.seed)
+    del data  # its columns are copies
     family, summary = summary_of(family, given)
     family, summary = family.with_data_summary(summary)
     rows = given.rows(summary.scaling)
