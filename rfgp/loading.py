@@ -6,10 +6,10 @@ from typing import Any
 from rfgp.ambient import plain
 from rfgp.errors import ModelFileError
 from rfgp.models.fields import MeshGP, RoadGP
+from rfgp.models.fitted import Fitted
 from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP
 from rfgp.models.presets import ExactGP, SparseSpectrumGP
-from rfgp.models.process import Fitted
 from rfgp.regression.spec import ModelSpec
 from rfgp.saving import read
 from rfgp.saving.gp import MODELS

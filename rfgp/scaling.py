@@ -19,12 +19,17 @@ def moments(
     They are right over the whole range of the type, though squares of the values leave it; of columns of equal values
     they are exact.
     """
-    unit = unit_of(x.abs().amax(0))
-    mean, deviation = _moments(x / unit, weight)
-    is_constant = x.amin(0) == x.amax(0)
+    low, high = torch.aminmax(x, dim=0)
+    unit = unit_of(torch.maximum(low.abs(), high.abs()))
+    mean, deviation = _moments(x / unit, weight) if len(x) <= BLOCK_ROWS else _moments_in_blocks(x, unit, weight)
+    is_constant = low == high
     return torch.where(is_constant, x[0], unit * mean), torch.where(
         is_constant, torch.zeros_like(deviation), unit * deviation
     )
+
+
+BLOCK_ROWS = 2**16
+"""The most rows whose moments are computed at once, with copies of them."""
 
 
 def _moments(
@@ -38,6 +43,22 @@ def _moments(
     total = w.sum()
     mean = (w * x).sum(0) / total
     return mean, ((w * (x - mean).square()).sum(0) / freedom(float(total), len(x))).sqrt()
+
+
+def _moments_in_blocks(
+    x: Tensor,  # (n, d) or (n,)
+    unit: Tensor,  # (d,) or ()
+    weight: Tensor | None,  # (n,)
+) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation of x / unit as `_moments` does, in float64, without copies of all rows."""
+    parts = torch.split(x, BLOCK_ROWS)
+    ones = x.new_ones((), dtype=torch.float64)
+    weights = [ones] * len(parts) if weight is None else torch.split(weight.to(ones), BLOCK_ROWS)
+    pairs = [(one, w.reshape(-1, *(1 for _ in x.shape[1:]))) for one, w in zip(parts, weights, strict=True)]
+    total = float(len(x)) if weight is None else float(weight.to(ones).sum())
+    mean = torch.stack([(w * (one / unit).double()).sum(0) for one, w in pairs]).sum(0) / total
+    squares = torch.stack([(w * ((one / unit).double() - mean).square()).sum(0) for one, w in pairs]).sum(0)
+    return mean.to(x), (squares / freedom(total, len(x))).sqrt().to(x)
 
 
 def unit_of(
@@ -71,7 +92,8 @@ class Affine:
     @classmethod
     def standardizing(cls, x: Tensor, weight: Tensor | None = None) -> "Affine":  # x (n, d) or (n,), weight (n,)
         """Return the map to mean 0 and standard deviation 1; see `of_moments` for constant columns."""
-        return cls.of_moments(*moments(x, weight), x.abs().amax(0))
+        low, high = torch.aminmax(x, dim=0)
+        return cls.of_moments(*moments(x, weight), torch.maximum(low.abs(), high.abs()))
 
     @classmethod
     def of_moments(

@@ -118,12 +118,14 @@ class EquispacedFourier(Approximation):
     def cost(self, data: TermData) -> Cost:
         """Return the cost of the features and of their sums over the rows."""
         plan = self._plan(data)
-        size = plan.modes.num_features
-        sums = 16.0 * float(np.prod(plan.modes.lattice.doubled_shape))
-        note = f"{size:,} equispaced Fourier features, which leave out {plan.missing:.1g} of the variance"
-        if plan.num_wanted > size:
-            note += f" ({plan.num_wanted:,} reach the tolerance)"
-        return Cost(size, 16.0 * size**2 + sums, note)
+        return _cost(plan.modes, plan.missing, plan.num_wanted)
+
+    def cost_of(self, data: TermData, prior: TermPrior) -> Cost:
+        """Return the cost of the modes that a term has, with the variance that they leave out now."""
+        assert isinstance(prior, LatticeTerm)
+        design, product = prior.design, spectral_product(data.term)
+        wanted = active_modes(product, data.values, design.lattice, self._level(data), self.max_features).num_wanted
+        return _cost(design.modes, float(design.missing(*(data.values[name] for name in design.names))), wanted)
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term on a lattice for its hyperparameters."""
@@ -251,6 +253,15 @@ def spectral_product(term: BoundTerm) -> SpectralProduct:
 def places_of(term: BoundTerm) -> tuple[int, ...]:
     """Return the places of the columns of a term, factor by factor."""
     return tuple(place for _, own, _ in term.parts() for place in own)
+
+
+def _cost(modes: Modes, missing: float, num_wanted: int) -> Cost:
+    """Return the cost of modes that leave out a share of the variance, of so many that reach the tolerance."""
+    size = modes.num_features
+    note = f"{size:,} equispaced Fourier features, which leave out {missing:.1g} of the variance"
+    if num_wanted > size:
+        note += f" ({num_wanted:,} reach the tolerance)"
+    return Cost(size, 16.0 * size**2 + 16.0 * float(np.prod(modes.lattice.doubled_shape)), note)
 
 
 def _refusal_of(measure: Any, num_columns: int) -> str | None:

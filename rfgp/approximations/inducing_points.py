@@ -14,6 +14,7 @@ from rfgp.approximations.role import (
     Cost,
     TermData,
     TermPrior,
+    num_weights,
     parameter_names,
     scale_name,
     weights_memory,
@@ -127,7 +128,15 @@ class InducingPoints(Approximation):
 
     def cost(self, data: TermData) -> Cost:
         """Return the cost of the features."""
-        size, count = min(self.num_points, data.num_rows), data.num_rows
+        return self._cost(data, min(self.num_points, data.num_rows))
+
+    def cost_of(self, data: TermData, prior: TermPrior) -> Cost:
+        """Return the cost of the points that a term has."""
+        return self._cost(data, num_weights(data, prior))
+
+    def _cost(self, data: TermData, size: int) -> Cost:
+        """Return the cost of so many points."""
+        count = data.num_rows
         if self.residual is None:
             return Cost(size, weights_memory(size, count), f"{size} inducing points")
         near = self.residual.cost(data)

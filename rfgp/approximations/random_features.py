@@ -7,7 +7,7 @@ from typing import Any
 from rfgp import couplings, random, spectra
 from rfgp import features as feature_maps
 from rfgp.approximations.parts import FinitePart, Part, SpectralPart
-from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, weights_memory
+from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, num_weights, weights_memory
 from rfgp.approximations.weights import WeightTerm
 from rfgp.counts import check_count, check_flag
 from rfgp.errors import InvalidArgumentError
@@ -92,7 +92,15 @@ class RandomFeatures(Approximation):
         """Return the cost of the features."""
         others, has_frequencies = self._others(data), any(factor.measure for factor in data.term.term.factors)
         size = (2 if self.kind == "fourier" else 1) * self.num_frequencies if has_frequencies else 1
-        size *= math.prod(part.functions(data.columns).size for part in others)
+        return self._cost(data, size * math.prod(part.functions(data.columns).size for part in others))
+
+    def cost_of(self, data: TermData, prior: TermPrior) -> Cost:
+        """Return the cost of the features that a term has."""
+        return self._cost(data, num_weights(data, prior))
+
+    def _cost(self, data: TermData, size: int) -> Cost:
+        """Return the cost of so many features."""
+        others, has_frequencies = self._others(data), any(factor.measure for factor in data.term.term.factors)
         kind = "features of random frequencies" if has_frequencies else "functions of a series"
         if has_frequencies and others:
             kind += " times functions of other factors"

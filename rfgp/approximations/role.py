@@ -113,6 +113,15 @@ class Approximation(ABC):
     def cost(self, data: TermData) -> Cost:
         """Return the predicted cost, before anything is allocated."""
 
+    def cost_of(self, data: TermData, prior: TermPrior) -> Cost:
+        """Return the cost of a term as it was drawn, whose features may be others than would be drawn now.
+
+        Args:
+            data: The term and the rows.
+            prior: The term as it was drawn.
+        """
+        return self.cost(data)
+
     def is_tuned(self, data: TermData) -> bool:
         """Return whether the draws depend on the hyperparameters."""
         return False
@@ -170,6 +179,11 @@ class Approximation(ABC):
         """
         self.check(data)
         return self.cost(data)
+
+
+def num_weights(data: TermData, prior: TermPrior) -> int:
+    """Return the number of weights of a term as it was drawn."""
+    return prior.at(data.values, data.columns).num_features
 
 
 def names_of(term: BoundTerm) -> str:

@@ -151,7 +151,7 @@ def redrawn(regression: Regression) -> Regression:
 
 def searched(rows: Block) -> Block:
     """Return rows for a search; few rows in double precision, since rounding would stop line searches."""
-    return replace(rows, inputs=rows.inputs.double()) if len(rows) <= PRECISE_ROWS else rows
+    return replace(rows.whole, inputs=rows.inputs.double()) if len(rows) <= PRECISE_ROWS else rows
 
 
 def left_out_densities(

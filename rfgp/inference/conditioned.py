@@ -46,7 +46,7 @@ class ConditionedGP:
         found = LatentDistribution(self.posterior, inputs)
         if self.place is not None:
             return found
-        return with_new_levels(found, self.posterior.prior, self.names, inputs)
+        return with_new_levels(found, blocks_with_new_levels(self.posterior.prior, self.names), inputs)
 
     def of(self, *terms: str) -> "ConditionedGP":
         """Return the process of the sum of some terms.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -16,19 +17,25 @@ CHUNK = 2**14
 """The number of rows of a stream that are looked at together."""
 
 
-def with_new_levels(
-    known: Distribution, prior: Prior, names: Sequence[str] | None, inputs: Tensor | InputBlocks
-) -> Distribution:
+class LevelEffects(Protocol):
+    """The role: the effects that inputs with levels without rows have."""
+
+    def new_variance(self, a: Tensor) -> Tensor:
+        """Return the variances (n,) at n inputs."""
+
+    def new_covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the covariance (n_a, n_b) of inputs a and b."""
+
+
+def with_new_levels(known: Distribution, effects: Sequence[LevelEffects], inputs: Tensor | InputBlocks) -> Distribution:
     """Return a distribution at n inputs that includes the effects of levels that no row has.
 
     Args:
         known: The distribution of what the rows determine.
-        prior: The prior.
-        names: The names of the terms whose sum it is. If None, all.
-        inputs: The inputs.
+        effects: The effects of each term. If there are none, the distribution is as it was.
+        inputs: The inputs, (n, D), or blocks of them.
     """
-    some = blocks_with_new_levels(prior, names)
-    return WithNewLevels(known, some, inputs) if some else known
+    return WithNewLevels(known, tuple(effects), inputs) if effects else known
 
 
 def blocks_with_new_levels(prior: Prior, names: Sequence[str] | None) -> tuple[LevelBlock, ...]:
@@ -50,12 +57,12 @@ class WithNewLevels(Distribution):
 
     Attributes:
         known: The distribution of what the rows determine.
-        blocks: The blocks whose levels may be new.
+        blocks: The blocks whose levels may be new, or what else has such effects.
         inputs: The points, (n, D), or blocks of them.
     """
 
     known: Distribution
-    blocks: tuple[LevelBlock, ...]
+    blocks: tuple[LevelEffects, ...]
     inputs: Tensor | InputBlocks
 
     @property
@@ -105,7 +112,7 @@ class WithNewLevels(Distribution):
     def _new_covariance(self) -> Tensor:
         return self._total(lambda block, x: block.new_covariance(x, x))
 
-    def _total(self, of_block: Callable[[LevelBlock, Tensor], Tensor]) -> Tensor:
+    def _total(self, of_block: Callable[[LevelEffects, Tensor], Tensor]) -> Tensor:
         """Return the sum over the blocks."""
         if isinstance(self.inputs, Tensor):
             return torch.stack([of_block(block, self.inputs) for block in self.blocks]).sum(0)

@@ -24,6 +24,7 @@ NO_TERM_OBSERVATIONS = (
 
 
 NO_SLOPE_OBSERVATIONS = "A derivative has no observations. Use its latent distribution."
+NO_INTEGRAL_OBSERVATIONS = "An integral has no observations. Use its latent distribution."
 
 
 def refuse_slopes(prediction: Any) -> NoReturn:
@@ -33,6 +34,15 @@ def refuse_slopes(prediction: Any) -> NoReturn:
         InvalidArgumentError: always.
     """
     raise InvalidArgumentError(NO_SLOPE_OBSERVATIONS)
+
+
+def refuse_integrals(prediction: Any) -> NoReturn:
+    """Refuse the observations of an integral.
+
+    Raises:
+        InvalidArgumentError: always.
+    """
+    raise InvalidArgumentError(NO_INTEGRAL_OBSERVATIONS)
 
 
 def refuse_functionals(prediction: Any) -> NoReturn:

@@ -63,6 +63,16 @@ class SpectralProduct:
             out = out * measure.kernel_between(a[..., list(own)], b[..., list(own)])
         return out
 
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw frequencies of the kernels at lengthscales of 1, (count, d), in radians per unit, float64."""
+        out = torch.zeros(count, self.num_columns, dtype=torch.float64)
+        for measure, own in zip(self.measures, self.positions, strict=True):
+            directions = torch.randn(count, len(own), generator=generator, dtype=torch.float64)
+            shares = torch.rand(count, 1, generator=generator, dtype=torch.float64)
+            norms = directions.norm(dim=1, keepdim=True)
+            out[:, list(own)] = measure.radial_quantile(shares, len(own)) * directions / norms
+        return out
+
     def periodic_variance(self, periods: Tensor, values: Values) -> Tensor:
         """Return the variance of the periodic process with periods (d,): that of k and of its nearest images, 0-d."""
         steps = torch.arange(-IMAGES, IMAGES + 1, dtype=torch.float64)

@@ -15,8 +15,9 @@ from rfgp.errors import DataSavedWarning, InvalidArgumentError
 from rfgp.fitting import Plan, Progress, Reporter
 from rfgp.kernels import RBF, Kernel
 from rfgp.likelihoods import Likelihood
+from rfgp.models.fitted import Fitted
 from rfgp.models.given import given
-from rfgp.models.process import Fitted, Process
+from rfgp.models.process import Process
 from rfgp.models.terms import TermReport, term_reports
 from rfgp.parameters import Hyperprior
 from rfgp.regression import Limits, Regression, SelectionReport, begin, solved_if_read

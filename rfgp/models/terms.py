@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from rfgp import random
 from rfgp.approximations import Approximation, Cost
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel, Sum
 from rfgp.regression import Regression
 from rfgp.regression.spec import ModelSpec, degrees_of_freedom, with_rows
+from rfgp.rows import Rows, pool_of
 
 MOST_POINTS = 500
 """The most rows at which shares and degrees of freedom of terms are computed."""
@@ -52,11 +54,9 @@ def term_reports(regression: Regression) -> dict[str, TermReport]:
     """Return the terms of a regression by name, and those of the noise if it has a kernel of its own."""
     spec = regression.family
     assert isinstance(spec, ModelSpec)
-    spec = spec if regression.rows is None else with_rows(spec, regression.rows)
-    assert spec.columns is not None
-    points = spec.columns.sample[:MOST_POINTS]
     shares, freedom = dict[str, float](), dict[str, float]()
-    if len(points):
+    if regression.rows is not None:
+        spec, points = with_rows(spec, regression.rows), _some_points(regression.rows, spec.options.seed)
         with suppress(InvalidArgumentError):  # if the posterior is not divided into terms
             shares = _shares(regression, points)
             freedom = degrees_of_freedom(regression, points) if spec.is_normal else {}
@@ -71,9 +71,16 @@ def _parts(spec: ModelSpec, regression: Regression) -> Iterator[tuple[str, Kerne
     """Yield the name of each term, its kernel, its approximation, and the cost of that."""
     values = regression.hyperparameters
     data, kernel = spec.term_data(values, regression.num_observations), spec.fitted_kernel(values)
-    for one, term in zip(data, kernel.terms(), strict=True):
+    for one, term, prior in zip(data, kernel.terms(), spec.priors, strict=True):
         chosen = spec.approximations[one.term.name]
-        yield one.term.name, Sum((term,)), chosen, chosen.cost(one)
+        yield one.term.name, Sum((term,)), chosen, chosen.cost_of(one, prior)
+
+
+def _some_points(rows: Rows, seed: int) -> Tensor:
+    """Return the inputs (n, D) of all rows, or of a random sample of them."""
+    pool = pool_of(rows)
+    order = torch.randperm(len(pool), generator=random.generator(seed, random.Role.SAMPLE))
+    return pool.take(order[:MOST_POINTS]).inputs.detach()
 
 
 def _shares(regression: Regression, points: Tensor) -> dict[str, float]:

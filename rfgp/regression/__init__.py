@@ -3,6 +3,7 @@
 from rfgp.regression.family import Family as Family
 from rfgp.regression.family import Member as Member
 from rfgp.regression.family import mean_and_noise as mean_and_noise
+from rfgp.regression.integrals import integrated as integrated
 from rfgp.regression.regression import Regression as Regression
 from rfgp.regression.regression import begin as begin
 from rfgp.regression.regression import started as started

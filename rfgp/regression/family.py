@@ -45,6 +45,10 @@ class Inputs(InputReader, Protocol):
             InvalidArgumentError: there is no such column of numbers.
         """
 
+    @property
+    def numbers(self) -> Mapping[int, Any]:
+        """The keys of the columns of numbers by their places."""
+
     def check(self, inputs: Tensor) -> None:
         """Refuse inputs that `read` never returns, tables (n, d) or positions (n,).
 

@@ -66,6 +66,7 @@ class Regression:
         rows: The standardised rows, in blocks. If None, only a posterior is known.
         given: A posterior at these hyperparameters that was loaded, updated or found by a fit. If None, it is computed
             when it is needed.
+        has_forgotten: Whether rows were taken away, so that none is kept.
     """
 
     family: Family
@@ -74,6 +75,7 @@ class Regression:
     num_observations: int
     rows: Rows | None = None
     given: Posterior | None = None
+    has_forgotten: bool = False
 
     # --- other regressions -----------------------------------------------------------------------
 
@@ -94,14 +96,19 @@ class Regression:
             purpose: A noun for the error message: the computation that needs the rows.
 
         Raises:
-            NotFittedError: only a posterior is known.
+            NotFittedError: only a posterior is known, of a file or after rows were taken away.
         """
-        if self.rows is None:
+        if self.rows is not None:
+            return self.rows
+        if self.has_forgotten:
             raise NotFittedError(
-                f"This model was loaded without its data, needed for {purpose}. Call condition(X, y) first, or save it "
-                "with data=True."
+                f"This model keeps no rows after forget(X, y), and they are needed for {purpose}. Call condition(X, y) "
+                "with the rows that are left."
             )
-        return self.rows
+        raise NotFittedError(
+            f"This model was loaded without its data, needed for {purpose}. Call condition(X, y) first, or save it "
+            "with data=True."
+        )
 
     @property
     def approximation(self) -> str | None:
@@ -271,6 +278,7 @@ def begin(family: Family, data: Chunk) -> Regression:
     """
     family, data = family.with_data(data)
     given = read_training(family.inputs, data, family.options.seed)
+    del data  # its columns are copies
     family, summary = summary_of(family, given)
     family, summary = family.with_data_summary(summary)
     rows = given.rows(summary.scaling)

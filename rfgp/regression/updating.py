@@ -35,7 +35,8 @@ def conditioned(regression: Regression, data: Chunk) -> Regression:
     rows = given.rows(scaling)
     check_rows(family, rows)
     family = family.covering(regression.hyperparameters, rows)
-    return solved_if_read(regression.replace(family=family, rows=rows, scaling=scaling, num_observations=len(rows)))
+    changes = {"family": family, "rows": rows, "scaling": scaling, "num_observations": len(rows)}
+    return solved_if_read(regression.replace(**changes, has_forgotten=False))
 
 
 def extended(regression: Regression, data: Chunk) -> Regression:
@@ -94,7 +95,7 @@ def reduced(regression: Regression, data: Chunk) -> Regression:
         rows = rows.read_once()
     count = regression.num_observations - len(rows)
     left = posterior.with_rows(rows, sign=-1)
-    return regression.replace(rows=None, given=left, num_observations=count)
+    return regression.replace(rows=None, given=left, num_observations=count, has_forgotten=True)
 
 
 MANY = 4

@@ -61,6 +61,11 @@ class Block:
     scatter: Tensor | None = None
 
     @property
+    def whole(self) -> "Block":
+        """All rows in standardised units: these."""
+        return self
+
+    @property
     def num_outputs(self) -> int:
         """The number k of targets of a row."""
         return self.targets.shape[1]

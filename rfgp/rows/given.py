@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rfgp.ambient import Cached
+from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.rows.arrays import Origin, read_per_row, read_targets
 from rfgp.rows.blocks import Block, Rows, parts_of
@@ -21,6 +23,7 @@ from rfgp.rows.sources import (
     checked,
     pool_of,
     standardized,
+    standardized_noise,
 )
 from rfgp.rows.survey import Survey, survey
 from rfgp.scaling import Affine, Scaling, moments
@@ -56,17 +59,67 @@ class SourceReader(InputReader, Protocol):
         """Return a source whose blocks are matrices of numbers."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+MOST_COPIED = 2**21
+"""The most rows whose standardised values are kept next to the given ones. More are standardised as they are read."""
+
+
 class ArrayRows(Block):
-    """Rows in memory, in standardised units and as they were given.
+    """Rows in memory as they were given, and in standardised units when these are asked for.
 
     Attributes:
-        given: The same in the user's units, checked; targets (n,) or (n, k) as they came.
+        given: The rows in the user's units, checked; targets (n,) or (n, k) as they came.
         as_numpy: Whether they came as arrays rather than tensors.
+        scaling: The maps to standardised units.
     """
 
     given: Chunk
     as_numpy: bool
+    scaling: Scaling
+
+    def __init__(self, given: Chunk, as_numpy: bool, scaling: Scaling) -> None:
+        vars(self).update(given=given, as_numpy=as_numpy, scaling=scaling, weight=given.sample_weight, signs=None)
+        vars(self)["fixed_noise"] = standardized_noise(given, scaling)
+
+    @Cached
+    def whole(self) -> Block:
+        """All rows in standardised units."""
+        return standardized(self.given, self.scaling)
+
+    @property
+    def inputs(self) -> Tensor:
+        """The inputs (n, d), or positions (n,)."""
+        return self.whole.inputs
+
+    @property
+    def targets(self) -> Tensor:
+        """The targets (n, k), float64."""
+        return self.whole.targets
+
+    @Cached
+    def ends(self) -> tuple[Tensor, Tensor]:
+        """The smallest and the largest inputs, (d,) each."""
+        low, high = self.scaling.standardize(torch.stack(torch.aminmax(self.given.X.detach(), dim=0))).unbind()
+        return low, high
+
+    @property
+    def num_outputs(self) -> int:
+        """The number k of targets of a row."""
+        return self.given.y.shape[1] if self.given.y.ndim > 1 else 1
+
+    def __len__(self) -> int:
+        return len(self.given.y)
+
+    def take(
+        self,
+        rows: slice | Tensor,  # (b,)
+    ) -> Block:
+        """Return some of the rows."""
+        if len(self) <= MOST_COPIED or "whole" in vars(self):
+            return self.whole.take(rows)
+        return standardized(self.given.take(rows), self.scaling)
+
+    def __repr__(self) -> str:
+        return f"ArrayRows({counted(len(self), 'row')})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,9 +198,10 @@ class GivenArrays:
         """
         _check_outputs(self.chunk.y, scaling)
         scaling.check_columns(self.chunk.X)
-        block = standardized(self.chunk._replace(y=self.chunk.y.reshape(len(self.chunk.y), -1)), scaling)
-        parts = (block.inputs, block.targets, block.fixed_noise, block.weight)
-        return ArrayRows(*parts, given=self.chunk, as_numpy=self.as_numpy)
+        rows = ArrayRows(self.chunk, self.as_numpy, scaling)
+        if len(rows) <= MOST_COPIED or not _is_in_range(rows):
+            len(rows.whole)  # refuses values out of range with their row
+        return rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,6 +336,14 @@ def _kind_of_rows(some: Chunk, is_vector: bool, scaling: Scaling) -> tuple[int, 
     return some.y.shape[1], some.noise is None and some.sample_weight is None, some.noise is not None
 
 
+def _is_in_range(rows: ArrayRows) -> bool:
+    """Return whether the standardised inputs are finite."""
+    try:
+        return bool(torch.isfinite(torch.stack(rows.ends)).all())
+    except DataError:
+        return False
+
+
 def _checked_units(targets: Affine) -> Affine:
     """Refuse targets whose variance leaves the range of their type."""
     scale = targets.scale.reshape(-1)
@@ -309,7 +371,7 @@ def ends_of(rows: Rows) -> tuple[Tensor, Tensor]:
     """Return the smallest and the largest inputs of rows (n, d), (d,) each, those in blocks by a first pass."""
     found = []
     for part in parts_of(rows):
-        if isinstance(part, SourceRows) and part.ends is not None:
+        if isinstance(part, SourceRows | ArrayRows) and part.ends is not None:
             found.append(part.ends)
         else:
             low, high = torch.aminmax(pool_of(part).inputs.detach(), dim=0)

@@ -252,8 +252,13 @@ def standardized(chunk: Chunk, scaling: Scaling) -> Block:
     """Return checked rows in standardised units."""
     inputs = scaling.standardize(chunk.X)
     targets = scaling.targets.forward(chunk.y.to(scaling.targets.scale)).double()
-    noise = None if chunk.noise is None else chunk.noise / scaling.targets.common_scale().double() ** 2
-    return Block(inputs, targets, noise, chunk.sample_weight)
+    targets = targets if targets.ndim > 1 else targets[:, None]
+    return Block(inputs, targets, standardized_noise(chunk, scaling), chunk.sample_weight)
+
+
+def standardized_noise(chunk: Chunk, scaling: Scaling) -> Tensor | None:
+    """Return the noise variances (b,) of rows in standardised units, or None if they have none of their own."""
+    return None if chunk.noise is None else chunk.noise / scaling.targets.common_scale().double() ** 2
 
 
 _UNCOUNTED = 2**16

@@ -370,11 +370,9 @@ def some(
     which: Tensor,  # (r,)
 ) -> Block:
     """Return some of the rows, with the arrays that the user gave for them if they are known."""
-    block = rows.take(which)
     if not isinstance(rows, ArrayRows):
-        return block
-    parts = (block.inputs, block.targets, block.fixed_noise, block.weight)
-    return ArrayRows(*parts, given=rows.given.take(which), as_numpy=rows.as_numpy)
+        return rows.take(which)
+    return ArrayRows(rows.given.take(which), rows.as_numpy, rows.scaling)
 
 
 def start_of(begun: Regression, candidate: Candidate, rows: Rows, start: FittedCandidate | None) -> Regression:

@@ -71,6 +71,17 @@ class Posterior(ABC):
         """Return the covariances of C functions at each point, (n, C, C). Here the functions are independent."""
         return torch.diag_embed(self.variance(inputs, projected))
 
+    def root_of_sums(self, inputs: Tensor, weights: Tensor) -> Tensor | None:
+        """Return a matrix R (m, r) with R R^T the covariance of m weighted sums of values, each of q points of its own.
+
+        It is without what is independent between points. None if the joint covariance of all points has to be formed.
+
+        Args:
+            inputs: The points, (m, q, D).
+            weights: Their weights, (m, q).
+        """
+        return None
+
     def operator(self, inputs: Tensor) -> LatentOperator | None:
         """Return the covariance (n, n) as products and solves. None if it has to be formed."""
         return None

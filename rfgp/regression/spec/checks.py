@@ -14,6 +14,7 @@ from rfgp.errors import InvalidArgumentError, TermWarning
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, Term, label_of
 from rfgp.regression.parts import pattern_links, warnings_of_parts
+from rfgp.rows import Rows, gathered
 
 LONG = 1.5
 """The least ratio of a period to the extent of its column to warn of. Hours of a day have a little more than 1."""
@@ -77,13 +78,13 @@ def _is_seen_once(sample: Tensor) -> bool:
     return len(sample) > 1 and len(torch.unique(sample, dim=0)) == len(sample)
 
 
-def warnings_of_places(terms: Sequence[BoundTerm], columns: ColumnSummary, x: Tensor) -> Iterator[Warning]:
-    """Yield a warning for each surface, network or graph of which a part has none of the rows x (n, D)."""
+def warnings_of_places(terms: Sequence[BoundTerm], columns: ColumnSummary, rows: Rows) -> Iterator[Warning]:
+    """Yield a warning for each surface, network or graph of which a part has none of the rows."""
     for term in terms:
         for factor, places, _ in term.parts():
             if factor.kind not in (Kind.NODE, Kind.COORDINATE):
                 continue
-            latent = factor.latent_field(columns.select(places))
+            x, latent = gathered(rows).inputs, factor.latent_field(columns.select(places))
             if factor.nodes is not None:
                 positions = x[:, places[0]].long().numpy()
                 yield from warnings_of_parts(factor.nodes.adjacency, positions, *_WORDS)

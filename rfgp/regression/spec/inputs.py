@@ -118,6 +118,12 @@ class ModelInputs:
         assert self.schema is not None
         return self.schema.column_of(key, Kind.NUMBER)
 
+    @property
+    def numbers(self) -> dict[int, Any]:
+        """The keys of the columns of numbers by their places."""
+        assert self.schema is not None
+        return {place: one.key for place, one in enumerate(self.schema.columns) if one.kind is Kind.NUMBER}
+
     def check(self, inputs: Tensor) -> None:
         """Refuse rows that are not (n, D), and cells that `read` never returns for training rows.
 

@@ -38,7 +38,7 @@ from rfgp.regression.spec.starts import (
     variance_of,
     with_mean_variances,
 )
-from rfgp.rows import Block, Chunk, DataSummary, Rows, RowSource, as_source, gathered, is_read_in_blocks, pool_of
+from rfgp.rows import Block, Chunk, DataSummary, Rows, RowSource, as_source, is_read_in_blocks, pool_of
 from rfgp.scaling import Affine, Scaling
 
 S = TypeVar("S", bound="ModelSpec")
@@ -291,7 +291,7 @@ class ModelSpec(Family):
         terms = (*self.terms, *self.inputs.noise_terms)
         yield from term_warnings(terms, self.columns, known)
         if rows is not None and not is_read_in_blocks(rows):
-            yield from warnings_of_places(terms, self.columns, gathered(rows).inputs)
+            yield from warnings_of_places(terms, self.columns, rows)
         if report is not None and rows is not None:
             yield from lattice_warnings(self.term_data(values, len(rows)), self.approximations)
         if report is not None and self.is_normal and self.schema is not None:

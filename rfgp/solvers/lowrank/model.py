@@ -106,7 +106,7 @@ class LinearModel:
         if not self.weights.adds_noise:
             return block
         missing = self.noise_shares @ self.weights.missing(phi, block.inputs)
-        return replace(block, fixed_noise=missing if block.fixed_noise is None else block.fixed_noise + missing)
+        return replace(block.whole, fixed_noise=missing if block.fixed_noise is None else block.fixed_noise + missing)
 
     @cached_property
     def noise_shares(self) -> Tensor:

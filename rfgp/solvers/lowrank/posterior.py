@@ -9,8 +9,12 @@ from torch import Tensor
 from rfgp.blocks import Prior, Weights
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import covariance_root, half_solve
+from rfgp.solvers.extensions import Extensions
 from rfgp.solvers.role import Functions, Posterior, Shape
 from rfgp.solvers.terms import known_terms, make_contiguous
+
+SUM_ENTRIES = 2**22
+"""The most entries of the features whose sums are taken at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,6 +173,20 @@ class LowRankPosterior(Posterior):
             return super().root(inputs, projected)
         return self.uncertainty.root(projected)
 
+    def root_of_sums(self, inputs: Tensor, weights: Tensor) -> Tensor | None:
+        """Return a root (m, r) of the covariance of sums over points (m, q, D) with weights (m, q).
+
+        None if features miss a part of the function that points share.
+        """
+        if any(block.residual is not None and not block.residual.is_noise for block in self._residual.blocks):
+            return None
+        size, sums = max(1, SUM_ENTRIES // max(self.width, 1)), weights.new_zeros(len(inputs), self.width)
+        owners = torch.arange(len(inputs), device=weights.device).repeat_interleave(weights.shape[1])
+        parts = (torch.split(one, size) for one in (inputs.flatten(0, 1), weights.flatten(), owners))
+        for points, factors, owner in zip(*parts, strict=True):
+            sums = sums.index_add(0, owner, factors[:, None] * self.project(points))
+        return self.uncertainty.root(sums)
+
     def tensors(self) -> dict[str, Tensor]:
         """Return weights (F, k), and factor (F, F) or rows (n, F)."""
         return super().tensors() | self.uncertainty.tensors()
@@ -194,7 +212,10 @@ class LowRankPosterior(Posterior):
                 "from predict(X) there, or use InducingPoints(method='sor')."
             )
         weights = self.weights + self.uncertainty.sample(count, *self.weights.shape, generator=generator)
-        return lambda inputs: self.project(inputs) @ weights
+        extensions = Extensions.of(self.prior, self.terms, count, self.weights.shape[1], generator)
+        if not extensions.parts:
+            return lambda inputs: self.project(inputs) @ weights
+        return lambda inputs: self.project(inputs) @ weights + extensions.at(inputs)
 
     def of(self, names: Sequence[str]) -> "LowRankPosterior":
         """Return the posterior of the sum of some terms.

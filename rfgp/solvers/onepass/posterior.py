@@ -13,6 +13,7 @@ from rfgp.blocks.weights import Design
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.linalg import cholesky
 from rfgp.rows import Rows
+from rfgp.solvers.extensions import Extensions
 from rfgp.solvers.lowrank import FactorCovariance, LowRankPosterior
 from rfgp.solvers.onepass.moments import SeriesMoments
 from rfgp.solvers.onepass.statistics import Statistics, assemble
@@ -22,8 +23,8 @@ from rfgp.solvers.role import Functions, Posterior, Shape
 DENSE_ENTRIES = 2**22
 """The most entries of features of points that are computed at once, where transforms do not serve."""
 OUTSIDE = (
-    "{} known within the range of the training rows, and some points are outside. Ask for points within it, or for "
-    "predict(X) there."
+    "Derivatives are known within the range of the training rows, and some points are outside. Ask for points within "
+    "it, or for predict(X) there."
 )
 FEW_POINTS = 64
 """The number of points up to which features are used in place of transforms."""
@@ -93,13 +94,17 @@ class OnePassPosterior(Posterior):
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the covariance (n, n)."""
-        self._check_slopes(inputs)
+        _check_slopes(self, inputs)
         return self.dense.covariance(inputs, self.dense.project(inputs))
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (n, r) with R R^T the covariance."""
-        self._check_slopes(inputs)
+        _check_slopes(self, inputs)
         return self.dense.root(inputs, self.dense.project(inputs))
+
+    def root_of_sums(self, inputs: Tensor, weights: Tensor) -> Tensor | None:
+        """Return a root (m, r) of the covariance of sums over points (m, q, D) with weights (m, q)."""
+        return self.dense.root_of_sums(inputs, weights)
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
@@ -107,7 +112,7 @@ class OnePassPosterior(Posterior):
         Raises:
             InvalidArgumentError: there is no such term, or none is named.
         """
-        self._check_slopes(inputs)
+        _check_slopes(self, inputs)
         return self.dense.cross_covariance(inputs, first, second)
 
     def of(self, names: Sequence[str]) -> "OnePassPosterior":
@@ -127,20 +132,26 @@ class OnePassPosterior(Posterior):
         return replace(self, dense=self.dense.differentiated(place))
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Draw weights from their posterior: functions of n inputs in the box of the rows, (count, n, k).
+        """Draw functions of n inputs, (count, n, k): weights, and outside the box of the rows what they leave open.
 
         They are without the variance that the modes leave out.
         """
         dense = self.dense
         weights = dense.weights + dense.uncertainty.sample(count, *dense.weights.shape, generator=generator)
+        extensions = Extensions.of(self.prior, dense.terms, count, weights.shape[2], generator)
 
         def functions(inputs: Tensor) -> Tensor:
-            if bool(self.is_outside(inputs).any()):
-                raise InvalidArgumentError(OUTSIDE.format("Draws of functions are"))
-            if inputs.requires_grad:
-                return dense.project(inputs) @ weights
-            draws = [SeriesMoments(replace(dense, weights=one)).mean(inputs) for one in weights]
-            return torch.stack(draws)
+            is_out = self.is_outside(inputs)
+            if inputs.requires_grad or bool(is_out.all()):
+                return dense.project(inputs) @ weights + extensions.at(inputs)
+            draws = [SeriesMoments(replace(dense, weights=one)).mean(inputs[~is_out]) for one in weights]
+            found = torch.stack(draws)
+            if not bool(is_out.any()):
+                return found
+            out = found.new_zeros(count, len(inputs), weights.shape[2])
+            out[:, ~is_out] = found
+            out[:, is_out] = dense.project(inputs[is_out]) @ weights + extensions.at(inputs[is_out])
+            return out
 
         return functions
 
@@ -190,15 +201,6 @@ class OnePassPosterior(Posterior):
     def _moments(self) -> SeriesMoments:
         return SeriesMoments(self.dense)
 
-    def _check_slopes(self, inputs: Tensor) -> None:
-        """Refuse derivatives at points (n, D) outside the box.
-
-        Raises:
-            InvalidArgumentError: a derivative is asked for there.
-        """
-        if self.dense.place is not None and bool(self.is_outside(inputs).any()):
-            raise InvalidArgumentError(OUTSIDE.format("Derivatives are"))
-
     def is_outside(self, inputs: Tensor) -> Tensor:
         """Return whether points (n, D) are outside the box of a lattice, (n,)."""
         return self._moments.is_outside(inputs)
@@ -209,7 +211,7 @@ class OnePassPosterior(Posterior):
         """Return a moment (n, ...) at points (n, D): by series within the box, by features elsewhere."""
         size = max(1, DENSE_ENTRIES // max(len(self.dense.weights), 1))
 
-        self._check_slopes(inputs)
+        _check_slopes(self, inputs)
 
         def slowly(x: Tensor) -> Tensor:
             return torch.cat([by_features(self.dense.project(some), some) for some in torch.split(x, size)])
@@ -225,6 +227,16 @@ class OnePassPosterior(Posterior):
         out[~is_out] = inside
         out[is_out] = slowly(inputs[is_out])
         return out
+
+
+def _check_slopes(posterior: OnePassPosterior, inputs: Tensor) -> None:
+    """Refuse derivatives at points (n, D) outside the box.
+
+    Raises:
+        InvalidArgumentError: a derivative is asked for there.
+    """
+    if posterior.dense.place is not None and bool(posterior.is_outside(inputs).any()):
+        raise InvalidArgumentError(OUTSIDE)
 
 
 def sum_names(layout: Layout) -> list[str]:

@@ -14,7 +14,7 @@ from rfgp import kernels as k
 from rfgp.lattices import design
 from rfgp.regression import mean_and_noise
 from rfgp.rows import Block
-from rfgp.solvers import onepass
+from rfgp.solvers import extensions, onepass
 from rfgp.solvers.lowrank import LinearModel, LowRankSolver
 from rfgp.solvers.onepass import moments, posterior, products, solver, statistics, sums
 
@@ -223,6 +223,15 @@ def test_updating_and_forgetting_change_sums_alone(case, tmp_path):
         np.testing.assert_allclose(getattr(loaded.predict(LATER), name), getattr(before, name), atol=1e-9)
 
 
+def test_rows_that_forgetting_drops_are_asked_for():
+    gp = model()
+    gp.forget(REST, Y[200:])
+    with pytest.raises(rfgp.NotFittedError, match="forget"):
+        gp.leave_one_out()
+    assert gp.terms["f"].degrees_of_freedom is None
+    gp.condition(ROWS, Y).leave_one_out()
+
+
 def test_rows_that_are_all_forgotten_are_refused():
     with pytest.raises(rfgp.DataError, match="must be left"):
         model().forget(ROWS, Y)
@@ -357,6 +366,38 @@ def test_points_close_outside_are_extrapolated(case):
     np.testing.assert_allclose(found.std, expected.std, rtol=0.05)
 
 
+def check_edge(name, noise):
+    """Compare deviations just outside the range with those of the exact process, in dense algebra."""
+    rng = np.random.default_rng(4)
+    x, new = np.concatenate([[0.0, 4.0], rng.uniform(0, 4, 298)]), 4 + np.array([0.003, 0.01, 0.03, 0.1, 0.3, 0.8, 1.5])
+    kernel, formula = {
+        "gaussian": (k.RBF(0, lengthscale=1.0), lambda r: np.exp(-(r**2) / 2)),
+        "matern": (k.Matern(0, nu=1.5, lengthscale=1.0), lambda r: (1 + 3**0.5 * r) * np.exp(-(3**0.5) * r)),
+    }[name]
+    start = {"noise": noise, "mean": 0.0, "outputscale": 1.0}
+    tight = rfgp.EquispacedFourier(tolerance=1e-10 if name == "gaussian" else 1e-6, max_features=6000)
+    gp = rfgp.GP(kernel, approximation=tight, start=start, standardize=False)
+    gp.condition(x[:, None], np.sin(x))
+    C = formula(np.abs(x[:, None] - x)) + noise * np.eye(len(x))
+    cross = formula(np.abs(new[:, None] - x))
+    variance = 1 - np.einsum("ij,ji->i", cross, np.linalg.solve(C, cross.T))
+    np.testing.assert_allclose(gp.predict(new[:, None]).std, np.sqrt(variance), rtol=0.03)
+
+
+@pytest.mark.parametrize(("name", "noise"), [("gaussian", 1e-6), ("gaussian", 1e-8), ("matern", 1e-6)])
+def test_deviations_at_the_edge_match_the_exact_process(name, noise):
+    check_edge(name, noise)
+
+
+@pytest.mark.parametrize(("constant", "value", "case"), [
+    ("JITTER", 1e-9, ("gaussian", 1e-8)), ("NEAREST", 0.03, ("matern", 1e-6)),
+])  # fmt: skip
+def test_planted_jitter_and_distance_at_the_edge_are_seen(monkeypatch, constant, value, case):
+    monkeypatch.setattr(design, constant, value)
+    with pytest.raises(AssertionError):
+        check_edge(*case)
+
+
 def test_predictions_are_differentiable_in_points():
     gp = rfgp.GP(k.RBF((0, 1), lengthscale=(0.5, 0.5)), approximation=TIGHT, start={"noise": 0.01})
     X = torch.as_tensor(np.random.default_rng(3).uniform(0, 1, (200, 2)))
@@ -368,16 +409,37 @@ def test_predictions_are_differentiable_in_points():
     np.testing.assert_allclose(slope[:, 0], differences, atol=5e-4)
 
 
-def test_draws_of_functions_have_the_posterior_moments():
-    gp = model("two columns")
-    draws = gp.sample_functions(1000, seed=0)({key: LATER[key][:70] for key in LATER})
-    found = gp.predict({key: LATER[key][:70] for key in LATER})
+def check_draws(likelihood="normal"):
+    """Compare moments of draws within the range and outside it with those of the posterior, by z-scores."""
+    y = Y if likelihood == "normal" else np.round(Y.clip(0))
+    gp = rfgp.GP(KERNELS["two columns"], likelihood, TIGHT, start=START if likelihood == "normal" else None, seed=0)
+    gp.condition(ROWS, y)
+    points = {key: LATER[key][:70] for key in LATER}
+    points["t"] = np.concatenate([points["t"][:64], [-3.0, -0.2, 4.01, 4.3, 4.6, 9.0]])
+    functions, found = gp.sample_functions(1000, seed=0), gp.predict(points)
+    draws = functions(points)
     scores = (draws.mean(0) - found.mean) / (found.std / np.sqrt(1000))
     assert np.abs(scores).max() < 4.9  # one of 10,000 times by chance for 70 scores
     ratios = (draws.var(0) / found.std**2 - 1) * np.sqrt(1000 / 2)
     assert np.abs(ratios).max() < 5.2
-    with pytest.raises(rfgp.InvalidArgumentError, match="range"):
-        gp.sample_functions(1, seed=0)({**{key: LATER[key][:1] for key in LATER}, "t": [20.0]})
+    expected = found.covariance / np.outer(found.std, found.std)
+    assert np.abs(np.corrcoef(draws.T) - expected).max() < 6 / np.sqrt(1000)
+    again = functions({key: points[key][[69, 66, 3]] for key in points})
+    np.testing.assert_allclose(again, draws[:, [69, 66, 3]], atol=1e-9)
+
+
+@pytest.mark.parametrize("likelihood", ["normal", "poisson"])
+def test_draws_of_functions_have_the_posterior_moments(likelihood):
+    check_draws(likelihood)
+
+
+@pytest.mark.parametrize(("right", "wrong"), [
+    ("(2 / NUM_COSINES)", "(1 / NUM_COSINES)"),
+    ("block.unit.sqrt() * design", "0 * design"),
+])  # fmt: skip
+def test_planted_errors_in_draws_outside_are_seen(right, wrong):
+    with planted(extensions, right, wrong), pytest.raises(AssertionError):
+        check_draws()
 
 
 # --- options and files -----------------------------------------------------------------------------

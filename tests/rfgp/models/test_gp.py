@@ -358,6 +358,39 @@ def test_terms_report_their_effective_degrees_of_freedom(case):
     assert total == pytest.approx(60 - 0.07 * np.trace(np.linalg.inv(exact.total)), rel=1e-6)
 
 
+@pytest.mark.parametrize("approximation", [
+    rfgp.Exact(), rfgp.RandomFeatures(256), rfgp.EquispacedFourier(tolerance=1e-8), rfgp.Vecchia(30),
+], ids=lambda one: type(one).__name__)  # fmt: skip
+@pytest.mark.parametrize("count", [80, 600])
+def test_degrees_of_freedom_are_those_of_the_present_rows(approximation, count):
+    rng = np.random.default_rng(0)
+    first, later = np.sort(rng.uniform(0, 2, count)), np.sort(rng.uniform(5, 25, count))
+    gp = rfgp.GP(k.RBF(0, lengthscale=1.0), approximation=approximation, start={"noise": 0.1}, seed=0)
+    gp.condition(first[:, None], np.sin(first)).condition(later[:, None], np.sin(later))
+    variance, noise = (getattr(gp.hyperparameters, name).item() for name in ("outputscale", "noise"))
+    K = variance * np.exp(-((later[:, None] - later) ** 2) / 2)
+    expected = np.trace(np.linalg.solve(K + noise * np.eye(count), K))
+    assert gp.terms["rbf(0)"].degrees_of_freedom == pytest.approx(expected, rel=0.02 if count == 80 else 0.1)
+
+
+@pytest.mark.parametrize("approximation", [
+    rfgp.RandomFeatures(32), rfgp.InducingPoints(40), rfgp.EquispacedFourier(),
+], ids=lambda one: type(one).__name__)  # fmt: skip
+def test_costs_are_of_the_features_that_terms_have(approximation):
+    rng = np.random.default_rng(0)
+    t = rng.uniform(0, 9, 3000)
+    kernel = k.RBF(0, lengthscale=0.2, name="f") + k.Periodic(0, 2.0, name="g")
+    gp = rfgp.GP(kernel, approximation=approximation, start={"noise": 0.1}, seed=0).condition(t[:, None], np.sin(t))
+    gp.hyperparameters["f.lengthscale"] = 1.0
+    for rows in (3000, 30):
+        if rows < 3000:
+            gp.condition(t[:rows, None], np.sin(t[:rows]))
+        for block in gp.regression.prior().weights:
+            cost = gp.terms[block.name].cost
+            assert cost.num_features == block.num_features
+            assert f"{block.num_features} " in cost.note
+
+
 def test_a_budget_of_features_is_divided_by_degrees_of_freedom():
     rng = np.random.default_rng(3)
     rows = {"a": rng.uniform(0, 1, 500), "b": rng.uniform(0, 1, 500)}

@@ -9,7 +9,7 @@ import torch
 from model_files import rewrite
 
 import rfgp
-from rfgp.models.process import Fitted
+from rfgp.models.fitted import Fitted
 from rfgp.saving import read
 from rfgp.saving.container import read_file, write_file
 from rfgp.saving.gp import MODELS

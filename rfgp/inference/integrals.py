@@ -1,0 +1,362 @@
+"""Integrals of the latent function over boxes, by Gauss-Legendre quadrature of its joint distribution.
+
+The integral over a box is sum_q v_q f(x_q) over nodes x_q. It is Gaussian with the mean sum_q v_q m(x_q) and the
+variance v^T C v, C the covariance of the nodes. The variance that features leave out is independent between points. It
+has no part in an integral, because sum_q v_q^2 vanishes as the nodes become dense.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp.blocks import Prior
+from rfgp.errors import InvalidArgumentError
+from rfgp.inference.conditioned import ConditionedGP, Terms
+from rfgp.inference.distributions import Distribution, InputBlocks, LatentDistribution, LinearFunctionals, in_memory
+from rfgp.inference.mixture import MixtureDistribution, MixturePosterior
+from rfgp.inference.new_levels import LevelBlock, blocks_with_new_levels, with_new_levels
+from rfgp.solvers import Posterior
+
+MOST_JOINT = 2**13
+"""The most nodes of all boxes together whose joint covariance is formed."""
+PANEL = 16
+"""The most nodes of one Gauss-Legendre rule. More nodes are panels of so many."""
+
+
+@dataclass(frozen=True, eq=False)
+class BoxRule:
+    """A product of Gauss-Legendre rules in the columns in which boxes extend.
+
+    A box is given by its corners, two points (2, D) that agree in all other columns.
+
+    Attributes:
+        places: The places of the columns.
+        counts: The number of nodes in each of them: at most `PANEL`, or a multiple of it.
+        unit: The volume in the user's units of a box whose standardized volume is 1.
+    """
+
+    places: tuple[int, ...]
+    counts: tuple[int, ...]
+    unit: float = 1.0
+
+    @property
+    def size(self) -> int:
+        """The number Q of nodes of a box."""
+        return math.prod(self.counts)
+
+    def nodes(self, corners: Tensor) -> Tensor:
+        """Return the nodes (m, Q, D) of boxes with corners (m, 2, D)."""
+        axes = torch.meshgrid(*(torch.as_tensor(gauss_legendre(count)[0]) for count in self.counts), indexing="ij")
+        shares = torch.zeros(self.size, corners.shape[2], dtype=torch.float64)
+        for place, axis in zip(self.places, axes, strict=True):
+            shares[:, place] = axis.flatten()
+        low, high = corners[:, :1], corners[:, 1:]
+        return low + shares.to(corners) * (high - low)
+
+    def weights(self, corners: Tensor) -> Tensor:
+        """Return the weights (m, Q) of the nodes of boxes with corners (m, 2, D), float64."""
+        axes = torch.meshgrid(*(torch.as_tensor(gauss_legendre(count)[1]) for count in self.counts), indexing="ij")
+        shares = math.prod(axes[1:], start=axes[0]).flatten().to(corners.device)
+        sides = (corners[:, 1] - corners[:, 0]).double()[:, list(self.places)]
+        return self.unit * sides.prod(1)[:, None] * shares
+
+    def matrix(self, corners: Tensor) -> Tensor:
+        """Return the weights of all nodes of all boxes with corners (m, 2, D), (m, m Q), float64."""
+        weights = self.weights(corners)
+        own = torch.eye(len(weights), dtype=weights.dtype, device=weights.device)
+        return (own[:, :, None] * weights).flatten(1)
+
+    def functionals(self, at: Callable[[Tensor], Distribution], corners: Tensor, shift: Tensor) -> LinearFunctionals:
+        """Return the joint distribution of the integrals over boxes, by that of all their nodes.
+
+        Args:
+            at: Returns the distribution of the latent values at points (n, D).
+            corners: The corners of the boxes, (m, 2, D).
+            shift: A constant that is added to the function, (k,) or ().
+        """
+        return LinearFunctionals(at(self.nodes(corners).flatten(0, 1)), self.matrix(corners), shift)
+
+
+@lru_cache(maxsize=64)
+def gauss_legendre(count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return nodes and weights (count,) on [0, 1], in panels of at most `PANEL` nodes."""
+    panels = max(1, count // PANEL)
+    points, weights = np.polynomial.legendre.leggauss(count // panels)
+    starts = np.arange(panels)[:, None]
+    return ((starts + (points + 1) / 2) / panels).ravel(), np.tile(weights / (2 * panels), panels)
+
+
+@dataclass(frozen=True, eq=False)
+class BoxIntegrals(Distribution):
+    """The joint distribution of the integrals over m boxes of what rows determine of the latent function.
+
+    Attributes:
+        posterior: The posterior.
+        rule: The quadrature.
+        corners: The corners of the boxes, standardized, (m, 2, D).
+        shift: A constant that is added to the function, (k,) or ().
+        names: The names of the terms whose sum the function is. If None, all.
+    """
+
+    posterior: Posterior
+    rule: BoxRule
+    corners: Tensor
+    shift: Tensor
+    names: tuple[str, ...] | None = None
+
+    @property
+    def num_points(self) -> int:
+        """The number m of boxes."""
+        return len(self.corners)
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether the corners or parameters of the prior require a gradient."""
+        return self._at(self.corners[:, 0]).requires_grad
+
+    def function_covariance(self) -> Tensor:
+        """Return the covariances of C functions at each box, (m, C, C)."""
+        return torch.cat([self._functionals(box).function_covariance() for box in torch.split(self.corners, 1)])
+
+    def _mean(self) -> Tensor:
+        some = max(1, MOST_JOINT // self.rule.size)
+        return torch.cat([self._functionals(boxes).mean() for boxes in torch.split(self.corners, some)])
+
+    def _variance(self) -> Tensor:
+        root = self._feature_root
+        if root is not None:
+            return root.square().sum(1)
+        found = torch.cat([self._functionals(box).variance() for box in torch.split(self.corners, 1)])
+        left_out = self._left_out(self.corners)
+        return (found - (left_out[:, None] if found.ndim > 1 else left_out)).clamp_min(0)
+
+    def _covariance(self) -> Tensor:
+        root = self._feature_root
+        if root is not None:
+            return root @ root.mT
+        found, left_out = self._jointly().covariance(), self._left_out(self.corners).diag()
+        return found - (left_out[..., None] if found.ndim > 2 else left_out)
+
+    def _root(self) -> Tensor:
+        root = self._feature_root
+        return self._jointly().root() if root is None else root
+
+    @property
+    def _feature_root(self) -> Tensor | None:
+        """A matrix R (m, r) with R R^T the covariance, if integrals of features determine it."""
+        return self._kept("features", lambda: self.posterior.root_of_sums(*self._nodes(self.corners)))
+
+    def _nodes(self, corners: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the nodes (m, Q, D) and weights (m, Q) of boxes."""
+        return self.rule.nodes(corners), self.rule.weights(corners)
+
+    def _at(self, inputs: Tensor) -> LatentDistribution:
+        return LatentDistribution(self.posterior, inputs)
+
+    def _functionals(self, corners: Tensor) -> LinearFunctionals:
+        return self.rule.functionals(self._at, corners, self.shift)
+
+    def _jointly(self) -> LinearFunctionals:
+        """Return the functionals of all nodes.
+
+        Raises:
+            InvalidArgumentError: there are too many of them.
+        """
+        check_joint(self.num_points, self.rule)
+        return self._functionals(self.corners)
+
+    def _left_out(self, corners: Tensor) -> Tensor:
+        """Return the variances (m,) of sums over nodes of what is independent between points."""
+        blocks = [b for b in self.posterior.prior.weights if b.residual is not None and b.residual.is_noise]
+        blocks = [b for b in blocks if self.names is None or b.name in self.names]
+        nodes, weights = self._nodes(corners)
+        points, total = nodes.flatten(0, 1), torch.zeros_like(weights)
+        for block in blocks:
+            total = total + block.residual_variance(points, block.scaled(points)).reshape(weights.shape)
+        return (weights.square() * total).sum(1)
+
+
+def check_joint(num_boxes: int, rule: BoxRule) -> None:
+    """Refuse the joint distribution of boxes with too many nodes.
+
+    Raises:
+        InvalidArgumentError: with the number of nodes.
+    """
+    if num_boxes * rule.size > MOST_JOINT:
+        raise InvalidArgumentError(
+            f"The covariance of integrals must be of boxes with at most {MOST_JOINT:,} nodes together, got "
+            f"{num_boxes:,} boxes with {rule.size:,} each. Ask for mean and std, for fewer boxes, or for a model of "
+            "features, such as gp.with_approximation(rfgp.EquispacedFourier())."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class IntegratedLevels:
+    """A block whose new levels are integrated over boxes.
+
+    Attributes:
+        block: The block.
+        rule: The quadrature.
+    """
+
+    block: LevelBlock
+    rule: BoxRule
+
+    def new_variance(self, corners: Tensor) -> Tensor:
+        """Return the variances (m,) of boxes with corners (m, 2, D)."""
+        return torch.cat([self._between(box, box)[0] for box in torch.split(corners, 1)])
+
+    def new_covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the covariance (m, p) of boxes with corners (m, 2, D) and (p, 2, D)."""
+        some = max(1, NEW_NODES // self.rule.size)
+        return torch.cat(
+            [torch.cat([self._between(x, z) for z in torch.split(b, some)], 1) for x in torch.split(a, some)]
+        )
+
+    def _between(self, a: Tensor, b: Tensor) -> Tensor:
+        left, right = self.rule.matrix(a), self.rule.matrix(b)
+        found = self.block.new_covariance(*(self.rule.nodes(corners).flatten(0, 1) for corners in (a, b)))
+        return left @ found.to(left) @ right.mT
+
+
+NEW_NODES = 2**11
+"""The number of nodes between which covariances of new levels are computed at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class IntegratedGP(ConditionedGP):
+    """The process of integrals over boxes.
+
+    Attributes:
+        rule: The quadrature.
+        shift: A constant that is added to the function, (k,) or ().
+    """
+
+    rule: BoxRule = field(kw_only=True)
+    shift: Tensor = field(kw_only=True)
+
+    def at(self, inputs: Tensor | InputBlocks) -> Distribution:
+        """Return the distribution of the integrals over boxes with corners (m, 2, D)."""
+        corners, posterior = in_memory(inputs), self.posterior
+        if not isinstance(posterior, MixturePosterior):
+            return self._of(posterior, self.shift, corners)
+        members = [
+            self._of(member, self.shift + own, corners)
+            for member, own in zip(posterior.members, posterior.shifts, strict=True)
+        ]
+        none = [torch.zeros_like(own) for own in posterior.shifts]  # the integrals include them
+        return MixtureDistribution(members, posterior.weights, none, posterior.noises)
+
+    def of(self, *terms: str) -> "IntegratedGP":
+        """Return the process of the sum of some terms, without the constant.
+
+        Raises:
+            InvalidArgumentError: no term, or an unknown one; or the posterior is not divided into terms.
+        """
+        names = self._checked(terms)
+        return replace(self, posterior=self.posterior.of(names), names=tuple(names), shift=0 * self.shift)
+
+    def cross_covariance(self, inputs: Tensor, first: Terms, second: Terms) -> Tensor:
+        """Return the posterior covariance between the sums of some terms and of others over boxes, (m, m) or (m, m, C).
+
+        Raises:
+            InvalidArgumentError: no term, or an unknown one; or too many boxes.
+        """
+        check_joint(len(inputs), self.rule)
+        known = super().cross_covariance(self.rule.nodes(inputs).flatten(0, 1), first, second)
+        weights = self.rule.matrix(inputs)
+        if known.ndim == 2:
+            return weights @ known @ weights.mT
+        return (weights @ known.movedim(-1, 0) @ weights.mT).movedim(0, -1)
+
+    def _of(self, posterior: Posterior, shift: Tensor, corners: Tensor) -> Distribution:
+        known = BoxIntegrals(posterior, self.rule, corners, shift, self.names)
+        blocks = blocks_with_new_levels(posterior.prior, self.names)
+        return with_new_levels(known, tuple(IntegratedLevels(block, self.rule) for block in blocks), corners)
+
+
+# --- the number of nodes ---------------------------------------------------------------------------
+
+COUNTS = (4, 6, 8, 12, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
+"""The numbers of nodes in a column that are tried."""
+LEAST_ERROR = 1e-7
+"""The share of the prior variance of an integral below which its error is not reduced further."""
+GOALS = ((LEAST_ERROR, 2**10), (1e-6, 2**10), (1e-5, 2**10), (LEAST_ERROR, 2**12), (1e-5, 2**12), (1e-3, 2**12))
+"""Errors, as shares of the prior variance, each with the most nodes for it. The first that can be reached is taken."""
+
+
+def rule_for(priors: Sequence[Prior], corners: Tensor, places: tuple[int, ...], unit: float) -> BoxRule:
+    """Return the quadrature for boxes.
+
+    The number of nodes in a column is increased until the prior variance of the integral of each term over the widest
+    box changes little. It depends on the prior alone, and not on the targets.
+
+    Args:
+        priors: The priors of the members of a mixture, or one.
+        corners: The corners of the boxes, (m, 2, D), standardized.
+        places: The places of the columns in which boxes extend.
+        unit: The volume in the user's units of a box whose standardized volume is 1.
+
+    Raises:
+        InvalidArgumentError: a box needs too many nodes.
+    """
+    if not places or not len(corners):
+        return BoxRule(places, (1,) * len(places), unit)
+    errors = [list(_errors(priors, _slice(corners.detach().double(), places, place), place)) for place in places]
+    for goal, most in GOALS:
+        reached = [next((i for i, error in enumerate(one) if error <= goal), None) for one in errors]
+        counts = tuple(COUNTS[i + 1] for i in reached if i is not None)
+        if len(counts) == len(places) and math.prod(counts) <= most:
+            return BoxRule(places, counts, unit)
+    raise InvalidArgumentError(
+        f"A box must extend over few lengthscales, got one that needs more than {GOALS[-1][1]:,} nodes. Divide it "
+        "and add up the parts: gp.integrate(lows, highs).linear(np.ones(len(lows)))."
+    )
+
+
+def _slice(corners: Tensor, places: tuple[int, ...], place: int) -> Tensor:
+    """Return the line (1, 2, D) through the middle of the box that is widest in a column, along it."""
+    widest = corners[int((corners[:, 1, place] - corners[:, 0, place]).argmax())]
+    line = widest.clone()
+    line[:, list(places)] = widest.mean(0)[list(places)]
+    line[:, place] = widest[:, place]
+    return line[None]
+
+
+def _errors(priors: Sequence[Prior], line: Tensor, place: int) -> Iterator[float]:
+    """Yield the largest change, over terms, of the variance of an integral from each number of nodes to the next.
+
+    It ends after the least error that is asked for.
+    """
+    parts = [part for prior in priors for name in prior.names if (part := prior.of((name,))).blocks]
+    before: Tensor | None = None
+    for count in COUNTS:
+        rule = BoxRule((place,), (count,))
+        nodes, weights = rule.nodes(line)[0], rule.weights(line)[0]
+        with torch.no_grad():
+            found = torch.stack([_variance_of(part, nodes, weights) for part in parts])  # (T, 2)
+        if before is not None:
+            scale = torch.maximum(found[:, 0], NEGLIGIBLE * found[:, 1]).clamp_min(torch.finfo(found.dtype).tiny)
+            error = float(((found[:, 0] - before[:, 0]).abs() / scale).max())
+            yield error
+            if error <= LEAST_ERROR:
+                return
+        before = found
+
+
+NEGLIGIBLE = 1e-6
+"""The variance of an integral, as a share of its largest possible value, whose relative error does not count."""
+
+
+def _variance_of(prior: Prior, nodes: Tensor, weights: Tensor) -> Tensor:
+    """Return the prior variance of an integral, and the most that the variances of the nodes allow, (2,)."""
+    again = nodes.clone()  # what is independent between points has no part in it
+    new = (block.new_covariance(nodes, again) for block in blocks_with_new_levels(prior, None))
+    kernel = sum(new, start=prior.kernel(nodes, again).double())
+    return torch.stack([weights @ kernel @ weights, (weights @ kernel.diagonal().clamp_min(0).sqrt()).square()])

@@ -1,0 +1,79 @@
+"""Integrals of the latent function of a regression over boxes, in the user's units."""
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.inference import refusals
+from rfgp.inference.integrals import IntegratedGP, rule_for
+from rfgp.inference.prediction import Prediction
+from rfgp.inference.term_prediction import TermPrediction
+from rfgp.regression.family import Inputs
+from rfgp.regression.regression import Regression, predicted
+
+
+def integrated(regression: Regression, low: Any, high: Any, columns: Any = None) -> Prediction:
+    """Return the joint distribution of the integrals of the latent function over m boxes.
+
+    Args:
+        regression: The regression.
+        low: The lower corners, (m, d).
+        high: The upper corners, (m, d).
+        columns: The key of a column, or several, in which boxes extend. If None, those in which some corners differ.
+
+    Raises:
+        DataError: the corners do not fit the data, or each other.
+        InvalidArgumentError: there is no such column of numbers, or a box has too many lengthscales.
+    """
+    (first, origin), (last, _) = regression.points(low), regression.points(high)
+    maps = regression.scaling.inputs
+    if first.shape != last.shape or maps is None:
+        raise DataError(
+            f"low and high must be the corners of as many boxes, got {tuple(first.shape)} and {tuple(last.shape)}."
+        )
+    places = _places(regression.family.inputs, first, last, columns)
+    corners = torch.stack([first, last], dim=1)
+    priors = [member.prior for member in regression.family.members(regression.hyperparameters)]
+    rule = rule_for(priors, corners, places, float(maps.scale.double()[list(places)].prod()))
+    found = predicted(regression, first, origin)
+    shift = (found.location / found.scale).reshape(-1)
+    process = IntegratedGP(regression.posterior, rule=rule, shift=shift)
+    found = dataclasses.replace(
+        found, latent=process.at(corners), location=0 * found.location, of_observations=refusals.refuse_integrals
+    )
+    return dataclasses.replace(found, process=process, inputs=corners) if isinstance(found, TermPrediction) else found
+
+
+def _places(inputs: Inputs, low: Tensor, high: Tensor, columns: Any) -> tuple[int, ...]:
+    """Return the places of the columns in which boxes with corners (m, D) extend.
+
+    Raises:
+        DataError: corners differ in another column, or a lower corner is above the upper one.
+        InvalidArgumentError: there is no such column of numbers.
+    """
+    numbers, differ = inputs.numbers, (low != high).any(0).nonzero()[:, 0].tolist()
+    if columns is None:
+        places = [place for place in differ if place in numbers] or ([*numbers] if len(numbers) == 1 else [])
+    else:
+        given = [columns] if isinstance(columns, str | int) else columns
+        places = [*dict.fromkeys(map(inputs.place_of, given))]
+    if not places and not differ:
+        raise InvalidArgumentError("low and high must differ in some column, got the same points. Name columns=.")
+    other = next((place for place in differ if place not in places), None)
+    if other is not None:
+        row, column = int((low[:, other] != high[:, other]).nonzero()[0]), "a column of levels or places"
+        raise DataError(
+            "low and high must agree in columns that are not integrated over, got two values in "
+            f"{repr(numbers[other]) if other in numbers else column} of row {row}. Give one box for each value."
+        )
+    wrong = (low > high)[:, places].nonzero()
+    if len(wrong):
+        row, column = wrong[0].tolist()
+        raise InvalidArgumentError(
+            f"low must be at most high, got a larger one in the column {numbers[places[column]]!r} of row {row}. "
+            "Exchange the two."
+        )
+    return tuple(places)

@@ -1,0 +1,91 @@
+"""Draws of functions outside the box of a lattice.
+
+There f = W f(U) + r (`rfgp.lattices.design`), and r = g - W g(U) for a draw g of the kernel: Matheron's rule. So each
+draw is one function, however often and wherever it is evaluated. g is a sum of cosines with frequencies of its own.
+
+Source: Wilson et al. (2020), Efficiently sampling functions from Gaussian process posteriors, Equation 9.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rfgp.blocks import Prior, WeightBlock
+from rfgp.lattices.design import LatticeDesign
+
+NUM_COSINES = 256
+"""The number of cosines of a draw. Its covariance is exact over the draws, for any number of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class KernelDraws:
+    """Draws g = sum_j a_j sqrt(2 / J) cos(omega_j . x / l + b_j) of a stationary kernel, for some draws and outputs.
+
+    Attributes:
+        frequencies: omega, (count, J, d).
+        phases: b, (count, J).
+        amplitudes: a, standard normal, (count, J, k).
+        lengthscales: l, (d,).
+    """
+
+    frequencies: Tensor
+    phases: Tensor
+    amplitudes: Tensor
+    lengthscales: Tensor
+
+    @classmethod
+    def of(
+        cls, design: LatticeDesign, parameters: Sequence[Tensor], count: int, k: int, generator: torch.Generator
+    ) -> "KernelDraws":
+        """Return draws of the kernel of a design, `count` of k outputs each."""
+        size, values = count * NUM_COSINES, dict(zip(design.names, parameters, strict=True))
+        frequencies = design.product.sample(size, generator)
+        phases = 2 * math.pi * torch.rand(count, NUM_COSINES, generator=generator, dtype=torch.float64)
+        amplitudes = torch.randn(count, NUM_COSINES, k, generator=generator, dtype=torch.float64)
+        lengthscales = design.product.lengthscales(values)
+        return cls(frequencies.reshape(count, NUM_COSINES, -1), phases, amplitudes, lengthscales)
+
+    def at(self, points: Tensor) -> Tensor:
+        """Return the values at points (n, d), draw by draw, (n, count k)."""
+        scaled, found = points / self.lengthscales, []
+        for omega, phases, amplitudes in zip(self.frequencies, self.phases, self.amplitudes, strict=True):
+            found.append((scaled @ omega.mT + phases).cos() @ amplitudes)
+        return math.sqrt(2 / NUM_COSINES) * torch.cat(found, dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Extensions:
+    """Draws of what the values within the box of lattices leave open outside it.
+
+    Attributes:
+        parts: Each term on a lattice, with draws of its kernel for a variance of 1.
+        count: The number of draws.
+        num_outputs: The number k of outputs.
+    """
+
+    parts: tuple[tuple[WeightBlock, LatticeDesign, KernelDraws], ...]
+    count: int
+    num_outputs: int
+
+    @classmethod
+    def of(
+        cls, prior: Prior, names: Sequence[str] | None, count: int, k: int, generator: torch.Generator
+    ) -> "Extensions":
+        """Return draws for the terms of these names, or of all if None."""
+        blocks = [block for block in prior.weights if names is None or block.name in names]
+        parts = [
+            (block, block.new_levels, KernelDraws.of(block.new_levels, block.parameters, count, k, generator))
+            for block in blocks
+            if isinstance(block.new_levels, LatticeDesign)
+        ]
+        return cls(tuple(parts), count, k)
+
+    def at(self, inputs: Tensor) -> Tensor:
+        """Return their sum at rows (n, D), (count, n, k)."""
+        total = torch.zeros(len(inputs), self.count * self.num_outputs, dtype=torch.float64)
+        for block, design, draws in self.parts:
+            total = total + block.unit.sqrt() * design.extend(inputs, draws.at, *block.parameters)
+        return total.reshape(len(inputs), self.count, self.num_outputs).movedim(0, 1)
