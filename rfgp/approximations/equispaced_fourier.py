@@ -204,7 +204,7 @@ class LatticeTerm(TermPrior):
             Residual(True, design.kernel, design.total) if self.has_residual else None,
             name=self.term.name,
             new_levels=design,
-            design=design if self.has_residual else None,
+            design=design,
         )
         return Prior(weights=(block,))
 

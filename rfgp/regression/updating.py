@@ -56,10 +56,7 @@ def extended(regression: Regression, data: Chunk) -> Regression:
     more = read_more(family.inputs, data, family.options.seed, regression.scaling)
     check_rows(family, more)
     if posterior is not None and _needs_all(regression, posterior, more):
-        posterior, _ = (
-            None,
-            regression.needed_rows("rows outside the range of those before, or with a noise of their own"),
-        )
+        posterior, _ = None, regression.needed_rows("rows outside the range of those before")
     grown = None
     if posterior is not None:
         grown, more = _updated(regression, posterior, more)
@@ -88,8 +85,6 @@ def reduced(regression: Regression, data: Chunk) -> Regression:
     family, data = regression.family.with_data(data)
     rows = read_more(family.inputs, data, family.options.seed, regression.scaling)
     check_rows(family, rows)
-    if rows.has_fixed_noise:
-        raise InvalidArgumentError("Rows with a noise of their own cannot be forgotten: no sums are kept of them.")
     if isinstance(rows, SourceRows) and rows.num_rows is None:
         rows = rows.read_once()
     count = regression.num_observations - len(rows)
@@ -102,10 +97,10 @@ MANY = 4
 
 
 def _needs_all(regression: Regression, posterior: Posterior, rows: ArrayRows | SourceRows) -> bool:
-    """Return whether an update needs all rows: if the new ones have noise, or the lattices do not serve them."""
+    """Return whether an update needs all rows: if the lattices do not serve the new ones."""
     if not isinstance(posterior, OnePassPosterior):
         return False
-    if rows.has_fixed_noise or (isinstance(rows, ArrayRows) and bool(posterior.is_outside(rows.inputs).any())):
+    if isinstance(rows, ArrayRows) and bool(posterior.is_outside(rows.inputs).any()):
         return True
     before = regression.num_observations
     return regression.rows is not None and before + len(rows) > MANY * before

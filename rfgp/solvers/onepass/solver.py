@@ -23,38 +23,26 @@ from torch import Tensor
 
 from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import Prior
-from rfgp.lattices.design import LatticeDesign
 from rfgp.rows import Block, Rows
-from rfgp.solvers.lowrank import LinearModel, LowRankSolver
-from rfgp.solvers.lowrank.statistics import WeightSolution
 from rfgp.solvers.onepass.posterior import (
     OnePassPosterior,
     WeightState,
     designs_of,
+    has_lattices,
     missing_of,
     posterior_with,
     scale_of,
 )
-from rfgp.solvers.onepass.statistics import statistics_of
-from rfgp.solvers.onepass.sums import Layout
+from rfgp.solvers.onepass.statistics import Statistics, statistics_of
+from rfgp.solvers.onepass.sums import Layout, row_blocks
 from rfgp.solvers.role import Inference
 
-_LOG_2PI = math.log(2 * math.pi)
+LOG_2PI = math.log(2 * math.pi)
 
 
 def serves(prior: Prior, rows: Rows) -> bool:
-    """Return whether statistics of one pass serve a prior: all blocks are fixed designs, and one is on a lattice.
-
-    Rows must have no noise of their own, and no signs.
-    """
-    designs = [block.design for block in prior.weights]
-    if not prior.has_weights_only or not any(isinstance(design, LatticeDesign) for design in designs):
-        return False
-    has_signs = isinstance(rows, Block) and rows.signs is not None
-    known = [design for design in designs if design is not None]
-    if has_signs or rows.has_fixed_noise or len(known) < len(designs):
-        return False
-    return Layout.of(known).is_joint
+    """Return whether sums by transforms serve a prior and rows: all blocks are fixed designs, and rows have no signs."""
+    return has_lattices(prior) and not (isinstance(rows, Block) and rows.signs is not None)
 
 
 class OnePassSolver(Inference):
@@ -68,18 +56,22 @@ class OnePassSolver(Inference):
     """
 
     def __init__(self, prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> None:
-        self._prior, self._rows, self.mean, self._noise = prior, rows, mean, noise
-        self.statistics = statistics_of(designs_of(prior), rows)
+        self.prior, self.rows, self.mean, self.noise = prior, rows, mean, noise
+
+    @cached_property
+    def statistics(self) -> Statistics:
+        """The statistics of the rows."""
+        return statistics_of(designs_of(self.prior), self.rows)
 
     @cached_property
     def scale(self) -> Tensor:
         """The prior standard deviations of the weights, (F,)."""
-        return scale_of(self._prior)
+        return scale_of(self.prior)
 
     @cached_property
     def variance(self) -> Tensor:
         """The variance of the noise and of what the designs leave out, 0-d."""
-        return self._noise + missing_of(self._prior)
+        return self.noise + missing_of(self.prior)
 
     def with_factors_of(self, other: "OnePassSolver") -> Self:
         """Return the solver with the factors that another has computed at the same hyperparameters, on the same rows.
@@ -107,24 +99,43 @@ class OnePassSolver(Inference):
         return torch.cholesky_inverse(self.state.factor)
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        state, statistics = self.state, self.statistics
+        state = self.state
         variance, k = self.variance.detach(), len(self.mean)
         left = (state.squares - (state.target * state.scores).sum(0)).sum()
         determinant = 2 * state.factor.diagonal().log().sum()
-        value = -0.5 * (left / variance + k * (determinant + statistics.observations * (_LOG_2PI + variance.log())))
+        value = -0.5 * (left / variance + k * (determinant + self.log_noises))
 
         def gradients() -> Sequence[Tensor | None]:
             diagonal = self.inverse.diagonal()
             in_log_scale = state.scores.square().sum(1) / variance + k * (diagonal - 1)
-            residual = left - state.scores.square().sum()
-            free = statistics.observations - len(diagonal) + diagonal.sum()
-            in_variance = 0.5 * (residual / variance - k * free) / variance
+            in_variance = self.in_log_variance(left) / variance
             in_mean = (state.totals - state.ones @ state.scores) / variance
             scale = self.scale.detach()
             in_scale = torch.where(scale > 0, in_log_scale / scale, 0.0)
             return [each if need else None for each, need in zip((in_mean, in_variance, in_scale), needs, strict=True)]
 
         return value, gradients
+
+    @property
+    def log_noises(self) -> Tensor:
+        """The sum of log(2 pi D) over the observations with their noise variances D, 0-d."""
+        return self.statistics.observations * (LOG_2PI + self.variance.detach().log())
+
+    def in_log_variance(self, left: Tensor) -> Tensor:
+        """Return the derivative of the log marginal likelihood in log v, 0-d.
+
+        Args:
+            left: |y - mean|^2 - c^T u of all outputs, 0-d.
+        """
+        diagonal = self.inverse.diagonal()
+        residual = left - self.state.scores.square().sum()
+        free = self.statistics.observations - len(diagonal) + diagonal.sum()
+        return 0.5 * (residual / self.variance.detach() - len(self.mean) * free)
+
+    def information_of_variance(self) -> tuple[Tensor, Tensor]:
+        """Return twice the Fisher information of log v and log s^2 (F,), and of log v, 0-d, of one output."""
+        diagonal, rows = self.inverse.diagonal(), self.inverse.square().sum(1)
+        return diagonal - rows, self.statistics.observations - len(diagonal) + rows.sum()
 
     def score(self) -> Tensor:
         """Return a scalar whose gradient is that of the log marginal likelihood, 0-d."""
@@ -141,11 +152,9 @@ class OnePassSolver(Inference):
         with torch.no_grad():
             state, inverse, k = self.state, self.inverse, len(self.mean)
             variance, diagonal = self.variance.detach(), inverse.diagonal()
-            squared = inverse.square()
-            rows = squared.sum(1)
+            (in_both, of_variance), squared = self.information_of_variance(), inverse.square()
             weights = squared @ in_scale + (1 - 2 * diagonal)[:, None] * in_scale  # H o H = A^-1 o A^-1 + diag(1 - 2 d)
-            cross = in_scale.mT @ (diagonal - rows)
-            of_variance = self.statistics.observations - len(diagonal) + rows.sum()
+            cross = in_scale.mT @ in_both
             total = in_scale.mT @ weights + of_variance * torch.outer(in_variance, in_variance)
             total = 0.5 * k * (total + torch.outer(cross, in_variance) + torch.outer(in_variance, cross))
             solved = torch.cholesky_solve(state.ones[:, None], state.factor)[:, 0]
@@ -160,17 +169,25 @@ class OnePassSolver(Inference):
         """Return the weights, the factor of their precision, and the sums over the rows."""
         if torch.is_grad_enabled() and (self.scale.requires_grad or self.variance.requires_grad):
             state = WeightState.of(self.statistics, self.mean, self.variance, self.scale)
-            return posterior_with(self._prior, state, self.statistics.sums, self.mean, self._noise)
-        prior, state = self._prior.detached(), self.state
-        return posterior_with(prior, state, self.statistics.sums, self.mean.detach(), self._noise.detach())
+            return posterior_with(self.prior, state, self.statistics.sums, self.mean, self.noise)
+        prior, state = self.prior.detached(), self.state
+        return posterior_with(prior, state, self.statistics.sums, self.mean.detach(), self.noise.detach())
 
     def leave_one_out(self, some: Rows | None = None) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all others.
+        """Return the mean (n, k) and variance (n,) of each row given all others; see `LowRankSolver.leave_one_out`.
 
         Args:
             some: The rows to return. If None, all, in a second pass over them.
         """
+        means, variances = [], []
         with torch.no_grad():
-            model = LinearModel(self._prior.detached().dense, self._rows, self.mean.detach(), self._noise.detach())
-            weights = self.state.scores / self.variance.detach().sqrt()
-            return LowRankSolver(model, WeightSolution(self.state.factor, weights)).leave_one_out(some)
+            moments, missing = self.posterior().moments_at_rows, missing_of(self.prior)
+            for block in row_blocks(Layout.of(designs_of(self.prior)), self.rows if some is None else some):
+                noise_diag = block.noise_diag(self.variance.detach())
+                fitted, known = moments.mean(block.inputs), moments.known_variance(block.inputs)
+                left = 1 - known / noise_diag
+                residual = block.targets - self.mean - fitted
+                means.append(block.targets - residual / left[:, None])
+                once = 1 - 1 / block.counts()  # what designs leave out is in D once for each repetition
+                variances.append(noise_diag / left + once * missing)
+        return torch.cat(means), torch.cat(variances)
