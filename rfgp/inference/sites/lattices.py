@@ -13,7 +13,7 @@ since Phi^T g = w, Phi^T W Phi = A - I and Phi^T u = b at the mode. Rows are rea
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import ClassVar
+from typing import ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -59,6 +59,15 @@ class SeriesReading:
         return value, gradient, *(one.gram.mul_(scale[:, None] * scale) for one in found)
 
 
+class _Implicit(NamedTuple):
+    """Sums over the rows at the mode."""
+
+    curved: Tensor  # Phi^T W 1, (F,)
+    pulled: Tensor  # Phi^T s, (F,)
+    total: Tensor  # sum_i (g_i + s_i), 0-d
+    weight: float  # sum_i W_i
+
+
 @dataclass(frozen=True, eq=False)
 class LatticeLaplace(LowRankLaplace):
     """Laplace's approximation to the posterior of weights on fixed designs, one of them on a lattice.
@@ -102,15 +111,21 @@ class LatticeLaplace(LowRankLaplace):
         means, variances = zip(*parts, strict=True)
         return torch.cat(means)[:, None], torch.cat(variances)
 
+    @cached_property
+    def _implicit(self) -> _Implicit:
+        """The sums of the pass that gradients and information need."""
+        model, layout = self.detached, _layout_of(self.detached)
+        at = _Rows(self.posterior().moments_at_rows, model.mean, self.bound)
+        (sums,), (total,) = weighted_sums(layout, model.rows, partial(_implicit_weights, at), num_values=1)
+        curved, pulled = (_scale_of(model)[:, None] * projected(layout, sums)[:, :2]).mT
+        return _Implicit(curved, pulled, total, sums.observations)
+
     def gradients(self, needs: Needs) -> list[Tensor | None]:
         """Return the gradients in the mean (1,), the scales (F,) and the parameters of the likelihood."""
         model, weights, layout = self.detached, self.mode.weights, _layout_of(self.detached)
         scale, series = _scale_of(model), self.posterior().moments_at_rows
-        at = _Rows(series, model.mean, self.bound)
-        (sums,), (total,) = weighted_sums(layout, model.rows, partial(_implicit_weights, at), num_values=1)
-        curved, pulled = (scale[:, None] * projected(layout, sums)[:, :2]).mT
-        b = series.inverse @ pulled
-        in_mean = (total - b @ curved).reshape(1)
+        b = series.inverse @ self._implicit.pulled
+        in_mean = (self._implicit.total - b @ self._implicit.curved).reshape(1)
         in_log_scale = weights.square() + 2 * b * weights - 1 + series.inverse.diagonal()
         in_scale = torch.where(scale > 0, in_log_scale / scale, 0.0)
         in_learned: Sums = ()
@@ -120,6 +135,59 @@ class LatticeLaplace(LowRankLaplace):
             in_learned = passed(model.rows, partial(_learned_sums, layout, both, series, learned, needs[2:]))
         found = (in_mean, in_scale, *(in_learned or [None] * len(needs[2:])))
         return [gradient if need else None for gradient, need in zip(found, needs, strict=True)]
+
+
+    # --- the search for hyperparameters -----------------------------------------------------------
+
+    @property
+    def is_solved(self) -> bool:
+        """Whether the mode has been computed."""
+        return "mode" in vars(self)
+
+    @property
+    def mean(self) -> Tensor:
+        """The prior mean of the latent function, (1,)."""
+        return self.model.mean
+
+    @property
+    def variance(self) -> Tensor:
+        """A noise of 1 in place of none, 0-d."""
+        return torch.ones_like(self.model.noise)
+
+    @property
+    def scale(self) -> Tensor:
+        """The prior standard deviations of the weights, (F,)."""
+        return _scale_of(self.model)
+
+    def score(self) -> Tensor:
+        """Return a scalar whose gradient is that of the log marginal likelihood, 0-d."""
+        return self.log_marginal_likelihood()
+
+    def with_factors_of(self, other: "LatticeLaplace") -> Self:
+        """Return the inference with what another has computed at the same hyperparameters, on the same rows.
+
+        Args:
+            other: The other inference.
+        """
+        kept = ("mode", "_posterior", "_implicit")
+        vars(self).update({name: vars(other)[name] for name in kept if name in vars(other)})
+        return self
+
+    def information(self, in_mean: Tensor, in_variance: Tensor, in_scale: Tensor) -> Tensor:
+        """Return the Fisher information (p, p) of p parameters in the Gaussian regression of working observations.
+
+        Its noise is 1 / W with W held, so that it is an approximation; see `rfgp.solvers.onepass.solver`.
+
+        Args:
+            in_mean: The derivatives of the mean in the parameters, (1, p).
+            in_variance: It has no effect.
+            in_scale: The derivatives of log s^2, (F, p).
+        """
+        with torch.no_grad():
+            inverse, found = self.posterior().moments_at_rows.inverse, self._implicit
+            weights = inverse.square() @ in_scale + (1 - 2 * inverse.diagonal())[:, None] * in_scale
+            of_mean = found.weight - found.curved @ inverse @ found.curved
+            return 0.5 * in_scale.mT @ weights + of_mean * (in_mean.mT @ in_mean)
 
 
 def _prior_of(model: LinearModel) -> Prior:

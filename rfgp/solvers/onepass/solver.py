@@ -83,6 +83,11 @@ class OnePassSolver(Inference):
             vars(self).update({name: vars(other)[name] for name in ("state", "inverse") if name in vars(other)})
         return self
 
+    @property
+    def is_solved(self) -> bool:
+        """Whether the posterior of the weights has been computed."""
+        return "state" in vars(self)
+
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d, from the statistics alone."""
         return with_gradient(self._value, self.mean, self.variance, self.scale)
