@@ -173,7 +173,9 @@ class EquispacedFourier(Approximation):
         """Return the variance of the term in units of the noise."""
         scale = scale_name(data.term, data.values)
         variance = 1.0 if scale is None else float(data.values[scale])
-        noise = float(data.values["noise"]) if "noise" in data.values and data.is_gaussian else 1.0
+        noise = 1.0
+        if "noise" in data.values and data.is_gaussian:
+            noise = float(data.values["noise"]) + data.columns.row_noise
         return min(max(variance / noise, 1e-6), 1e12)
 
 

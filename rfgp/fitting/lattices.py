@@ -5,12 +5,13 @@
 3. All rows: one pass on lattices for these hyperparameters, and steps to the end. If lengthscales leave the range of
    their lattice, it is laid anew, with one more pass.
 
-The Fisher information is exact, and costs about as much as the likelihood. Rows with a noise of their own take two passes
-for each evaluation. Under another likelihood the information is that of working observations, all searches are on at most
-65,536 rows, and parameters of the likelihood are searched for by L-BFGS.
+The Fisher information is exact, and costs about as much as the likelihood. Rows with a noise of their own take two
+passes for each evaluation. Under another likelihood the information is that of working observations, searches are on at
+most 65,536 rows, and with open parameters of the likelihood they are by L-BFGS.
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, Self, cast
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from rfgp.approximations import Approximation, EquispacedFourier, Vecchia
 from rfgp.approximations.planning import AUTO
-from rfgp.fitting.average_information import STEP, Floats, Scored, Scoring
+from rfgp.fitting.average_information import STEP, Floats, Scoring
 from rfgp.fitting.context import TermFit, spec_of
 from rfgp.fitting.finish import validated
 from rfgp.fitting.maximize import Plan
@@ -32,6 +33,7 @@ from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression
 from rfgp.regression.spec import ModelSpec
 from rfgp.rows import Block, Rows
+from rfgp.solvers import Inference
 from rfgp.solvers.choice import is_low_rank
 from rfgp.solvers.onepass import has_lattices, missing_of
 
@@ -230,8 +232,12 @@ def can_score(fit: TermFit, rows: Rows) -> bool:
     return has_lattices(fit.prior) and is_low_rank(fit.prior, rows) and not is_open
 
 
-class Searched(Scored, Protocol):
+class Searched(Inference, Protocol):
     """The role: inference whose Fisher information is known through the mean, a variance and scales of weights."""
+
+    @abstractmethod
+    def score(self) -> Tensor:
+        """Return a scalar whose gradient is that of the log marginal likelihood, 0-d."""
 
     @property
     def mean(self) -> Tensor:

@@ -45,10 +45,10 @@ def needs_border(prior: Prior) -> bool:
 def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inference:
     """Return what is known of rows under a Gaussian likelihood.
 
-    Features on lattices are solved from statistics of one pass, or of two if rows have a noise of their own. Other weights alone are solved through F x F algebra,
-    in passes over blocks of rows, unless there are more than rows. Neighbours are whitened. Sparse precisions have a
-    sparse factor, with a dense border of weights. Sparse features of many rows are solved by conjugate gradients.
-    Everything else is dense.
+    Features on lattices are solved from statistics of one pass, or of two if rows have a noise of their own. Other
+    weights alone are solved through F x F algebra, in passes over blocks of rows, unless there are more than rows.
+    Neighbours are whitened. Sparse precisions have a sparse factor, with a dense border of weights. Sparse features of
+    many rows are solved by conjugate gradients. Everything else is dense.
 
     Args:
         prior: The prior, with gradients.

@@ -1,9 +1,9 @@
 """Laplace's approximation through features on lattices, by non-uniform fast Fourier transforms: no features are formed.
 
-In the notation of `rfgp.inference.sites.lowrank`, with Phi = phi S and features phi that depend on no hyperparameter, a
-Newton step needs f at the rows, which is a Fourier series, and phi^T W phi and phi^T g, which are sums over the rows with
-strengths W and g (`rfgp.solvers.onepass.sums`). The gradient of log q needs the posterior variances v at the rows, which
-are a series on the doubled lattice, and sums with strengths s = -v / 2 dW / df and W. With b = A^-1 Phi^T s
+In the notation of `rfgp.inference.sites.lowrank`, with Phi = phi S and features phi that depend on no hyperparameter,
+a Newton step needs f at the rows, which is a Fourier series, and phi^T W phi and phi^T g, which are sums over the rows
+with strengths W and g (`rfgp.solvers.onepass.sums`). The gradient of log q needs the posterior variances v at the rows,
+which are a series on the doubled lattice, and sums with strengths s = -v / 2 dW / df and W. With b = A^-1 Phi^T s
 
     d log q / d log S_j = w_j^2 + 2 b_j w_j - 1 + (A^-1)_jj,    d log q / d mean = sum_i (g_i + s_i) - b^T Phi^T W 1,
 
@@ -107,7 +107,9 @@ class LatticeLaplace(LowRankLaplace):
             at = _Rows(self.posterior().moments_at_rows, model.mean, self.bound)
             for block in self.reading.blocks(model):
                 f = at.values(block)
-                parts.append(cavity(f, at.series.known_variance(block.inputs), RowLikelihood(self.bound, block).terms(f)))
+                parts.append(
+                    cavity(f, at.series.known_variance(block.inputs), RowLikelihood(self.bound, block).terms(f))
+                )
         means, variances = zip(*parts, strict=True)
         return torch.cat(means)[:, None], torch.cat(variances)
 
@@ -135,7 +137,6 @@ class LatticeLaplace(LowRankLaplace):
             in_learned = passed(model.rows, partial(_learned_sums, layout, both, series, learned, needs[2:]))
         found = (in_mean, in_scale, *(in_learned or [None] * len(needs[2:])))
         return [gradient if need else None for gradient, need in zip(found, needs, strict=True)]
-
 
     # --- the search for hyperparameters -----------------------------------------------------------
 

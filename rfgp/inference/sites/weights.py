@@ -260,9 +260,7 @@ def _value_sums(reading: Reading, likelihood: Likelihood, weights: Tensor, model
     return (total,)
 
 
-def _line_sums(
-    reading: Reading, likelihood: Likelihood, weights: Tensor, change: Tensor, model: LinearModel
-) -> Sums:
+def _line_sums(reading: Reading, likelihood: Likelihood, weights: Tensor, change: Tensor, model: LinearModel) -> Sums:
     """Return the log densities (l,) of the rows at each shorter length of a step (F,)."""
     values = model.mean.new_zeros(len(_SHORTER))
     for block in reading.blocks(model):

@@ -297,7 +297,7 @@ def restored(prior: Prior, tensors: Mapping[str, Tensor]) -> OnePassPosterior:
 
 
 def has_lattices(prior: Prior) -> bool:
-    """Return whether all blocks of a prior are fixed designs whose products have transforms, and one is on a lattice."""
+    """Return whether all blocks of a prior are fixed designs whose products have transforms, one on a lattice."""
     known = [block.design for block in prior.weights if block.design is not None]
     if not prior.has_weights_only or len(known) < len(prior.weights):
         return False

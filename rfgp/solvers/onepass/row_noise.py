@@ -20,8 +20,8 @@ from rfgp.solvers.onepass.sums import Layout, weighted_sums
 class RowNoiseSolver(OnePassSolver):
     """Rows with a noise of their own under weights with fixed designs, by transforms with weights.
 
-    Row n counts by P_n = w_n v / (v + noise_n), so that A, c and u are those above. With Q_n = w_n (v / (v + noise_n))^2,
-    M = R phi^T Q phi R, r the residuals and N_P the sum of P_n,
+    Row n counts by P_n = w_n v / (v + noise_n), by which A, c and u are those of `rfgp.solvers.onepass.solver`. With
+    Q_n = w_n (v / (v + noise_n))^2, M = R phi^T Q phi R, r the residuals and N_P the sum of P_n,
 
         d log p / d log v = (r^T Q r / v + tr(A^-1 M) - N_P) / 2,
 

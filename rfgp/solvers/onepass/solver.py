@@ -41,7 +41,7 @@ LOG_2PI = math.log(2 * math.pi)
 
 
 def serves(prior: Prior, rows: Rows) -> bool:
-    """Return whether sums by transforms serve a prior and rows: all blocks are fixed designs, and rows have no signs."""
+    """Return whether sums by transforms serve: all blocks are fixed designs, and the rows have no signs."""
     return has_lattices(prior) and not (isinstance(rows, Block) and rows.signs is not None)
 
 

@@ -179,7 +179,7 @@ def sums_over(layout: Layout, rows: Rows) -> RowSums:
 def weighted_sums(
     layout: Layout, rows: Rows, weigh: Weighing, count: int = 1, num_values: int = 0
 ) -> tuple[list[RowSums], list[Tensor]]:
-    """Return the sums over rows with each of several weights, and of further values, in one pass.
+    """Return the sums over rows with each of several weights, and of further values, 0-d each, in one pass.
 
     Args:
         layout: The designs.

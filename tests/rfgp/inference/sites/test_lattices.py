@@ -50,7 +50,9 @@ def observations(name):
     rng, f = np.random.default_rng(1), SMOOTH[:N]
     if name == "student-t":
         return f + 0.3 * rng.standard_t(3, size=N)
-    return rng.poisson(np.exp(f)).astype(float) if name != "bernoulli" else (rng.uniform(size=N) < special.expit(f)) * 1.0
+    return (
+        rng.poisson(np.exp(f)).astype(float) if name != "bernoulli" else (rng.uniform(size=N) < special.expit(f)) * 1.0
+    )
 
 
 def model(name="poisson", case="series", approximation=TIGHT, likelihood=None, **given):
@@ -91,7 +93,9 @@ class Dense:
         self.value = value.sum() - 0.5 * (f - self.mean) @ gradient - 0.5 * np.linalg.slogdet(inside)[1]
 
     def moments(self):
-        return self.mean + self.cross @ self.gradient, self.outer - self.cross @ np.linalg.solve(self.matrix, self.cross.T)
+        return self.mean + self.cross @ self.gradient, self.outer - self.cross @ np.linalg.solve(
+            self.matrix, self.cross.T
+        )
 
 
 def check_moments(name="poisson", case="series", **given):
@@ -214,9 +218,13 @@ def test_passes_by_transforms_and_by_features_agree(name):
     model_of = found.model
     parts = JoinedRows([rows.take(slice(0, 70)), rows.take(slice(70, None))])
     for some in (rows, parts):
-        fast = lattices.LatticeLaplace(LinearModel(model_of.weights, some, model_of.mean, model_of.noise), found.likelihood, found.learned)
+        fast = lattices.LatticeLaplace(
+            LinearModel(model_of.weights, some, model_of.mean, model_of.noise), found.likelihood, found.learned
+        )
         slow = LowRankLaplace(fast.model, found.likelihood, found.learned)
-        np.testing.assert_allclose(fast.log_marginal_likelihood().item(), slow.log_marginal_likelihood().item(), rtol=1e-9)
+        np.testing.assert_allclose(
+            fast.log_marginal_likelihood().item(), slow.log_marginal_likelihood().item(), rtol=1e-9
+        )
         for one, other in zip(fast.leave_one_out(), slow.leave_one_out(), strict=True):
             np.testing.assert_allclose(one, other, atol=1e-7)
         np.testing.assert_allclose(fast.fitted.detach(), slow.fitted.detach(), atol=1e-7)
