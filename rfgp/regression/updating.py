@@ -20,7 +20,7 @@ from rfgp.rows import (
 )
 from rfgp.solvers import Posterior
 from rfgp.solvers.lowrank import LinearModel, LowRankPosterior, update_gram
-from rfgp.solvers.onepass import OnePassPosterior
+from rfgp.solvers.onepass import SeriesPosterior
 
 
 def conditioned(regression: Regression, data: Chunk) -> Regression:
@@ -77,7 +77,7 @@ def reduced(regression: Regression, data: Chunk) -> Regression:
         InvalidArgumentError: the posterior has no sums over rows that can be taken away.
     """
     posterior = regression.posterior if regression.family.is_normal else None
-    if not isinstance(posterior, OnePassPosterior):
+    if not isinstance(posterior, SeriesPosterior):
         raise InvalidArgumentError(
             "Only a Gaussian model whose terms have fixed features, one of them by EquispacedFourier(), forgets rows. "
             "Call condition(X, y) with the rows that are left."
@@ -98,7 +98,7 @@ MANY = 4
 
 def _needs_all(regression: Regression, posterior: Posterior, rows: ArrayRows | SourceRows) -> bool:
     """Return whether an update needs all rows: if the lattices do not serve the new ones."""
-    if not isinstance(posterior, OnePassPosterior):
+    if not isinstance(posterior, SeriesPosterior):
         return False
     if isinstance(rows, ArrayRows) and bool(posterior.is_outside(rows.inputs).any()):
         return True
@@ -122,7 +122,7 @@ def _updated(
     regression: Regression, posterior: Posterior, more: ArrayRows | SourceRows
 ) -> tuple[Posterior, ArrayRows | SourceRows]:
     """Return the posterior with further rows, and these rows, counted as they were read."""
-    if isinstance(posterior, OnePassPosterior):
+    if isinstance(posterior, SeriesPosterior):
         more = more.read_once() if isinstance(more, SourceRows) and more.num_rows is None else more
         return posterior.with_rows(more), more
     assert isinstance(posterior, LowRankPosterior)

@@ -13,7 +13,7 @@ from rfgp.solvers.dense import DensePosterior, DenseSolver
 from rfgp.solvers.iterative import IterativePosterior, IterativeSolver, LatentSolver, prefers_latent
 from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, LowRankSolver, RowCovariance
 from rfgp.solvers.nearby import neighbors_of
-from rfgp.solvers.onepass import SeriesPosterior
+from rfgp.solvers.onepass import OnePassSolver, SeriesPosterior
 from rfgp.solvers.role import Inference, Posterior
 from rfgp.solvers.whitened import WhitenedPosterior, is_large, whitened
 
@@ -61,7 +61,7 @@ def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inferen
     """
     mean, noise = mean.double(), noise.double()
     if onepass.serves(prior, rows):
-        return onepass.solver_of(prior, rows, mean, noise)
+        return OnePassSolver(prior, rows, mean, noise)
     if is_low_rank(prior, rows):
         return LowRankSolver(LinearModel(prior.dense, rows, mean, noise))
     if prior.neighbors is not None:

@@ -126,7 +126,7 @@ class _Given:
         return torch.ones_like(self.mean[0])
 
 
-def _laplace(prior: Prior, given: _Given) -> Laplace | LowRankLaplace:
+def _laplace(prior: Prior, given: _Given) -> Laplace | LowRankLaplace | LatticeLaplace:
     """Return Laplace's approximation for one function: F x F algebra if features are no more than rows."""
     if is_low_rank(prior, given.rows) and has_lattices(prior):
         model = LinearModel(prior.dense, given.rows, given.mean, given.one)

@@ -18,7 +18,7 @@ w times the log density, g and W.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,12 +26,12 @@ from torch import Tensor
 from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import Prior
 from rfgp.inference.sites.terms import RowLikelihood, cavity
-from rfgp.inference.sites.weights import FEATURES, Reading, WeightMode, terms_at, weight_mode
+from rfgp.inference.sites.weights import WeightMode, terms_at, weight_mode
 from rfgp.likelihoods import Likelihood
 from rfgp.linalg import half_solve
 from rfgp.rows import Block
 from rfgp.rows.blocks import Sums
-from rfgp.solvers import Inference, Posterior, WarmStart
+from rfgp.solvers import Inference, WarmStart
 from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, ParameterGradients, summed
 
 _SAMPLE = 2000
@@ -54,14 +54,11 @@ class LowRankLaplace(Inference):
     learned: Mapping[str, Tensor]
     start: WarmStart = ()
 
-    reading: ClassVar[Reading] = FEATURES
-    """How passes over the rows read the features."""
-
     @cached_property
     def mode(self) -> WeightMode:
         """The mode of the weights."""
         with torch.no_grad():
-            return weight_mode(self.detached, self.bound, self.start, self.reading)
+            return weight_mode(self._detached, self._likelihood, self.start)
 
     def warm_start(self) -> WarmStart:
         """Return the mode of the weights, (F,)."""
@@ -70,7 +67,7 @@ class LowRankLaplace(Inference):
     def log_marginal_likelihood(self) -> Tensor:
         """Return the approximate log evidence, 0-d."""
         model = self.model
-        return with_gradient(self.evidence, model.mean, model.variances, *model.parameters, *self.learned.values())
+        return with_gradient(self._evidence, model.mean, model.variances, *model.parameters, *self.learned.values())
 
     @cached_property
     def effective_dof_fraction(self) -> float:
@@ -80,46 +77,40 @@ class LowRankLaplace(Inference):
     @property
     def fitted(self) -> Tensor:
         """The latent function at the mode, (n,)."""
-        model, weights, reading = self.detached, self.mode.weights[:, None], self.reading
+        model, weights = self._detached, self.mode.weights[:, None]
         with torch.no_grad():
-            parts = [reading.fitted(model, block, weights)[:, 0] for block in reading.blocks(model)]
-            return model.mean + torch.cat(parts)
+            return torch.cat([model.mean + model.fitted(model.phi(b), weights)[:, 0] for b in model.blocks()])
 
-    def posterior(self) -> Posterior:
+    def posterior(self) -> LowRankPosterior:
         """Return the weights and the factor of their precision."""
         prior = Prior(weights=self.model.weights.blocks)
         return LowRankPosterior(prior, self.mode.weights[:, None], FactorCovariance(self.mode.factor))
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, 1) and variance (n,) of f at each row given all others, by Laplace's cavity."""
-        model, parts = self.detached, []
+        model, parts = self._detached, []
         with torch.no_grad():
             for block in model.blocks():
-                phi, f, terms = terms_at(model, self.bound, self.mode.weights, block)
+                phi, f, terms = terms_at(model, self._likelihood, self.mode.weights, block)
                 root = half_solve(self.mode.factor, (model.scale * phi).mT)
                 parts.append(cavity(f, root.square().sum(0), terms))
         means, variances = zip(*parts, strict=True)
         return torch.cat(means)[:, None], torch.cat(variances)
 
     @cached_property
-    def detached(self) -> LinearModel:
-        """The model without gradients."""
+    def _detached(self) -> LinearModel:
         return self.model.detached()
 
     @property
-    def bound(self) -> Likelihood:
-        """The likelihood with values of all its parameters."""
+    def _likelihood(self) -> Likelihood:
         return self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
 
-    def evidence(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        """Return the approximate log evidence, 0-d, and the function that returns its gradients."""
-        mode = self.mode
-        value = mode.value - 0.5 * mode.weights.square().sum() - mode.factor.diagonal().log().sum()
-        return value, partial(self.gradients, needs)
+    def _evidence(self, needs: Needs) -> tuple[Tensor, Gradients]:
+        return self.mode.evidence, partial(self._gradients, needs)
 
-    def gradients(self, needs: Needs) -> list[Tensor | None]:
+    def _gradients(self, needs: Needs) -> list[Tensor | None]:
         """Return the gradients in the mean (1,), the variances (T,), and the parameters of features and likelihood."""
-        model, mode, count = self.detached, self.mode, len(self.model.parameters)
+        model, mode, count = self._detached, self.mode, len(self.model.parameters)
         inverse = torch.cholesky_inverse(mode.factor)
         covariance = model.scale[:, None] * inverse * model.scale
         learned = {name: value.detach() for name, value in self.learned.items()}

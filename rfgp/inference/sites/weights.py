@@ -175,6 +175,11 @@ class WeightMode(NamedTuple):
     factor: Tensor
     value: Tensor
 
+    @property
+    def evidence(self) -> Tensor:
+        """Laplace's approximation to the log evidence, 0-d."""
+        return self.value - 0.5 * self.weights.square().sum() - self.factor.diagonal().log().sum()
+
 
 def weight_mode(
     model: LinearModel, likelihood: Likelihood, warm_start: WarmStart = (), reading: Reading = FEATURES

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -55,6 +55,21 @@ class WeightState(NamedTuple):
         return cls(factor, target, scores, ones, squares, statistics.totals - n * mean, variance)
 
 
+class KeptSums(NamedTuple):
+    """What a Gaussian posterior keeps of its rows, by which rows can be added and taken away.
+
+    Attributes:
+        sums: The sums over the rows, which count by their precision relative to that of rows without a noise of their
+            own; see `rfgp.solvers.onepass.noises`.
+        mean: The mean that is subtracted from the rows, (k,).
+        noise: The variance of one observation, 0-d.
+    """
+
+    sums: RowSums
+    mean: Tensor
+    noise: Tensor
+
+
 @dataclass(frozen=True, eq=False)
 class SeriesPosterior(Posterior):
     """f = phi diag(s) w plus the variance that designs leave out, with moments at points by Fourier series.
@@ -62,10 +77,12 @@ class SeriesPosterior(Posterior):
     Attributes:
         prior: The prior.
         dense: The posterior of the weights, by which features of points are read.
+        kept: The sums over the rows. If None, under a likelihood that is not Gaussian, no rows can be added.
     """
 
     prior: Prior
     dense: LowRankPosterior
+    kept: KeptSums | None = None
 
     @property
     def width(self) -> int:
@@ -103,7 +120,7 @@ class SeriesPosterior(Posterior):
         self._check_slopes(inputs)
         return self.dense.cross_covariance(inputs, first, second)
 
-    def of(self, names: Sequence[str]) -> Self:
+    def of(self, names: Sequence[str]) -> "SeriesPosterior":
         """Return the posterior of the sum of some terms.
 
         Raises:
@@ -111,7 +128,7 @@ class SeriesPosterior(Posterior):
         """
         return replace(self, dense=self.dense.of(names))
 
-    def differentiated(self, place: int) -> Self:
+    def differentiated(self, place: int) -> "SeriesPosterior":
         """Return the posterior of the derivative of the function in the column at a place.
 
         Raises:
@@ -137,15 +154,48 @@ class SeriesPosterior(Posterior):
 
         return functions
 
+    # --- rows ------------------------------------------------------------------------------------
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether sums over the rows are kept, which add up."""
+        return self.kept is not None
+
+    def with_rows(self, rows: Rows, sign: int = 1) -> "SeriesPosterior":
+        """Return the posterior with further rows, or without some of its rows if the sign is -1.
+
+        Only these rows are read. They may have a noise of their own.
+
+        Raises:
+            DataError: rows are outside the box of the lattice; or more are taken away than there are.
+        """
+        assert self.kept is not None
+        sums, mean, noise = self.kept
+        variance = (noise + missing_of(self.prior)).detach()
+        (more,), _ = weighted_sums(self._layout, rows, partial(weighted_by_precision, variance, (1,)))
+        if sign < 0 and more.num_rows >= sums.num_rows:
+            raise DataError(f"Some rows must be left, got {more.num_rows:,} to forget of {sums.num_rows:,}.")
+        return posterior_of(self.prior, sums.plus(more, sign), mean, noise)
+
     # --- files -----------------------------------------------------------------------------------
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return weights (F, k) and the factor (F, F) of their precision."""
-        return self.dense.tensors()
+        """Return the sums over the rows (...), the mean (k,) and the noise, 0-d; without sums, weights and factor."""
+        if self.kept is None:
+            return self.dense.tensors()
+        sums, mean, noise = self.kept
+        found = dict(zip(sum_names(self._layout), sums.flat(), strict=True))
+        return {**found, "mean": mean.contiguous(), "noise": noise.contiguous()}
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of weights and factor for k outputs."""
-        return self.dense.shapes(n, k)
+        """Return the shapes of these tensors for k outputs."""
+        if self.kept is None:
+            return self.dense.shapes(n, k)
+        empty = no_sums(self._layout, k).flat()
+        shapes: dict[str, Shape] = {
+            name: tuple(tensor.shape) for name, tensor in zip(sum_names(self._layout), empty, strict=True)
+        }
+        return {**shapes, "mean": (k,), "noise": ()}
 
     # --- series ----------------------------------------------------------------------------------
 
@@ -195,61 +245,6 @@ class SeriesPosterior(Posterior):
         return out
 
 
-@dataclass(frozen=True, eq=False)
-class OnePassPosterior(SeriesPosterior):
-    """A Gaussian posterior with the sums over the rows.
-
-    Attributes:
-        prior: The prior.
-        dense: The posterior of the weights.
-        sums: The sums over the rows, by which rows can be added and taken away. Rows count by their precision relative
-            to that of rows without a noise of their own; see `rfgp.solvers.onepass.row_noise`.
-        mean_of_rows: The mean that is subtracted from the rows, (k,).
-        noise: The variance of one observation, 0-d.
-    """
-
-    sums: RowSums
-    mean_of_rows: Tensor
-    noise: Tensor
-
-    # --- rows ------------------------------------------------------------------------------------
-
-    @property
-    def takes_rows(self) -> bool:
-        """Return True: sums over rows add up."""
-        return True
-
-    def with_rows(self, rows: Rows, sign: int = 1) -> "OnePassPosterior":
-        """Return the posterior with further rows, or without some of its rows if the sign is -1.
-
-        Only these rows are read. They may have a noise of their own.
-
-        Raises:
-            DataError: rows are outside the box of the lattice; or more are taken away than there are.
-        """
-        variance = (self.noise + missing_of(self.prior)).detach()
-        (more,), _ = weighted_sums(self._layout, rows, partial(weighted_by_precision, variance, (1,)))
-        if sign < 0 and more.num_rows >= self.sums.num_rows:
-            raise DataError(f"Some rows must be left, got {more.num_rows:,} to forget of {self.sums.num_rows:,}.")
-        return posterior_of(self.prior, self.sums.plus(more, sign), self.mean_of_rows, self.noise)
-
-    # --- files -----------------------------------------------------------------------------------
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the sums over the rows (...), the mean (k,) and the noise, 0-d. Nothing else of the rows is kept."""
-        names = sum_names(self._layout)
-        found = dict(zip(names, self.sums.flat(), strict=True))
-        return {**found, "mean": self.mean_of_rows.contiguous(), "noise": self.noise.contiguous()}
-
-    def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of the sums, the mean and the noise for k outputs."""
-        empty = no_sums(self._layout, k).flat()
-        shapes: dict[str, Shape] = {
-            name: tuple(tensor.shape) for name, tensor in zip(sum_names(self._layout), empty, strict=True)
-        }
-        return {**shapes, "mean": (k,), "noise": ()}
-
-
 def weighted_by_precision(
     variance: Tensor, powers: Sequence[int], block: Block
 ) -> tuple[Sequence[Block], Sequence[Tensor]]:
@@ -273,14 +268,14 @@ def sum_names(layout: Layout) -> list[str]:
     return [*names, *(f"cross_{place}" for place in range(len(layout.pairs))), "gram", "num_rows"]
 
 
-def posterior_with(prior: Prior, state: WeightState, sums: RowSums, mean: Tensor, noise: Tensor) -> OnePassPosterior:
+def posterior_with(prior: Prior, state: WeightState, sums: RowSums, mean: Tensor, noise: Tensor) -> SeriesPosterior:
     """Return the posterior of weights at a mean (k,) and the variance of an observation, 0-d."""
     weights = state.scores / state.variance.sqrt()
     dense = LowRankPosterior(prior, weights, FactorCovariance(state.factor))
-    return OnePassPosterior(prior, dense, sums, mean, noise)
+    return SeriesPosterior(prior, dense, KeptSums(sums, mean, noise))
 
 
-def posterior_of(prior: Prior, sums: RowSums, mean: Tensor, noise: Tensor) -> OnePassPosterior:
+def posterior_of(prior: Prior, sums: RowSums, mean: Tensor, noise: Tensor) -> SeriesPosterior:
     """Return the posterior given sums over rows, a mean (k,) and the variance of one observation, 0-d."""
     with torch.no_grad():
         statistics = assemble(Layout.of(designs_of(prior)), sums)
@@ -288,7 +283,7 @@ def posterior_of(prior: Prior, sums: RowSums, mean: Tensor, noise: Tensor) -> On
         return posterior_with(prior, state, sums, mean, noise)
 
 
-def restored(prior: Prior, tensors: Mapping[str, Tensor]) -> OnePassPosterior:
+def restored(prior: Prior, tensors: Mapping[str, Tensor]) -> SeriesPosterior:
     """Return the posterior that has the tensors (...) of a file."""
     layout = Layout.of(designs_of(prior))
     empty = no_sums(layout, len(tensors["mean"]))

@@ -13,7 +13,6 @@ The Fisher information of log s_i^2 and log s_j^2 is H_ij^2 / 2 with H = I - A^-
 ((A^-1)_jj - (A^-2)_jj) / 2; of log v (N - F + |A^-1|_F^2) / 2; of the mean (N - o^T A^-1 o) / v, o = R phi^T P 1.
 """
 
-import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Self
@@ -24,8 +23,11 @@ from torch import Tensor
 from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import Prior
 from rfgp.rows import Block, Rows
+from rfgp.solvers.lowrank import LinearModel, LowRankSolver
+from rfgp.solvers.onepass.noises import RowNoises, SharedNoise, Solved
 from rfgp.solvers.onepass.posterior import (
-    OnePassPosterior,
+    KeptSums,
+    SeriesPosterior,
     WeightState,
     designs_of,
     has_lattices,
@@ -33,11 +35,8 @@ from rfgp.solvers.onepass.posterior import (
     posterior_with,
     scale_of,
 )
-from rfgp.solvers.onepass.statistics import Statistics, statistics_of
 from rfgp.solvers.onepass.sums import Layout, row_blocks
 from rfgp.solvers.role import Inference
-
-LOG_2PI = math.log(2 * math.pi)
 
 
 def serves(prior: Prior, rows: Rows) -> bool:
@@ -59,9 +58,12 @@ class OnePassSolver(Inference):
         self.prior, self.rows, self.mean, self.noise = prior, rows, mean, noise
 
     @cached_property
-    def statistics(self) -> Statistics:
-        """The statistics of the rows."""
-        return statistics_of(designs_of(self.prior), self.rows)
+    def noises(self) -> SharedNoise | RowNoises:
+        """The sums over the rows, and their dependence on the noise."""
+        designs = designs_of(self.prior)
+        if self.rows.has_fixed_noise:
+            return RowNoises(designs, self.rows, self.variance.detach())
+        return SharedNoise(designs, self.rows, self.variance.detach())
 
     @cached_property
     def scale(self) -> Tensor:
@@ -77,9 +79,10 @@ class OnePassSolver(Inference):
         """Return the solver with the factors that another has computed at the same hyperparameters, on the same rows.
 
         Args:
-            other: The other solver. If its statistics are not the same, nothing is taken from it.
+            other: The other solver. If its sums over the rows are not the same, nothing is taken from it.
         """
-        if self.statistics is other.statistics:
+        if self.noises.has_sums_of(other.noises):
+            self.noises = other.noises
             vars(self).update({name: vars(other)[name] for name in ("state", "inverse") if name in vars(other)})
         return self
 
@@ -96,7 +99,7 @@ class OnePassSolver(Inference):
     def state(self) -> "WeightState":
         """The posterior of the weights."""
         with torch.no_grad():
-            return WeightState.of(self.statistics, self.mean, self.variance, self.scale)
+            return WeightState.of(self.noises.statistics, self.mean, self.variance, self.scale)
 
     @cached_property
     def inverse(self) -> Tensor:
@@ -108,12 +111,12 @@ class OnePassSolver(Inference):
         variance, k = self.variance.detach(), len(self.mean)
         left = (state.squares - (state.target * state.scores).sum(0)).sum()
         determinant = 2 * state.factor.diagonal().log().sum()
-        value = -0.5 * (left / variance + k * (determinant + self.log_noises))
+        value = -0.5 * (left / variance + k * (determinant + self.noises.logs))
 
         def gradients() -> Sequence[Tensor | None]:
             diagonal = self.inverse.diagonal()
             in_log_scale = state.scores.square().sum(1) / variance + k * (diagonal - 1)
-            in_variance = self.in_log_variance(left) / variance
+            in_variance = self.noises.in_log_variance(self._solved, left) / variance
             in_mean = (state.totals - state.ones @ state.scores) / variance
             scale = self.scale.detach()
             in_scale = torch.where(scale > 0, in_log_scale / scale, 0.0)
@@ -122,25 +125,8 @@ class OnePassSolver(Inference):
         return value, gradients
 
     @property
-    def log_noises(self) -> Tensor:
-        """The sum of log(2 pi D) over the observations with their noise variances D, 0-d."""
-        return self.statistics.observations * (LOG_2PI + self.variance.detach().log())
-
-    def in_log_variance(self, left: Tensor) -> Tensor:
-        """Return the derivative of the log marginal likelihood in log v, 0-d.
-
-        Args:
-            left: |y - mean|^2 - c^T u of all outputs, 0-d.
-        """
-        diagonal = self.inverse.diagonal()
-        residual = left - self.state.scores.square().sum()
-        free = self.statistics.observations - len(diagonal) + diagonal.sum()
-        return 0.5 * (residual / self.variance.detach() - len(self.mean) * free)
-
-    def information_of_variance(self) -> tuple[Tensor, Tensor]:
-        """Return twice the Fisher information of log v and log s^2 (F,), and of log v, 0-d, of one output."""
-        diagonal, rows = self.inverse.diagonal(), self.inverse.square().sum(1)
-        return diagonal - rows, self.statistics.observations - len(diagonal) + rows.sum()
+    def _solved(self) -> Solved:
+        return Solved(self.state, self.inverse, self.mean.detach(), self.scale.detach())
 
     def score(self) -> Tensor:
         """Return a scalar whose gradient is that of the log marginal likelihood, 0-d."""
@@ -157,26 +143,30 @@ class OnePassSolver(Inference):
         with torch.no_grad():
             state, inverse, k = self.state, self.inverse, len(self.mean)
             variance, diagonal = self.variance.detach(), inverse.diagonal()
-            (in_both, of_variance), squared = self.information_of_variance(), inverse.square()
+            (in_both, of_variance), squared = self.noises.information(self._solved), inverse.square()
             weights = squared @ in_scale + (1 - 2 * diagonal)[:, None] * in_scale  # H o H = A^-1 o A^-1 + diag(1 - 2 d)
             cross = in_scale.mT @ in_both
             total = in_scale.mT @ weights + of_variance * torch.outer(in_variance, in_variance)
             total = 0.5 * k * (total + torch.outer(cross, in_variance) + torch.outer(in_variance, cross))
             solved = torch.cholesky_solve(state.ones[:, None], state.factor)[:, 0]
-            return total + (self.statistics.observations - state.ones @ solved) / variance * (in_mean.mT @ in_mean)
+            of_mean = (self.noises.statistics.observations - state.ones @ solved) / variance
+            return total + of_mean * (in_mean.mT @ in_mean)
 
     @cached_property
     def effective_dof_fraction(self) -> float:
         """The share of the weights that the rows determine, (F - tr A^-1) / F."""
         return 1 - float(self.inverse.diagonal().mean())
 
-    def posterior(self) -> OnePassPosterior:
+    def posterior(self) -> SeriesPosterior:
         """Return the weights, the factor of their precision, and the sums over the rows."""
-        if torch.is_grad_enabled() and (self.scale.requires_grad or self.variance.requires_grad):
-            state = WeightState.of(self.statistics, self.mean, self.variance, self.scale)
-            return posterior_with(self.prior, state, self.statistics.sums, self.mean, self.noise)
-        prior, state = self.prior.detached(), self.state
-        return posterior_with(prior, state, self.statistics.sums, self.mean.detach(), self.noise.detach())
+        sums, prior = self.noises.statistics.sums, self.prior.detached()
+        if not (torch.is_grad_enabled() and (self.scale.requires_grad or self.variance.requires_grad)):
+            return posterior_with(prior, self.state, sums, self.mean.detach(), self.noise.detach())
+        if self.rows.has_fixed_noise:  # sums depend on the noise, and have no gradient in it
+            model = LinearModel(self.prior.dense, self.rows, self.mean, self.noise)
+            return SeriesPosterior(self.prior, LowRankSolver(model).posterior(), KeptSums(sums, self.mean, self.noise))
+        state = WeightState.of(self.noises.statistics, self.mean, self.variance, self.scale)
+        return posterior_with(self.prior, state, sums, self.mean, self.noise)
 
     def leave_one_out(self, some: Rows | None = None) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others; see `LowRankSolver.leave_one_out`.

@@ -6,7 +6,7 @@ import pytest
 import rfgp
 from rfgp import kernels as k
 from rfgp.fitting import lattices
-from rfgp.solvers.onepass import OnePassPosterior
+from rfgp.solvers.onepass import SeriesPosterior
 
 
 def waves(n, d, length, seed=0, noise=0.1):
@@ -30,7 +30,7 @@ def test_stationary_terms_of_few_columns_are_planned_on_lattices(kernel, planned
     gp = rfgp.GP(kernel, seed=0).condition(X, y)
     found = {isinstance(report.approximation, rfgp.EquispacedFourier) for report in gp.terms.values()}
     assert (True in found) == planned
-    assert isinstance(gp.regression.posterior, OnePassPosterior) == planned
+    assert isinstance(gp.regression.posterior, SeriesPosterior) == planned
 
 
 @pytest.mark.parametrize(("d", "length"), [(1, 0.05), (2, 0.2)])

@@ -22,7 +22,7 @@ import rfgp.blocks
 import rfgp.solvers
 from rfgp.blocks import LatentBlock
 from rfgp.solvers import Inference, Posterior, Solver
-from rfgp.solvers.onepass import OnePassPosterior, OnePassSolver, RowNoiseSolver, SeriesPosterior
+from rfgp.solvers.onepass import OnePassSolver, SeriesPosterior
 
 NEW = table(7, seed=9)
 
@@ -81,9 +81,8 @@ def test_no_implementation_is_forgotten():
     made = {name: [solved(name, terms) for terms in PRIORS[name]] for name in PRIORS}
     every = [found for cases in made.values() for found, _ in cases]
     blocks = [block for cases in made.values() for _, problem in cases for block in problem.prior.blocks]
-    assert implementations(Inference) == {type(found) for found in every} | {OnePassSolver, RowNoiseSolver}
-    on_lattices = {OnePassPosterior, SeriesPosterior}
-    assert implementations(Posterior) == {type(found.posterior()) for found in every} | on_lattices
+    assert implementations(Inference) == {type(found) for found in every} | {OnePassSolver}
+    assert implementations(Posterior) == {type(found.posterior()) for found in every} | {SeriesPosterior}
     assert implementations(LatentBlock) == {type(block) for block in blocks}
     assert {name for name in made if not isinstance(made[name][0][0], Solver)} == set(STREAMING)
     assert {name for name in made if made[name][0][0].likelihood_error > 1e-6} == set(ESTIMATING)
