@@ -39,6 +39,10 @@ class EquispacedFourier(Approximation):
     of features grows with the smoothness' inverse, with the number of lengthscales in the extent of the rows, and with
     the number of columns: many short lengthscales in two or three columns are better served by `Vecchia`.
 
+    Rows with a noise of their own (`fit(X, y, noise=...)`) take two passes for each evaluation of the likelihood and
+    its gradient, since these sums depend on the noise. Under a likelihood that is not Gaussian, Laplace's approximation
+    takes one pass for each Newton step. Features of rows are formed in neither case.
+
     The variance of the modes that are left out enters the likelihood as noise, and predictions as variance. Outside the
     box of the rows, f is conditioned on its values near the edge of the box.
 

@@ -77,7 +77,7 @@ def reduced(regression: Regression, data: Chunk) -> Regression:
         InvalidArgumentError: the posterior has no sums over rows that can be taken away.
     """
     posterior = regression.posterior if regression.family.is_normal else None
-    if not isinstance(posterior, SeriesPosterior):
+    if not (isinstance(posterior, SeriesPosterior) and posterior.takes_rows):
         raise InvalidArgumentError(
             "Only a Gaussian model whose terms have fixed features, one of them by EquispacedFourier(), forgets rows. "
             "Call condition(X, y) with the rows that are left."

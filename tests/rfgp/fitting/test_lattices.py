@@ -44,6 +44,19 @@ def test_fit_of_many_rows_is_close_to_the_truth(d, length):
     assert gp.hyperparameters.noise.item() == pytest.approx(0.01, rel=0.03)
 
 
+@pytest.mark.parametrize("likelihood", ["poisson", pytest.param("student-t", marks=pytest.mark.slow)])
+def test_fit_of_other_likelihoods_from_a_subset_is_that_of_all_rows(likelihood, monkeypatch):
+    """Counts by scoring, Student's t by L-BFGS since it has open parameters."""
+    X, values, y = waves(3000, 1, 0.1)
+    y = np.random.default_rng(1).poisson(np.exp(values)) if likelihood == "poisson" else y
+    options = {"likelihood": likelihood, "approximation": rfgp.EquispacedFourier(), "seed": 0}
+    whole = rfgp.GP(k.RBF(), **options).fit(X, y).fit_report
+    monkeypatch.setattr(lattices, "SUBSET_ROWS", 1400)
+    found = rfgp.GP(k.RBF(), **options).fit(X, y).fit_report
+    assert {1400, 3000} <= {stage.rows for stage in found.stages}
+    assert abs(whole.log_marginal_likelihood - found.log_marginal_likelihood) < 0.1
+
+
 def test_fit_takes_noise_from_few_modes_back():
     """A search with few modes takes what they miss for noise; the next one with more modes starts without that."""
     X, _, y = waves(3000, 2, 0.05)

@@ -1,5 +1,7 @@
 """Laplace's approximation through lattices of frequencies, against dense algebra in numpy and finite differences."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -185,7 +187,28 @@ def test_newton_steps_by_transforms_and_by_features_agree(name):
     check_steps(name)
 
 
+def check_information():
+    """The information of log s^2 and the mean is that of the regression of working observations by dense algebra."""
+    gp = model("poisson", "two lattices")
+    found, rows = gp.regression.infer(gp.regression.rows), gp.regression.rows
+    phi = found.model.detached().weights.scaled(rows.inputs).double().numpy()
+    curvature = np.exp(found.fitted.detach().numpy())
+    inverse = np.linalg.inv(phi @ phi.T + np.diag(1 / curvature))
+    size, eye = phi.shape[1], torch.eye(phi.shape[1] + 1, dtype=torch.float64)
+    information = found.information(eye[size:], torch.zeros(size + 1, dtype=torch.float64), eye[:size]).numpy()
+    expected = 0.5 * np.square(phi.T @ inverse @ phi)
+    np.testing.assert_allclose(information[:size, :size], expected, atol=1e-7 * expected.max())
+    np.testing.assert_allclose(information[size, size], inverse.sum(), rtol=1e-7)
+    assert not information[size, :size].any()
+
+
+def test_information_matches_dense_algebra():
+    check_information()
+
+
 FAULTS = {
+    "the information of scales": (lattices, "(1 - 2 * inverse", "(1 - inverse", check_information, ()),
+    "the information of the mean": (lattices, "found.weight - found", "found.weight + found", check_information, ()),
     "the gradient at the rows": (lattices, "0.5 * at.series", "0.4 * at.series", check_gradient, ()),
     "the slope of scales": (lattices, "2 * b * weights", "b * weights", check_gradient, ()),
     "the slope of the mean": (lattices, "total - b @", "total + b @", check_gradient, ()),
@@ -297,3 +320,37 @@ def test_weights_of_rows_are_theirs_in_a_block():
     values = [gp.regression.infer(some).log_marginal_likelihood().item() for some in (doubled, twice)]
     assert values[0] == pytest.approx(values[1], rel=1e-10)
     assert values[0] != pytest.approx(found.log_marginal_likelihood().item(), rel=1e-3)
+
+
+class Elsewhere:
+    """Rows on other machines: functions of them are pickled."""
+
+    def __init__(self, parts):
+        self.parts, self.num_outputs, self.is_uniform = parts, 1, False
+        self.has_fixed_noise, self.count = parts[0].has_fixed_noise, sum(part.count for part in parts)
+
+    def __len__(self):
+        return sum(map(len, self.parts))
+
+    def blocks(self, size):
+        for part in self.parts:
+            yield from part.blocks(size)
+
+    def total(self, function):
+        sums = [pickle.loads(pickle.dumps(function))(part) for part in self.parts]
+        return tuple(sum(column) for column in zip(*sums, strict=True))
+
+
+@pytest.mark.parametrize("likelihood", [Poisson(), NegativeBinomial()])
+def test_rows_on_other_machines_are_summed_there(likelihood):
+    gp = model("poisson", "with others", likelihood=likelihood)
+    rows = gp.regression.rows
+    values = gp.regression.hyperparameters
+    names = values.space.free(())
+    values = values.leaves(names)
+    totals = []
+    for some in (rows, Elsewhere([rows.take(slice(0, 70)), rows.take(slice(70, None))])):
+        value = value_with_leaves(gp, values, names, some)
+        totals.append((value, *torch.autograd.grad(value, [values.raw[name] for name in names])))
+    for one, other in zip(*totals, strict=True):
+        np.testing.assert_allclose(one.detach(), other.detach(), rtol=1e-7, atol=1e-9)
