@@ -51,6 +51,8 @@ MOVED = 0.15
 """The change of the logarithm of a lengthscale after which lattices are laid anew."""
 NOTHING = 1e-150
 """The prior standard deviation below which a weight is taken not to change with the hyperparameters."""
+MOST_LACKING = 0.1
+"""The largest share of the variance that modes leave out at the end of a short search, if it is not noise."""
 PASSES = 2
 """The most passes over all rows."""
 
@@ -150,9 +152,22 @@ def started(fit: TermFit) -> TermFit:
     for number, factor in enumerate(FACTORS):
         begun = laid(fit.at(scaled(fit.values, names, factor)), len(rows), SCREENED_FEATURES)
         end, report = search(begun, rows, f"subset of {len(rows)}, start {number + 1}", SCREENED_STEPS)
-        ends.append((report.log_marginal_likelihood + float(end.values.log_hyperprior().detach()), end))
+        value = report.log_marginal_likelihood + float(end.values.log_hyperprior().detach())
+        ends.append((-math.inf if lacks_modes(end) else value, end))
     best = max(ends, key=lambda end: -math.inf if math.isnan(end[0]) else round(end[0], 3))[1]
     return fit.at(best.values)
+
+
+def lacks_modes(fit: TermFit) -> bool:
+    """Return whether modes leave out so much of a function that its likelihood is that of another model.
+
+    Under a Gaussian likelihood the variance that is left out is noise, which the likelihood has. Otherwise few modes
+    with a short lengthscale are a smooth function, and likely.
+    """
+    if fit.spec.is_normal:
+        return False
+    with torch.no_grad():
+        return float(missing_of(fit.prior)) > MOST_LACKING * float(fit.prior.dense.variances.sum())
 
 
 def laid(fit: TermFit, num_rows: int, most: int | None = None) -> TermFit:

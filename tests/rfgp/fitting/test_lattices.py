@@ -57,6 +57,24 @@ def test_fit_of_other_likelihoods_from_a_subset_is_that_of_all_rows(likelihood, 
     assert abs(whole.log_marginal_likelihood - found.log_marginal_likelihood) < 0.1
 
 
+def check_start_of_counts():
+    """The short search from the usual start ends at lengthscales whose modes it lacks, and is the likeliest."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, [2, 1], (3000, 2))
+    y = rng.poisson(np.exp(1 + np.sin(4 * X[:, 0]) * np.cos(6 * X[:, 1])))
+    gp = rfgp.GP(k.RBF(), likelihood="poisson", approximation=rfgp.EquispacedFourier(), seed=0).condition(X, y)
+    begun = lattices.started(lattices.TermFit.of(gp.regression, lattices.Plan()))
+    name = next(path for path in begun.values.space.names if path.endswith("lengthscale"))
+    assert bool((begun.values.value(name) > 0.1).all())
+
+
+def test_starts_of_counts_do_not_lack_modes(monkeypatch):
+    check_start_of_counts()
+    monkeypatch.setattr(lattices, "lacks_modes", lambda fit: False)
+    with pytest.raises(AssertionError):
+        check_start_of_counts()
+
+
 def test_fit_takes_noise_from_few_modes_back():
     """A search with few modes takes what they miss for noise; the next one with more modes starts without that."""
     X, _, y = waves(3000, 2, 0.05)
