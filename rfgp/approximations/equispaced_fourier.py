@@ -39,6 +39,10 @@ class EquispacedFourier(Approximation):
     of features grows with the smoothness' inverse, with the number of lengthscales in the extent of the rows, and with
     the number of columns: many short lengthscales in two or three columns are better served by `Vecchia`.
 
+    Rows with a noise of their own (`fit(X, y, noise=...)`) take two passes for each evaluation of the likelihood and
+    its gradient, since these sums depend on the noise. Under a likelihood that is not Gaussian, Laplace's approximation
+    takes one pass for each Newton step. Features of rows are formed in neither case.
+
     The variance of the modes that are left out enters the likelihood as noise, and predictions as variance. Outside the
     box of the rows, f is conditioned on its values near the edge of the box.
 
@@ -175,7 +179,9 @@ class EquispacedFourier(Approximation):
         """Return the variance of the term in units of the noise."""
         scale = scale_name(data.term, data.values)
         variance = 1.0 if scale is None else float(data.values[scale])
-        noise = float(data.values["noise"]) if "noise" in data.values and data.is_gaussian else 1.0
+        noise = 1.0
+        if "noise" in data.values and data.is_gaussian:
+            noise = float(data.values["noise"]) + data.columns.row_noise
         return min(max(variance / noise, 1e-6), 1e12)
 
 
@@ -206,7 +212,7 @@ class LatticeTerm(TermPrior):
             Residual(True, design.kernel, design.total) if self.has_residual else None,
             name=self.term.name,
             new_levels=design,
-            design=design if self.has_residual else None,
+            design=design,
         )
         return Prior(weights=(block,))
 

@@ -5,13 +5,16 @@
 3. All rows: one pass on lattices for these hyperparameters, and steps to the end. If lengthscales leave the range of
    their lattice, it is laid anew, with one more pass.
 
-The Fisher information is exact, and costs about as much as the likelihood.
+The Fisher information is exact, and costs about as much as the likelihood. Rows with a noise of their own take two
+passes for each evaluation. Under another likelihood the information is that of working observations, searches are on at
+most 65,536 rows, and with open parameters of the likelihood they are by L-BFGS.
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import ClassVar, cast
+from typing import Any, ClassVar, Protocol, Self, cast
 
 import numpy as np
 import torch
@@ -24,11 +27,15 @@ from rfgp.fitting.context import TermFit, spec_of
 from rfgp.fitting.finish import validated
 from rfgp.fitting.maximize import Plan
 from rfgp.fitting.starts import open_scales, scaled
+from rfgp.fitting.subsets import MOST_ROWS, optimize
+from rfgp.likelihoods.role import learned
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression
 from rfgp.regression.spec import ModelSpec
-from rfgp.rows import Rows
-from rfgp.solvers.onepass import OnePassSolver, missing_of
+from rfgp.rows import Block, Rows
+from rfgp.solvers import Inference
+from rfgp.solvers.choice import is_low_rank
+from rfgp.solvers.onepass import has_lattices, missing_of
 
 SUBSET_ROWS = 20_000
 """The most rows of the search before that on all rows."""
@@ -44,6 +51,8 @@ MOVED = 0.15
 """The change of the logarithm of a lengthscale after which lattices are laid anew."""
 NOTHING = 1e-150
 """The prior standard deviation below which a weight is taken not to change with the hyperparameters."""
+MOST_LACKING = 0.1
+"""The largest share of the variance that modes leave out at the end of a short search, if it is not noise."""
 PASSES = 2
 """The most passes over all rows."""
 
@@ -58,16 +67,9 @@ def fit_lattices(
         other: Fits a regression in another way. It is called if the lengthscales of planned lattices are so short that
             too many modes are left out, with nearest neighbours in their place.
     """
-    rows, reports = fit.rows, list[FitReport]()
+    rows = fit.rows
     some: Rows = fit.subset(SUBSET_ROWS) if len(fit.pool) > 2 * SUBSET_ROWS or len(rows) > len(fit.pool) else rows
-    fit = started(fit)
-    for round_ in range(ROUNDS):
-        fit, before = laid(fit, len(some), SUBSET_FEATURES), fit.values
-        steps = FIRST_STEPS if round_ < ROUNDS - 1 else None
-        fit, report = search(fit, some, "all rows" if some is rows else f"subset of {len(some)}", steps)
-        reports.append(report)
-        if report.converged and distance(fit, before) < MOVED:
-            break
+    fit, reports = searched_in_rounds(fit, some)
     for number in range(PASSES):
         planned = [name for name in crowded_terms(fit.regression) if is_planned(fit.spec, name)]
         if planned:
@@ -81,6 +83,42 @@ def fit_lattices(
         if distance(fit, last.values) < MOVED and not crowded_terms(fit.regression):
             break
     return validated(fit, reports[-1].with_all(reports))
+
+
+def fit_lattices_by_laplace(fit: TermFit) -> tuple[TermFit, list[FitReport], str]:
+    """Return a fit under a likelihood that is not Gaussian at the hyperparameters found, the reports and a message.
+
+    At most 65,536 rows are searched on.
+
+    Args:
+        fit: The fit.
+    """
+    rows = fit.subset(MOST_ROWS)
+    some = fit.subset(SUBSET_ROWS) if len(rows) > 2 * SUBSET_ROWS else rows
+    fit, reports = searched_in_rounds(fit, some)
+    if some is not rows:
+        fit, report = search(laid(fit, len(rows)), rows, f"subset of {len(rows)}")
+        reports.append(report)
+    share = "all" if len(rows) == len(fit.rows) else f"{len(rows):,} of"
+    return laid(fit, len(fit.rows)), reports, f"on {share} {len(fit.rows):,} rows ({reports[-1].message})"
+
+
+def searched_in_rounds(fit: TermFit, rows: Rows) -> tuple[TermFit, list[FitReport]]:
+    """Return the fit after searches from several starts and on rows, with lattices laid anew, and the reports.
+
+    Args:
+        fit: The fit.
+        rows: The rows.
+    """
+    reports, fit = list[FitReport](), started(fit)
+    stage = "all rows" if len(rows) == len(fit.rows) else f"subset of {len(rows)}"
+    for round_ in range(ROUNDS):
+        fit, before = laid(fit, len(rows), SUBSET_FEATURES), fit.values
+        fit, report = search(fit, rows, stage, FIRST_STEPS if round_ < ROUNDS - 1 else None)
+        reports.append(report)
+        if report.converged and distance(fit, before) < MOVED:
+            break
+    return fit, reports
 
 
 def crowded_terms(regression: Regression, approximations: Mapping[str, Approximation] | None = None) -> list[str]:
@@ -114,9 +152,22 @@ def started(fit: TermFit) -> TermFit:
     for number, factor in enumerate(FACTORS):
         begun = laid(fit.at(scaled(fit.values, names, factor)), len(rows), SCREENED_FEATURES)
         end, report = search(begun, rows, f"subset of {len(rows)}, start {number + 1}", SCREENED_STEPS)
-        ends.append((report.log_marginal_likelihood + float(end.values.log_hyperprior().detach()), end))
+        value = report.log_marginal_likelihood + float(end.values.log_hyperprior().detach())
+        ends.append((-math.inf if lacks_modes(end) else value, end))
     best = max(ends, key=lambda end: -math.inf if math.isnan(end[0]) else round(end[0], 3))[1]
     return fit.at(best.values)
+
+
+def lacks_modes(fit: TermFit) -> bool:
+    """Return whether modes leave out so much of a function that its likelihood is that of another model.
+
+    Under a Gaussian likelihood the variance that is left out is noise, which the likelihood has. Otherwise few modes
+    with a short lengthscale are a smooth function, and likely.
+    """
+    if fit.spec.is_normal:
+        return False
+    with torch.no_grad():
+        return float(missing_of(fit.prior)) > MOST_LACKING * float(fit.prior.dense.variances.sum())
 
 
 def laid(fit: TermFit, num_rows: int, most: int | None = None) -> TermFit:
@@ -167,18 +218,20 @@ def distance(fit: TermFit, before: Values) -> float:
 
 def search(fit: TermFit, rows: Rows, stage: str, steps: int | None = None) -> tuple[TermFit, FitReport]:
     """Take scoring steps on rows; return the fit at the hyperparameters found, and the report."""
-    jacobian = fit.regression.scaling.targets.log_jacobian(rows.count)
-    known = dict[bytes, OnePassSolver]()
+    if not can_score(fit, rows):
+        assert isinstance(rows, Block)
+        return optimize(fit, rows, steps)
+    jacobian, kept = fit.regression.scaling.targets.log_jacobian(rows.count), list[tuple[bytes, Searched]]()
 
-    def infer(values: Values) -> OnePassSolver:
-        """Return the solver, with the factors of that of the same values if it was the last one."""
-        found = cast(OnePassSolver, fit.regression.replace(hyperparameters=values).infer(rows))
+    def infer(values: Values) -> Searched:
+        """Return the inference, with the factors or from the mode of the last one that was solved."""
         key = values.flat().detach().numpy().tobytes()
-        last = known.get(key)
-        if last is not None:
-            found = found.with_factors_of(last)
-        known.clear()
-        known[key] = found
+        solved = [pair for pair in kept if pair[1].is_solved][-1:]
+        start = solved[0][1].warm_start() if solved else ()
+        found = cast(Searched, fit.regression.replace(hyperparameters=values).infer(rows, start))
+        if solved and solved[0][0] == key:
+            found = found.with_factors_of(solved[0][1])
+        kept[:] = [*solved, (key, found)]
         return found
 
     plan = fit.plan if steps is None else replace(fit.plan, given_iterations=min(steps, fit.plan.max_iterations))
@@ -186,12 +239,50 @@ def search(fit: TermFit, rows: Rows, stage: str, steps: int | None = None) -> tu
     return fit.at(values), report
 
 
-class FisherScoring(Scoring[OnePassSolver]):
+def can_score(fit: TermFit, rows: Rows) -> bool:
+    """Return whether the information of all hyperparameters is known: not that of parameters of other likelihoods."""
+    if fit.spec.is_normal:
+        return True
+    is_open = any(parameter.name in fit.free for parameter in learned(fit.spec.options.likelihood))
+    return has_lattices(fit.prior) and is_low_rank(fit.prior, rows) and not is_open
+
+
+class Searched(Inference, Protocol):
+    """The role: inference whose Fisher information is known through the mean, a variance and scales of weights."""
+
+    @abstractmethod
+    def score(self) -> Tensor:
+        """Return a scalar whose gradient is that of the log marginal likelihood, 0-d."""
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean, (k,)."""
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance v, 0-d."""
+
+    @property
+    def scale(self) -> Tensor:
+        """The prior standard deviations s of the weights, (F,)."""
+
+    @property
+    def is_solved(self) -> bool:
+        """Whether the posterior of the weights is known."""
+
+    def with_factors_of(self, other: Any) -> Self:
+        """Return the inference with what another has computed at the same hyperparameters, on the same rows."""
+
+    def information(self, in_mean: Tensor, in_variance: Tensor, in_scale: Tensor) -> Tensor:
+        """Return the Fisher information (p, p), for derivatives of mean (k, p), log v (p,) and log s^2 (F, p)."""
+
+
+class FisherScoring(Scoring[Searched]):
     """A search whose information is the Fisher information from statistics of the rows."""
 
     done: ClassVar[float] = 0.01
 
-    def information(self, point: Floats, inference: OnePassSolver) -> Tensor:
+    def information(self, point: Floats, inference: Searched) -> Tensor:
         """Return the Fisher information (p, p) at a point (p,)."""
         columns = []
         for j in range(len(point)):

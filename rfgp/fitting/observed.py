@@ -14,6 +14,7 @@ import torch
 from rfgp.approximations import Approximation, RandomFeatures
 from rfgp.fitting.context import TermFit, redrawn, spec_of
 from rfgp.fitting.draws import with_draws
+from rfgp.fitting.lattices import fit_lattices_by_laplace
 from rfgp.fitting.maximize import Objective, Plan, maximize
 from rfgp.fitting.subsets import approach, grow
 from rfgp.likelihoods import Normal
@@ -24,6 +25,7 @@ from rfgp.regression.regression import restarted
 from rfgp.regression.spec import with_draws_of
 from rfgp.rows import is_read_in_blocks
 from rfgp.solvers import Inference
+from rfgp.solvers.onepass import has_lattices
 
 FEW_FREQUENCIES, FEWEST = 128, 64
 """The number of frequencies of a search for the hyperparameters of one function, and of several.
@@ -40,6 +42,9 @@ OF_CLASSES = 1e-4
 """The least gain of an iteration for several classes, in nats a row, in a search for a bound.
 
 If inputs separate the classes, searches would continue for a hundred evaluations that gain 0.1 nats each."""
+
+LATTICE_ROWS = 2000
+"""The number of rows above which lattices are searched for as they are under a Gaussian likelihood."""
 
 Strategy = Callable[[Regression, Plan], tuple[Regression, FitReport]]
 
@@ -90,7 +95,10 @@ def _by_laplace(fit: TermFit) -> tuple[Regression, list[FitReport], str]:
     if fit.spec.options.likelihood.num_latents > 1:
         fit, report = approach(fit, CLASS_ROWS)
         return fit.regression, [report], f"on {report.stages[-1].rows:,} rows ({report.message})"
-    fit, reports, words = with_draws(*grow(fit))
+    if has_lattices(fit.prior) and len(fit.pool) > LATTICE_ROWS:
+        fit, reports, words = fit_lattices_by_laplace(fit)
+    else:
+        fit, reports, words = with_draws(*grow(fit))
     return fit.regression, reports, words
 
 

@@ -22,6 +22,7 @@ class ColumnSummary:
         num_levels: The number of levels of each column, c of them. 0 for numbers.
         low: The smallest values of all rows, (c,). If None, those of the sample.
         high: The largest values of all rows, (c,). If None, those of the sample.
+        row_noise: A typical variance of the noise that rows have of their own, standardised: the harmonic mean.
     """
 
     sample: Tensor
@@ -31,6 +32,7 @@ class ColumnSummary:
     num_levels: tuple[int, ...]
     low: Tensor | None = None
     high: Tensor | None = None
+    row_noise: float = 0.0
 
     @classmethod
     def of(cls, sample: Tensor, num_levels: tuple[int, ...] = (), weight: Tensor | None = None) -> "ColumnSummary":

@@ -20,7 +20,7 @@ from rfgp.rows import (
 )
 from rfgp.solvers import Posterior
 from rfgp.solvers.lowrank import LinearModel, LowRankPosterior, update_gram
-from rfgp.solvers.onepass import OnePassPosterior
+from rfgp.solvers.onepass import SeriesPosterior
 
 
 def conditioned(regression: Regression, data: Chunk) -> Regression:
@@ -57,10 +57,7 @@ def extended(regression: Regression, data: Chunk) -> Regression:
     more = read_more(family.inputs, data, family.options.seed, regression.scaling)
     check_rows(family, more)
     if posterior is not None and _needs_all(regression, posterior, more):
-        posterior, _ = (
-            None,
-            regression.needed_rows("rows outside the range of those before, or with a noise of their own"),
-        )
+        posterior, _ = None, regression.needed_rows("rows outside the range of those before")
     grown = None
     if posterior is not None:
         grown, more = _updated(regression, posterior, more)
@@ -81,7 +78,7 @@ def reduced(regression: Regression, data: Chunk) -> Regression:
         InvalidArgumentError: the posterior has no sums over rows that can be taken away.
     """
     posterior = regression.posterior if regression.family.is_normal else None
-    if not isinstance(posterior, OnePassPosterior):
+    if not (isinstance(posterior, SeriesPosterior) and posterior.takes_rows):
         raise InvalidArgumentError(
             "Only a Gaussian model whose terms have fixed features, one of them by EquispacedFourier(), forgets rows. "
             "Call condition(X, y) with the rows that are left."
@@ -89,8 +86,6 @@ def reduced(regression: Regression, data: Chunk) -> Regression:
     family, data = regression.family.with_data(data)
     rows = read_more(family.inputs, data, family.options.seed, regression.scaling)
     check_rows(family, rows)
-    if rows.has_fixed_noise:
-        raise InvalidArgumentError("Rows with a noise of their own cannot be forgotten: no sums are kept of them.")
     if isinstance(rows, SourceRows) and rows.num_rows is None:
         rows = rows.read_once()
     count = regression.num_observations - len(rows)
@@ -103,10 +98,10 @@ MANY = 4
 
 
 def _needs_all(regression: Regression, posterior: Posterior, rows: ArrayRows | SourceRows) -> bool:
-    """Return whether an update needs all rows: if the new ones have noise, or the lattices do not serve them."""
-    if not isinstance(posterior, OnePassPosterior):
+    """Return whether an update needs all rows: if the lattices do not serve the new ones."""
+    if not isinstance(posterior, SeriesPosterior):
         return False
-    if rows.has_fixed_noise or (isinstance(rows, ArrayRows) and bool(posterior.is_outside(rows.inputs).any())):
+    if isinstance(rows, ArrayRows) and bool(posterior.is_outside(rows.inputs).any()):
         return True
     before = regression.num_observations
     return regression.rows is not None and before + len(rows) > MANY * before
@@ -128,7 +123,7 @@ def _updated(
     regression: Regression, posterior: Posterior, more: ArrayRows | SourceRows
 ) -> tuple[Posterior, ArrayRows | SourceRows]:
     """Return the posterior with further rows, and these rows, counted as they were read."""
-    if isinstance(posterior, OnePassPosterior):
+    if isinstance(posterior, SeriesPosterior):
         more = more.read_once() if isinstance(more, SourceRows) and more.num_rows is None else more
         return posterior.with_rows(more), more
     assert isinstance(posterior, LowRankPosterior)

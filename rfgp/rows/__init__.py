@@ -17,6 +17,7 @@ from rfgp.rows.given import in_memory as in_memory
 from rfgp.rows.given import inputs_source as inputs_source
 from rfgp.rows.given import read_more as read_more
 from rfgp.rows.given import read_training as read_training
+from rfgp.rows.given import typical_noise as typical_noise
 from rfgp.rows.repeats import merge_repeats as merge_repeats
 from rfgp.rows.repeats import repeat_groups as repeat_groups
 from rfgp.rows.replicates import input_groups as input_groups

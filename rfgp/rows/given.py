@@ -367,6 +367,13 @@ def _check_outputs(targets: Tensor, scaling: Scaling) -> None:
         )
 
 
+def typical_noise(rows: Rows) -> float:
+    """Return the harmonic mean of the rows' own noise variances, of a sample if rows are read in blocks. 0 without."""
+    noises = [pool_of(part).fixed_noise for part in parts_of(rows)]
+    known = [noise for noise in noises if noise is not None]
+    return 1 / float((1 / torch.cat(known)).mean()) if len(known) == len(noises) else 0.0
+
+
 def ends_of(rows: Rows) -> tuple[Tensor, Tensor]:
     """Return the smallest and the largest inputs of rows (n, d), (d,) each, those in blocks by a first pass."""
     found = []

@@ -13,7 +13,7 @@ from rfgp.solvers.dense import DensePosterior, DenseSolver
 from rfgp.solvers.iterative import IterativePosterior, IterativeSolver, LatentSolver, prefers_latent
 from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, LowRankSolver, RowCovariance
 from rfgp.solvers.nearby import neighbors_of
-from rfgp.solvers.onepass import OnePassSolver
+from rfgp.solvers.onepass import OnePassSolver, SeriesPosterior
 from rfgp.solvers.role import Inference, Posterior
 from rfgp.solvers.whitened import WhitenedPosterior, is_large, whitened
 
@@ -45,10 +45,10 @@ def needs_border(prior: Prior) -> bool:
 def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inference:
     """Return what is known of rows under a Gaussian likelihood.
 
-    Features on lattices are solved from statistics of one pass. Other weights alone are solved through F x F algebra,
-    in passes over blocks of rows, unless there are more than rows. Neighbours are whitened. Sparse precisions have a
-    sparse factor, with a dense border of weights. Sparse features of many rows are solved by conjugate gradients.
-    Everything else is dense.
+    Features on lattices are solved from statistics of one pass, or of two if rows have a noise of their own. Other
+    weights alone are solved through F x F algebra, in passes over blocks of rows, unless there are more than rows.
+    Neighbours are whitened. Sparse precisions have a sparse factor, with a dense border of weights. Sparse features of
+    many rows are solved by conjugate gradients. Everything else is dense.
 
     Args:
         prior: The prior, with gradients.
@@ -137,4 +137,5 @@ def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
     if not prior.has_weights_only:
         return DensePosterior(prior, tensors["inputs"], tensors["coefficients"], tensors["factor"])
     weights, others = tensors["weights"], {name: t for name, t in tensors.items() if name != "weights"}
-    return LowRankPosterior(prior, weights, (RowCovariance if "rows" in others else FactorCovariance)(**others))
+    dense = LowRankPosterior(prior, weights, (RowCovariance if "rows" in others else FactorCovariance)(**others))
+    return SeriesPosterior(prior, dense) if "factor" in others and onepass.has_lattices(prior) else dense

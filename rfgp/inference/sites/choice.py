@@ -19,6 +19,7 @@ from rfgp.inference.sites.coupled import CoupledDensePosterior, CoupledLowRankPo
 from rfgp.inference.sites.coupled_dense import CoupledDenseLaplace
 from rfgp.inference.sites.coupled_lowrank import CoupledLowRankLaplace
 from rfgp.inference.sites.laplace import Laplace
+from rfgp.inference.sites.lattices import LatticeLaplace
 from rfgp.inference.sites.lowrank import LowRankLaplace, with_typical_noise
 from rfgp.inference.sites.variational import Variational
 from rfgp.likelihoods import Likelihood
@@ -27,6 +28,7 @@ from rfgp.solvers import Inference, Posterior, Solver, WarmStart
 from rfgp.solvers.bordered.planning import bordered_latent
 from rfgp.solvers.choice import MOST_DENSE, is_low_rank, solver_in_memory, uses_cg
 from rfgp.solvers.lowrank import LinearModel
+from rfgp.solvers.onepass import has_lattices
 
 SHARED_RATIO = 1.5
 """The ratio of rows to features above which several classes are solved for through the weights of all of them."""
@@ -124,8 +126,11 @@ class _Given:
         return torch.ones_like(self.mean[0])
 
 
-def _laplace(prior: Prior, given: _Given) -> Laplace | LowRankLaplace:
+def _laplace(prior: Prior, given: _Given) -> Laplace | LowRankLaplace | LatticeLaplace:
     """Return Laplace's approximation for one function: F x F algebra if features are no more than rows."""
+    if is_low_rank(prior, given.rows) and has_lattices(prior):
+        model = LinearModel(prior.dense, given.rows, given.mean, given.one)
+        return LatticeLaplace(model, given.likelihood, given.learned, given.warm_start)
     if is_low_rank(prior, given.rows):
         bound = given.likelihood.at({name: value.detach() for name, value in given.learned.items()})
         model = with_typical_noise(LinearModel(prior.dense, given.rows, given.mean, given.one), bound)

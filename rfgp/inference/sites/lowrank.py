@@ -106,9 +106,7 @@ class LowRankLaplace(Inference):
         return self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
 
     def _evidence(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        mode = self.mode
-        value = mode.value - 0.5 * mode.weights.square().sum() - mode.factor.diagonal().log().sum()
-        return value, partial(self._gradients, needs)
+        return self.mode.evidence, partial(self._gradients, needs)
 
     def _gradients(self, needs: Needs) -> list[Tensor | None]:
         """Return the gradients in the mean (1,), the variances (T,), and the parameters of features and likelihood."""
@@ -191,17 +189,31 @@ def _gradient_sums(at: _AtMode, b: Tensor, features: Needs, learned: Needs, mode
             outer = torch.stack([terms.gradient + u, terms.gradient], dim=1).to(phi) @ ends.to(phi).mT
             in_features.add(outer - terms.weight.to(phi)[:, None] * pushed)
         if any(learned):
-            found = _learned_gradients(at, learned, block, (f, change, variance))
+            found = learned_gradients(at.likelihood, at.learned, learned, block, (f, change, variance))
             for total, gradient in zip(in_learned, found, strict=True):
                 total += gradient
     return in_mean, *in_features.sums, *in_learned
 
 
-def _learned_gradients(at: _AtMode, needs: Needs, block: Block, values: tuple[Tensor, Tensor, Tensor]) -> list[Tensor]:
-    """Return the gradient in the likelihood's parameters, 0 if not needed, for f, Phi b and v (b,) of a block."""
+def learned_gradients(
+    likelihood: Likelihood,
+    learned: Mapping[str, Tensor],
+    needs: Needs,
+    block: Block,
+    values: tuple[Tensor, Tensor, Tensor],
+) -> list[Tensor]:
+    """Return the gradient in the parameters of a likelihood, 0-d each, 0 if not needed.
+
+    Args:
+        likelihood: The likelihood, with its given parameters.
+        learned: Its other parameters, 0-d each.
+        needs: Which of them need a gradient.
+        block: Some rows.
+        values: f, Phi b and the posterior variances v of f at these rows, (b,) each.
+    """
     with torch.enable_grad():
-        leaves = [value.clone().requires_grad_(need) for value, need in zip(at.learned.values(), needs, strict=True)]
-        likelihood = at.likelihood.at(dict(zip(at.learned, leaves, strict=True)))
-        total = RowLikelihood(likelihood, block).parameter_objective(*values)
+        leaves = [value.clone().requires_grad_(need) for value, need in zip(learned.values(), needs, strict=True)]
+        at_leaves = likelihood.at(dict(zip(learned, leaves, strict=True)))
+        total = RowLikelihood(at_leaves, block).parameter_objective(*values)
         found = iter(torch.autograd.grad(total, [leaf for leaf in leaves if leaf.requires_grad]))
     return [next(found) if need else torch.zeros_like(leaf) for leaf, need in zip(leaves, needs, strict=True)]

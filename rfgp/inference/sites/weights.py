@@ -10,9 +10,10 @@ definite.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -68,6 +69,50 @@ class WeightState:
         return float(self.value - 0.5 * self.position.square().sum())
 
 
+class Reading(Protocol):
+    """The role: how passes over rows read the features of a model. It is pickled if rows lie on other machines."""
+
+    def precision(self, model: LinearModel) -> tuple[float, float]:
+        """Return the tolerance and the floor of a search (see `ModeProblem`)."""
+
+    def blocks(self, model: LinearModel) -> Iterator[Block]:
+        """Yield the rows in blocks."""
+
+    def fitted(self, model: LinearModel, block: Block, weights: Tensor) -> Tensor:
+        """Return Phi w (b, m), float64, for weights (F, m)."""
+
+    def step(self, model: LinearModel, likelihood: Likelihood, weights: Tensor, is_final: bool) -> Sums:
+        """Return the log density at weights (F,), 0-d, Phi^T g (F,), Phi^T W Phi (F, F) and the majorizer's excess.
+
+        The excess is left out if the log density is concave. If `is_final`, it is left out too, and W is that of
+        Laplace's approximation.
+        """
+
+
+class FeatureReading:
+    """Passes that form features."""
+
+    def precision(self, model: LinearModel) -> tuple[float, float]:
+        """Return the tolerance and the floor of a search."""
+        return precision_of(model)
+
+    def blocks(self, model: LinearModel) -> Iterator[Block]:
+        """Yield the rows in blocks."""
+        return model.blocks()
+
+    def fitted(self, model: LinearModel, block: Block, weights: Tensor) -> Tensor:
+        """Return Phi w (b, m), float64, for weights (F, m)."""
+        return model.fitted(model.phi(block), weights)
+
+    def step(self, model: LinearModel, likelihood: Likelihood, weights: Tensor, is_final: bool) -> Sums:
+        """Return the log density at weights (F,), Phi^T g, Phi^T W Phi and the majorizer's excess."""
+        value, gradient, *grams = summed(model, partial(_step_sums, likelihood, weights, is_final))
+        return value, gradient, *map(symmetrized, grams)
+
+
+FEATURES = FeatureReading()
+
+
 class WeightProblem(ModeProblem[WeightState]):
     """The posterior of weights given rows in blocks.
 
@@ -75,12 +120,15 @@ class WeightProblem(ModeProblem[WeightState]):
         model: The rows and their features, without gradients.
         likelihood: The likelihood, with values of all its parameters.
         warm_start: Weights (F,) at hyperparameters close by, or nothing.
+        reading: How features are read.
     """
 
-    def __init__(self, model: LinearModel, likelihood: Likelihood, warm_start: WarmStart = ()) -> None:
-        self.tolerance, self.floor = precision_of(model)
+    def __init__(
+        self, model: LinearModel, likelihood: Likelihood, warm_start: WarmStart = (), reading: Reading = FEATURES
+    ) -> None:
+        self.tolerance, self.floor = reading.precision(model)
         self.most_steps = MOST_STEPS if likelihood.is_concave else MOST_MAJORIZED
-        self._model, self._likelihood, self._warm_start = model, likelihood, warm_start
+        self._model, self._likelihood, self._warm_start, self._reading = model, likelihood, warm_start, reading
 
     def starts(self) -> list[Tensor]:
         """Return zeros and the warm start, (F,) each."""
@@ -88,13 +136,12 @@ class WeightProblem(ModeProblem[WeightState]):
 
     def objective(self, position: Tensor) -> float:
         """Return psi at weights (F,)."""
-        (value,) = summed(self._model, partial(_value_sums, self._likelihood, position))
+        (value,) = summed(self._model, partial(_value_sums, self._reading, self._likelihood, position))
         return float(value - 0.5 * position.square().sum())
 
     def evaluate(self, position: Tensor) -> WeightState:
         """Return the state at weights (F,)."""
-        value, gradient, *grams = summed(self._model, partial(_step_sums, self._likelihood, position, False))
-        return WeightState(position, value, gradient, *map(symmetrized, grams))
+        return WeightState(position, *self._reading.step(self._model, self._likelihood, position, False))
 
     def step(self, state: WeightState, last_decrement: float) -> Step:
         """Return Newton's step, or one by the majorizer if Newton's does not lead upwards, with the factor of A."""
@@ -107,7 +154,8 @@ class WeightProblem(ModeProblem[WeightState]):
         moved = self.evaluate(state.position + step.change)
         if moved.objective >= least:
             return moved
-        (values,) = summed(self._model, partial(_line_sums, self._likelihood, state.position, step.change))
+        line = partial(_line_sums, self._reading, self._likelihood, state.position, step.change)
+        (values,) = summed(self._model, line)
         ends = state.position + values.new_tensor(_SHORTER)[:, None] * step.change
         values = values - 0.5 * ends.square().sum(1)
         best = int(torch.where(torch.isfinite(values), values, -torch.inf).argmax())
@@ -127,23 +175,31 @@ class WeightMode(NamedTuple):
     factor: Tensor
     value: Tensor
 
+    @property
+    def evidence(self) -> Tensor:
+        """Laplace's approximation to the log evidence, 0-d."""
+        return self.value - 0.5 * self.weights.square().sum() - self.factor.diagonal().log().sum()
 
-def weight_mode(model: LinearModel, likelihood: Likelihood, warm_start: WarmStart = ()) -> WeightMode:
+
+def weight_mode(
+    model: LinearModel, likelihood: Likelihood, warm_start: WarmStart = (), reading: Reading = FEATURES
+) -> WeightMode:
     """Return the mode of the weights, with the precision of Laplace's approximation.
 
     Args:
         model: The rows and their features, without gradients.
         likelihood: The likelihood, with values of all its parameters.
         warm_start: Weights (F,) at hyperparameters close by, or nothing.
+        reading: How features are read.
 
     Raises:
         SolverError: no mode is found.
     """
-    state, step = find_mode(WeightProblem(model, likelihood, warm_start))
+    state, step = find_mode(WeightProblem(model, likelihood, warm_start, reading))
     if likelihood.is_concave:
         return WeightMode(state.position, step.curvature, state.value)
-    _, _, gram = summed(model, partial(_step_sums, likelihood, state.position, True))
-    return WeightMode(state.position, _factor(symmetrized(gram)), state.value)
+    _, _, gram = reading.step(model, likelihood, state.position, True)
+    return WeightMode(state.position, _factor(gram), state.value)
 
 
 def _factor(gram: Tensor) -> Tensor:
@@ -198,22 +254,22 @@ def _step_sums(likelihood: Likelihood, weights: Tensor, is_final: bool, model: L
     return sums if excess is None else (*sums, excess.mul_(outer))
 
 
-def _value_sums(likelihood: Likelihood, weights: Tensor, model: LinearModel) -> Sums:
+def _value_sums(reading: Reading, likelihood: Likelihood, weights: Tensor, model: LinearModel) -> Sums:
     """Return the log density of the rows at weights (F,), 0-d. -inf if it is not finite."""
     total = model.mean.new_zeros(())
-    for block in model.blocks():
+    for block in reading.blocks(model):
         f = torch.zeros_like(block.targets[:, 0])
         if bool(weights.any()):
-            f = model.fitted(model.phi(block), weights[:, None])[:, 0]
+            f = reading.fitted(model, block, weights[:, None])[:, 0]
         total += RowLikelihood(likelihood, block).log_prob(model.mean + f)
     return (total,)
 
 
-def _line_sums(likelihood: Likelihood, weights: Tensor, change: Tensor, model: LinearModel) -> Sums:
+def _line_sums(reading: Reading, likelihood: Likelihood, weights: Tensor, change: Tensor, model: LinearModel) -> Sums:
     """Return the log densities (l,) of the rows at each shorter length of a step (F,)."""
     values = model.mean.new_zeros(len(_SHORTER))
-    for block in model.blocks():
-        f, slope = model.fitted(model.phi(block), torch.stack([weights, change], dim=1)).mT
+    for block in reading.blocks(model):
+        f, slope = reading.fitted(model, block, torch.stack([weights, change], dim=1)).mT
         rows = RowLikelihood(likelihood, block)
         for i, length in enumerate(_SHORTER):
             values[i] += rows.log_prob(model.mean + f + length * slope)

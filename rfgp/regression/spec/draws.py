@@ -1,13 +1,13 @@
 """The random draws of all terms of a model, each with a seed of its own."""
 
 from collections.abc import Mapping, Sequence
-
-from torch import Tensor
+from dataclasses import replace
 
 from rfgp import random
 from rfgp.approximations.equispaced_fourier import LatticeTerm, with_shared_lattices
 from rfgp.approximations.role import Approximation, TermData, TermPrior
-from rfgp.rows import Rows, ends_of
+from rfgp.kernels.summary import ColumnSummary
+from rfgp.rows import Rows, ends_of, typical_noise
 
 
 def drawn_priors(data: Sequence[TermData], chosen: Mapping[str, Approximation], seed: int) -> tuple[TermPrior, ...]:
@@ -40,9 +40,11 @@ def redrawn_priors(
     return with_shared_lattices(found, data, chosen)
 
 
-def ends_of_lattices(priors: Sequence[TermPrior], rows: Rows) -> tuple[Tensor, Tensor] | None:
-    """Return the ends of rows (D,) each, if a term has a lattice. Otherwise None."""
-    return ends_of(rows) if any(isinstance(prior, LatticeTerm) for prior in priors) else None
+def columns_of_lattices(columns: ColumnSummary, priors: Sequence[TermPrior], rows: Rows) -> ColumnSummary | None:
+    """Return the summary of columns with the range and the noise of rows, if a term has a lattice. Otherwise None."""
+    if not any(isinstance(prior, LatticeTerm) for prior in priors):
+        return None
+    return replace(columns.between(*ends_of(rows)), row_noise=typical_noise(rows))
 
 
 def relaid_priors(

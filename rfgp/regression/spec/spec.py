@@ -24,7 +24,7 @@ from rfgp.regression.observing import check_blocks
 from rfgp.regression.report import FitReport
 from rfgp.regression.spec.checks import check_memory, identity_of, term_warnings, warnings_of_places
 from rfgp.regression.spec.diagnostics import fit_warnings, lattice_warnings
-from rfgp.regression.spec.draws import drawn_priors, ends_of_lattices, redrawn_priors, relaid_priors
+from rfgp.regression.spec.draws import columns_of_lattices, drawn_priors, redrawn_priors, relaid_priors
 from rfgp.regression.spec.inputs import ModelInputs, graph_of, indicators_of, open_keys, table_of, without_missing
 from rfgp.regression.spec.noise import by_process, noise_kernel
 from rfgp.regression.spec.options import ModelOptions
@@ -264,10 +264,10 @@ class ModelSpec(Family):
 
     def covering(self, values: Values, rows: Rows) -> Self:
         """Return the specification with lattices on the range of rows, or itself; see `Family.covering`."""
-        ends = ends_of_lattices(self.priors, rows)
-        if self.columns is None or ends is None:
+        columns = None if self.columns is None else columns_of_lattices(self.columns, self.priors, rows)
+        if columns is None:
             return self
-        spec = replace(self, columns=self.columns.between(*ends))
+        spec = replace(self, columns=columns)
         data, fixed = spec.term_data(values, len(rows)), (self.approximations, self.options.seed)
         priors = relaid_priors(self.priors, data, *fixed)
         return self if priors == self.priors else replace(spec, priors=priors)

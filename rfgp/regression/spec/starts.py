@@ -15,7 +15,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm
 from rfgp.parameters import Hyperprior, Values
-from rfgp.rows import Block, Rows, ends_of, pool_of
+from rfgp.rows import Block, Rows, ends_of, pool_of, typical_noise
 from rfgp.scaling import Affine, moments
 
 MOST_SAMPLED = 10_000
@@ -85,7 +85,7 @@ def summary_of(schema: Schema, rows: Rows, seed: int, maps: Affine) -> ColumnSum
     sample, sizes = sampled(rows, seed), tuple(column.num_levels for column in schema.columns)
     own = ColumnSummary.of(sample.inputs.detach(), sizes, sample.weight)
     low, high = ends_of(rows)
-    return replace(own, location=maps.location, scale=maps.scale, low=low, high=high)
+    return replace(own, location=maps.location, scale=maps.scale, low=low, high=high, row_noise=typical_noise(rows))
 
 
 def with_mean_variances(

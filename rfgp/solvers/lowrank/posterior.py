@@ -247,7 +247,8 @@ class LowRankPosterior(Posterior):
         assert self.place is not None
         total = torch.zeros((), dtype=torch.float64)
         for block in self.prior.weights:
-            if block.design is not None and (self.terms is None or block.name in self.terms):
+            is_own = self.terms is None or block.name in self.terms
+            if is_own and block.design is not None and block.residual is not None:
                 total = total + block.unit * block.design.missing_slope(self.place, *block.parameters)
         return total
 

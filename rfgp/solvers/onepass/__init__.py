@@ -1,7 +1,14 @@
-"""Weights whose design depends on no hyperparameter: statistics of one pass over the rows serve a whole fit."""
+"""Weights whose design depends on no hyperparameter: statistics of one pass over the rows serve a whole fit.
 
-from rfgp.solvers.onepass.posterior import OnePassPosterior as OnePassPosterior
+Rows with a noise of their own need statistics with other weights for each noise: two passes for each evaluation.
+"""
+
+from rfgp.solvers.onepass.moments import SeriesMoments as SeriesMoments
+from rfgp.solvers.onepass.posterior import SeriesPosterior as SeriesPosterior
+from rfgp.solvers.onepass.posterior import designs_of as designs_of
+from rfgp.solvers.onepass.posterior import has_lattices as has_lattices
 from rfgp.solvers.onepass.posterior import missing_of as missing_of
 from rfgp.solvers.onepass.posterior import restored as restored
+from rfgp.solvers.onepass.posterior import scale_of as scale_of
 from rfgp.solvers.onepass.solver import OnePassSolver as OnePassSolver
 from rfgp.solvers.onepass.solver import serves as serves

@@ -15,7 +15,18 @@ from rfgp.blocks import WeightBlock
 from rfgp.lattices.design import LatticeDesign
 from rfgp.lattices.transforms import Complex, Floats, series_at_points
 from rfgp.solvers.lowrank import LowRankPosterior
-from rfgp.solvers.onepass.products import quadratic_series, series_of
+from rfgp.solvers.onepass.products import quadratic_series, real_series
+
+
+def values_on_lattice(design: LatticeDesign, inputs: Tensor, coefficients: Tensor) -> Tensor:
+    """Return the sums (n, m) of features at points (n, D) times coefficients (F, m). Two are one transform."""
+    angles, found = design.lattice.angles(design.lattice.columns(inputs)), list[Floats]()
+    columns = [real_series(column, design.modes) for column in coefficients.detach().numpy().T]
+    for place in range(0, len(columns), 2):
+        pair = columns[place : place + 2]
+        both = series_at_points(angles, pair[0] if len(pair) == 1 else pair[0] + 1j * pair[1])
+        found += [both.real, both.imag][: len(pair)]
+    return torch.as_tensor(np.stack(found, axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,15 +74,20 @@ class SeriesMoments:
         for (block, places), scale in zip(self._own, self._scales, strict=True):
             weights = self._as_slopes(block, scale[:, None] * self.posterior.weights[places])
             if isinstance(block.design, LatticeDesign):
-                angles = block.design.lattice.angles(block.design.lattice.columns(inputs))
-                series = [series_of(column.numpy(), block.design.modes) for column in weights.mT]
-                out += torch.as_tensor(np.stack([series_at_points(angles, one).real for one in series], axis=1))
+                out += values_on_lattice(block.design, inputs, weights)
             else:
                 out += self._dense_features(block, inputs) @ weights
         return out
 
     def variance(self, inputs: Tensor) -> Tensor:
-        """Return the marginal variances (n,) at points (n, D)."""
+        """Return the marginal variances (n,) at points (n, D), with those of modes that are left out."""
+        residual = [(block, block.design) for block, _ in self._own if block.residual is not None and block.design]
+        missing = sum(float(block.unit * design.missing(*block.parameters)) for block, design in residual)
+        known = self.known_variance(inputs)
+        return known + (missing if self.posterior.place is None else self.posterior.missing_slope)
+
+    def known_variance(self, inputs: Tensor) -> Tensor:
+        """Return the variances (n,) of the sums of features at points (n, D)."""
         dense = [
             None if isinstance(block.design, LatticeDesign) else self._dense_features(block, inputs)
             for block, _ in self._own
@@ -80,10 +96,7 @@ class SeriesMoments:
         for a in range(len(self._own)):
             for b in range(a + 1):
                 total += (1 if a == b else 2) * self._pair(inputs, a, b, dense)
-        missing = sum(
-            float(block.unit * block.design.missing(*block.parameters)) for block, _ in self._own if block.design
-        )
-        return total.clamp_min(0) + (missing if self.posterior.place is None else self.posterior.missing_slope)
+        return total.clamp_min(0)
 
     def _dense_features(self, block: WeightBlock, inputs: Tensor) -> Tensor:
         """Return the features of a dense design at points (n, D), or their derivatives, (n, F), float64."""
@@ -121,12 +134,7 @@ class SeriesMoments:
         lattice, features, rows = (first, right, covariance) if left is None else (second, left, covariance.mT)
         assert isinstance(lattice.design, LatticeDesign)
         assert features is not None
-        angles = lattice.design.lattice.angles(lattice.design.lattice.columns(inputs))
-        out = torch.zeros(len(inputs), dtype=torch.float64)
-        for place, column in enumerate(rows.mT):
-            series = series_of(column.numpy(), lattice.design.modes)
-            out += features[:, place] * torch.as_tensor(series_at_points(angles, series).real)
-        return out
+        return (values_on_lattice(lattice.design, inputs, rows) * features).sum(1)
 
     def _quadratic(
         self, inputs: Tensor, first: LatticeDesign, second: LatticeDesign, a: int, b: int
@@ -147,12 +155,12 @@ class SeriesMoments:
     def _covariance_of(self, a: int, b: int) -> Tensor:
         """Return the posterior covariance (F_a, F_b) of the weights of two blocks, times prior standard deviations."""
         (_, rows), (_, columns) = self._own[a], self._own[b]
-        found = self._scales[a][:, None] * self._inverse[rows, columns] * self._scales[b]
+        found = self._scales[a][:, None] * self.inverse[rows, columns] * self._scales[b]
         found = self._as_slopes(self._own[a][0], found)
         return self._as_slopes(self._own[b][0], found.mT).mT
 
     @cached_property
-    def _inverse(self) -> Tensor:
+    def inverse(self) -> Tensor:
         """A^-1, (F, F)."""
         assert self.posterior.factor is not None
         return torch.cholesky_inverse(self.posterior.factor)

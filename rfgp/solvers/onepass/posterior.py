@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import torch
@@ -11,13 +11,14 @@ from torch import Tensor
 from rfgp.blocks import Prior
 from rfgp.blocks.weights import Design
 from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.lattices.design import LatticeDesign
 from rfgp.linalg import cholesky
-from rfgp.rows import Rows
+from rfgp.rows import Block, Rows
 from rfgp.solvers.extensions import Extensions
 from rfgp.solvers.lowrank import FactorCovariance, LowRankPosterior
 from rfgp.solvers.onepass.moments import SeriesMoments
 from rfgp.solvers.onepass.statistics import Statistics, assemble
-from rfgp.solvers.onepass.sums import Layout, RowSums, no_sums, sums_over
+from rfgp.solvers.onepass.sums import Layout, RowSums, no_sums, weighted_sums
 from rfgp.solvers.role import Functions, Posterior, Shape
 
 DENSE_ENTRIES = 2**22
@@ -55,25 +56,34 @@ class WeightState(NamedTuple):
         return cls(factor, target, scores, ones, squares, statistics.totals - n * mean, variance)
 
 
+class KeptSums(NamedTuple):
+    """What a Gaussian posterior keeps of its rows, by which rows can be added and taken away.
+
+    Attributes:
+        sums: The sums over the rows, which count by their precision relative to that of rows without a noise of their
+            own; see `rfgp.solvers.onepass.noises`.
+        mean: The mean that is subtracted from the rows, (k,).
+        noise: The variance of one observation, 0-d.
+    """
+
+    sums: RowSums
+    mean: Tensor
+    noise: Tensor
+
+
 @dataclass(frozen=True, eq=False)
-class OnePassPosterior(Posterior):
-    """f = phi diag(s) w plus what the designs leave out, with the sums over the rows.
+class SeriesPosterior(Posterior):
+    """f = phi diag(s) w plus the variance that designs leave out, with moments at points by Fourier series.
 
     Attributes:
         prior: The prior.
         dense: The posterior of the weights, by which features of points are read.
-        sums: The sums over the rows, by which rows can be added and taken away.
-        mean_of_rows: The mean that is subtracted from the rows, (k,).
-        noise: The variance of one observation, 0-d.
+        kept: The sums over the rows. If None, under a likelihood that is not Gaussian, no rows can be added.
     """
 
     prior: Prior
     dense: LowRankPosterior
-    sums: RowSums
-    mean_of_rows: Tensor
-    noise: Tensor
-
-    # --- points ----------------------------------------------------------------------------------
+    kept: KeptSums | None = None
 
     @property
     def width(self) -> int:
@@ -86,11 +96,11 @@ class OnePassPosterior(Posterior):
 
     def mean(self, projected: Tensor) -> Tensor:
         """Return the mean (n, k) at points (n, D)."""
-        return self._over(projected, self._moments.mean, lambda phi, _: self.dense.mean(phi))
+        return self._over(projected, self.moments_at_rows.mean, lambda phi, _: self.dense.mean(phi))
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the marginal variances (n,)."""
-        return self._over(inputs, self._moments.variance, lambda phi, x: self.dense.variance(x, phi))
+        return self._over(inputs, self.moments_at_rows.variance, lambda phi, x: self.dense.variance(x, phi))
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the covariance (n, n)."""
@@ -115,7 +125,7 @@ class OnePassPosterior(Posterior):
         _check_slopes(self, inputs)
         return self.dense.cross_covariance(inputs, first, second)
 
-    def of(self, names: Sequence[str]) -> "OnePassPosterior":
+    def of(self, names: Sequence[str]) -> "SeriesPosterior":
         """Return the posterior of the sum of some terms.
 
         Raises:
@@ -123,7 +133,7 @@ class OnePassPosterior(Posterior):
         """
         return replace(self, dense=self.dense.of(names))
 
-    def differentiated(self, place: int) -> "OnePassPosterior":
+    def differentiated(self, place: int) -> "SeriesPosterior":
         """Return the posterior of the derivative of the function in the column at a place.
 
         Raises:
@@ -159,32 +169,39 @@ class OnePassPosterior(Posterior):
 
     @property
     def takes_rows(self) -> bool:
-        """Return True: sums over rows add up."""
-        return True
+        """Whether sums over the rows are kept, which add up."""
+        return self.kept is not None
 
-    def with_rows(self, rows: Rows, sign: int = 1) -> "OnePassPosterior":
+    def with_rows(self, rows: Rows, sign: int = 1) -> "SeriesPosterior":
         """Return the posterior with further rows, or without some of its rows if the sign is -1.
 
-        Only these rows are read.
+        Only these rows are read. They may have a noise of their own.
 
         Raises:
             DataError: rows are outside the box of the lattice; or more are taken away than there are.
         """
-        more = sums_over(self._layout, rows)
-        if sign < 0 and more.num_rows >= self.sums.num_rows:
-            raise DataError(f"Some rows must be left, got {more.num_rows:,} to forget of {self.sums.num_rows:,}.")
-        return posterior_of(self.prior, self.sums.plus(more, sign), self.mean_of_rows, self.noise)
+        assert self.kept is not None
+        sums, mean, noise = self.kept
+        variance = (noise + missing_of(self.prior)).detach()
+        (more,), _ = weighted_sums(self._layout, rows, partial(weighted_by_precision, variance, (1,)))
+        if sign < 0 and more.num_rows >= sums.num_rows:
+            raise DataError(f"Some rows must be left, got {more.num_rows:,} to forget of {sums.num_rows:,}.")
+        return posterior_of(self.prior, sums.plus(more, sign), mean, noise)
 
     # --- files -----------------------------------------------------------------------------------
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the sums over the rows (...), the mean (k,) and the noise, 0-d. Nothing else of the rows is kept."""
-        names = sum_names(self._layout)
-        found = dict(zip(names, self.sums.flat(), strict=True))
-        return {**found, "mean": self.mean_of_rows.contiguous(), "noise": self.noise.contiguous()}
+        """Return the sums over the rows (...), the mean (k,) and the noise, 0-d; without sums, weights and factor."""
+        if self.kept is None:
+            return self.dense.tensors()
+        sums, mean, noise = self.kept
+        found = dict(zip(sum_names(self._layout), sums.flat(), strict=True))
+        return {**found, "mean": mean.contiguous(), "noise": noise.contiguous()}
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of the sums, the mean and the noise for k outputs."""
+        """Return the shapes of these tensors for k outputs."""
+        if self.kept is None:
+            return self.dense.shapes(n, k)
         empty = no_sums(self._layout, k).flat()
         shapes: dict[str, Shape] = {
             name: tuple(tensor.shape) for name, tensor in zip(sum_names(self._layout), empty, strict=True)
@@ -195,15 +212,16 @@ class OnePassPosterior(Posterior):
 
     @cached_property
     def _layout(self) -> Layout:
-        return Layout.of([block.design for block in self.prior.weights if block.design is not None])
+        return Layout.of(designs_of(self.prior))
 
     @cached_property
-    def _moments(self) -> SeriesMoments:
+    def moments_at_rows(self) -> SeriesMoments:
+        """The moments at points in the box of the rows."""
         return SeriesMoments(self.dense)
 
     def is_outside(self, inputs: Tensor) -> Tensor:
         """Return whether points (n, D) are outside the box of a lattice, (n,)."""
-        return self._moments.is_outside(inputs)
+        return self.moments_at_rows.is_outside(inputs)
 
     def _over(
         self, inputs: Tensor, by_series: Callable[[Tensor], Tensor], by_features: Callable[[Tensor, Tensor], Tensor]
@@ -229,7 +247,7 @@ class OnePassPosterior(Posterior):
         return out
 
 
-def _check_slopes(posterior: OnePassPosterior, inputs: Tensor) -> None:
+def _check_slopes(posterior: SeriesPosterior, inputs: Tensor) -> None:
     """Refuse derivatives at points (n, D) outside the box.
 
     Raises:
@@ -239,6 +257,22 @@ def _check_slopes(posterior: OnePassPosterior, inputs: Tensor) -> None:
         raise InvalidArgumentError(OUTSIDE)
 
 
+def weighted_by_precision(
+    variance: Tensor, powers: Sequence[int], block: Block
+) -> tuple[Sequence[Block], Sequence[Tensor]]:
+    """Return rows with the weights w_n (v / (v + noise_n))^power of each power, for the noise_n of the rows' own.
+
+    Args:
+        variance: v, 0-d.
+        powers: The powers. Those of power 1 are precisions relative to those of rows without a noise of their own.
+        block: The rows.
+    """
+    if block.fixed_noise is None:
+        return (block,) * len(powers), ()
+    ratio, plain = variance / (variance + block.fixed_noise), replace(block, fixed_noise=None)
+    return [replace(plain, weight=block.counts() * ratio**power) for power in powers], ()
+
+
 def sum_names(layout: Layout) -> list[str]:
     """Return the names of the tensors of sums in a file."""
     count = len(layout.lattices)
@@ -246,14 +280,14 @@ def sum_names(layout: Layout) -> list[str]:
     return [*names, *(f"cross_{place}" for place in range(len(layout.pairs))), "gram", "num_rows"]
 
 
-def posterior_with(prior: Prior, state: WeightState, sums: RowSums, mean: Tensor, noise: Tensor) -> OnePassPosterior:
+def posterior_with(prior: Prior, state: WeightState, sums: RowSums, mean: Tensor, noise: Tensor) -> SeriesPosterior:
     """Return the posterior of weights at a mean (k,) and the variance of an observation, 0-d."""
     weights = state.scores / state.variance.sqrt()
     dense = LowRankPosterior(prior, weights, FactorCovariance(state.factor))
-    return OnePassPosterior(prior, dense, sums, mean, noise)
+    return SeriesPosterior(prior, dense, KeptSums(sums, mean, noise))
 
 
-def posterior_of(prior: Prior, sums: RowSums, mean: Tensor, noise: Tensor) -> OnePassPosterior:
+def posterior_of(prior: Prior, sums: RowSums, mean: Tensor, noise: Tensor) -> SeriesPosterior:
     """Return the posterior given sums over rows, a mean (k,) and the variance of one observation, 0-d."""
     with torch.no_grad():
         statistics = assemble(Layout.of(designs_of(prior)), sums)
@@ -261,12 +295,20 @@ def posterior_of(prior: Prior, sums: RowSums, mean: Tensor, noise: Tensor) -> On
         return posterior_with(prior, state, sums, mean, noise)
 
 
-def restored(prior: Prior, tensors: Mapping[str, Tensor]) -> OnePassPosterior:
+def restored(prior: Prior, tensors: Mapping[str, Tensor]) -> SeriesPosterior:
     """Return the posterior that has the tensors (...) of a file."""
     layout = Layout.of(designs_of(prior))
     empty = no_sums(layout, len(tensors["mean"]))
     sums = empty.of_flat([tensors[name] for name in sum_names(layout)])
     return posterior_of(prior, sums, tensors["mean"], tensors["noise"])
+
+
+def has_lattices(prior: Prior) -> bool:
+    """Return whether all blocks of a prior are fixed designs whose products have transforms, one on a lattice."""
+    known = [block.design for block in prior.weights if block.design is not None]
+    if not prior.has_weights_only or len(known) < len(prior.weights):
+        return False
+    return any(isinstance(design, LatticeDesign) for design in known) and Layout.of(known).is_joint
 
 
 def designs_of(prior: Prior) -> list[Design]:

@@ -16,6 +16,8 @@ from rfgp.lattices import Modes
 from rfgp.lattices.transforms import Complex, Floats
 
 Integers = NDArray[np.int64]
+_ENTRIES = 2**20
+"""The most entries of a covariance whose products are in memory at once."""
 
 
 def amplitudes(modes: Modes) -> Floats:
@@ -66,14 +68,14 @@ def _products(differences: Complex, totals: Complex, first: Modes, second: Modes
     return np.vstack([cosines, sines[1:]])
 
 
-def series_of(coefficients: Floats, modes: Modes) -> Complex:
-    """Return C with Re sum_k C_k exp(i theta_k) = sum_j w_j phi_j, (2 K_1 + 1, ...), for coefficients w (2 p + 1,)."""
+def real_series(coefficients: Floats, modes: Modes) -> Complex:
+    """Return C with sum_k C_k exp(i theta_k) = sum_j w_j phi_j, (2 K_1 + 1, ...), for coefficients w (2 p + 1,)."""
     lattice, p = modes.lattice, len(modes.indices)
     found = np.zeros(lattice.shape, dtype=np.complex128)
     real, imaginary = coefficients[: p + 1], np.concatenate([[0.0], coefficients[p + 1 :]])
     places = indices_of(modes) + lattice.half_widths
     found[tuple(places.T)] = amplitudes(modes) * (real - 1j * imaginary)
-    return found
+    return np.asarray(0.5 * (found + np.conj(np.flip(found))))
 
 
 def quadratic_series(covariance: Floats, first: Modes, second: Modes) -> Complex:
@@ -88,27 +90,24 @@ def quadratic_series(covariance: Floats, first: Modes, second: Modes) -> Complex
         The coefficients on the doubled lattice, or on the product of both lattices.
     """
     p, q = len(first.indices) + 1, len(second.indices) + 1
-    scale = 0.5 * amplitudes(first)[:, None] * amplitudes(second)
-    cc = covariance[:p, :q]
-    cs, sc, ss = (np.zeros((p, q)) for _ in range(3))
-    cs[:, 1:], sc[1:], ss[1:, 1:] = covariance[:p, q:], covariance[p:, :q], covariance[p:, q:]
-    minus, plus = scale * ((cc + ss) + 1j * (cs - sc)), scale * ((cc - ss) - 1j * (cs + sc))
-    if first.lattice is second.lattice or first.lattice.same_as(second.lattice):
-        shape, inner = first.lattice.doubled_shape, 1
-        a, b = (flat_indices(indices_of(modes), shape) for modes in (first, second))
-    else:
-        shape = (*first.lattice.shape, *second.lattice.shape)
-        a, b = (
-            flat_indices(indices_of(first), first.lattice.shape),
-            flat_indices(indices_of(second), second.lattice.shape),
-        )
-        inner = math.prod(second.lattice.shape)
-    size = math.prod(shape)
-    zero = size // 2
-    places = np.concatenate([(zero + inner * a[:, None] - b).ravel(), (zero + inner * a[:, None] + b).ravel()])
-    values = np.concatenate([minus.ravel(), plus.ravel()])
-    real, imaginary = (np.bincount(places, part, minlength=size) for part in (values.real, values.imag))
-    return (real + 1j * imaginary).reshape(shape)
+    is_same = first.lattice is second.lattice or first.lattice.same_as(second.lattice)
+    shapes = (first.lattice.doubled_shape,) * 2 if is_same else (first.lattice.shape, second.lattice.shape)
+    shape = shapes[0] if is_same else (*shapes[0], *shapes[1])
+    inner = 1 if is_same else math.prod(shapes[1])
+    a, b = (flat_indices(indices_of(modes), own) for modes, own in zip((first, second), shapes, strict=True))
+    size, total = math.prod(shape), np.zeros(math.prod(shape), dtype=np.complex128)
+    for some in np.array_split(np.arange(p), max(1, p * q // _ENTRIES)):
+        scale = 0.5 * amplitudes(first)[some, None] * amplitudes(second)
+        cc, sc = covariance[some, :q], np.zeros((len(some), q))
+        cs, ss, later = np.zeros_like(sc), np.zeros_like(sc), some[some > 0]
+        cs[:, 1:] = covariance[some, q:]
+        sc[some > 0], ss[some > 0, 1:] = covariance[p - 1 + later, :q], covariance[p - 1 + later, q:]
+        minus, plus = scale * ((cc + ss) + 1j * (cs - sc)), scale * ((cc - ss) - 1j * (cs + sc))
+        starts = size // 2 + inner * a[some, None]
+        places, values = np.concatenate([starts - b, starts + b]).ravel(), np.concatenate([minus, plus]).ravel()
+        total += np.bincount(places, values.real, minlength=size)
+        total += 1j * np.bincount(places, values.imag, minlength=size)
+    return total.reshape(shape)
 
 
 def flat_indices(indices: Integers, shape: tuple[int, ...]) -> Integers:

@@ -13,7 +13,6 @@ The Fisher information of log s_i^2 and log s_j^2 is H_ij^2 / 2 with H = I - A^-
 ((A^-1)_jj - (A^-2)_jj) / 2; of log v (N - F + |A^-1|_F^2) / 2; of the mean (N - o^T A^-1 o) / v, o = R phi^T P 1.
 """
 
-import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Self
@@ -23,38 +22,26 @@ from torch import Tensor
 
 from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import Prior
-from rfgp.lattices.design import LatticeDesign
 from rfgp.rows import Block, Rows
 from rfgp.solvers.lowrank import LinearModel, LowRankSolver
-from rfgp.solvers.lowrank.statistics import WeightSolution
+from rfgp.solvers.onepass.noises import RowNoises, SharedNoise, Solved
 from rfgp.solvers.onepass.posterior import (
-    OnePassPosterior,
+    KeptSums,
+    SeriesPosterior,
     WeightState,
     designs_of,
+    has_lattices,
     missing_of,
     posterior_with,
     scale_of,
 )
-from rfgp.solvers.onepass.statistics import statistics_of
-from rfgp.solvers.onepass.sums import Layout
+from rfgp.solvers.onepass.sums import Layout, row_blocks
 from rfgp.solvers.role import Inference
-
-_LOG_2PI = math.log(2 * math.pi)
 
 
 def serves(prior: Prior, rows: Rows) -> bool:
-    """Return whether statistics of one pass serve a prior: all blocks are fixed designs, and one is on a lattice.
-
-    Rows must have no noise of their own, and no signs.
-    """
-    designs = [block.design for block in prior.weights]
-    if not prior.has_weights_only or not any(isinstance(design, LatticeDesign) for design in designs):
-        return False
-    has_signs = isinstance(rows, Block) and rows.signs is not None
-    known = [design for design in designs if design is not None]
-    if has_signs or rows.has_fixed_noise or len(known) < len(designs):
-        return False
-    return Layout.of(known).is_joint
+    """Return whether sums by transforms serve: all blocks are fixed designs, and the rows have no signs."""
+    return has_lattices(prior) and not (isinstance(rows, Block) and rows.signs is not None)
 
 
 class OnePassSolver(Inference):
@@ -68,28 +55,41 @@ class OnePassSolver(Inference):
     """
 
     def __init__(self, prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> None:
-        self._prior, self._rows, self.mean, self._noise = prior, rows, mean, noise
-        self.statistics = statistics_of(designs_of(prior), rows)
+        self.prior, self.rows, self.mean, self.noise = prior, rows, mean, noise
+
+    @cached_property
+    def noises(self) -> SharedNoise | RowNoises:
+        """The sums over the rows, and their dependence on the noise."""
+        designs = designs_of(self.prior)
+        if self.rows.has_fixed_noise:
+            return RowNoises(designs, self.rows, self.variance.detach())
+        return SharedNoise(designs, self.rows, self.variance.detach())
 
     @cached_property
     def scale(self) -> Tensor:
         """The prior standard deviations of the weights, (F,)."""
-        return scale_of(self._prior)
+        return scale_of(self.prior)
 
     @cached_property
     def variance(self) -> Tensor:
         """The variance of the noise and of what the designs leave out, 0-d."""
-        return self._noise + missing_of(self._prior)
+        return self.noise + missing_of(self.prior)
 
     def with_factors_of(self, other: "OnePassSolver") -> Self:
         """Return the solver with the factors that another has computed at the same hyperparameters, on the same rows.
 
         Args:
-            other: The other solver. If its statistics are not the same, nothing is taken from it.
+            other: The other solver. If its sums over the rows are not the same, nothing is taken from it.
         """
-        if self.statistics is other.statistics:
+        if self.noises.has_sums_of(other.noises):
+            self.noises = other.noises
             vars(self).update({name: vars(other)[name] for name in ("state", "inverse") if name in vars(other)})
         return self
+
+    @property
+    def is_solved(self) -> bool:
+        """Whether the posterior of the weights has been computed."""
+        return "state" in vars(self)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d, from the statistics alone."""
@@ -99,7 +99,7 @@ class OnePassSolver(Inference):
     def state(self) -> "WeightState":
         """The posterior of the weights."""
         with torch.no_grad():
-            return WeightState.of(self.statistics, self.mean, self.variance, self.scale)
+            return WeightState.of(self.noises.statistics, self.mean, self.variance, self.scale)
 
     @cached_property
     def inverse(self) -> Tensor:
@@ -107,24 +107,26 @@ class OnePassSolver(Inference):
         return torch.cholesky_inverse(self.state.factor)
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        state, statistics = self.state, self.statistics
+        state = self.state
         variance, k = self.variance.detach(), len(self.mean)
         left = (state.squares - (state.target * state.scores).sum(0)).sum()
         determinant = 2 * state.factor.diagonal().log().sum()
-        value = -0.5 * (left / variance + k * (determinant + statistics.observations * (_LOG_2PI + variance.log())))
+        value = -0.5 * (left / variance + k * (determinant + self.noises.logs))
 
         def gradients() -> Sequence[Tensor | None]:
             diagonal = self.inverse.diagonal()
             in_log_scale = state.scores.square().sum(1) / variance + k * (diagonal - 1)
-            residual = left - state.scores.square().sum()
-            free = statistics.observations - len(diagonal) + diagonal.sum()
-            in_variance = 0.5 * (residual / variance - k * free) / variance
+            in_variance = self.noises.in_log_variance(self._solved, left) / variance
             in_mean = (state.totals - state.ones @ state.scores) / variance
             scale = self.scale.detach()
             in_scale = torch.where(scale > 0, in_log_scale / scale, 0.0)
             return [each if need else None for each, need in zip((in_mean, in_variance, in_scale), needs, strict=True)]
 
         return value, gradients
+
+    @property
+    def _solved(self) -> Solved:
+        return Solved(self.state, self.inverse, self.mean.detach(), self.scale.detach())
 
     def score(self) -> Tensor:
         """Return a scalar whose gradient is that of the log marginal likelihood, 0-d."""
@@ -141,36 +143,46 @@ class OnePassSolver(Inference):
         with torch.no_grad():
             state, inverse, k = self.state, self.inverse, len(self.mean)
             variance, diagonal = self.variance.detach(), inverse.diagonal()
-            squared = inverse.square()
-            rows = squared.sum(1)
+            (in_both, of_variance), squared = self.noises.information(self._solved), inverse.square()
             weights = squared @ in_scale + (1 - 2 * diagonal)[:, None] * in_scale  # H o H = A^-1 o A^-1 + diag(1 - 2 d)
-            cross = in_scale.mT @ (diagonal - rows)
-            of_variance = self.statistics.observations - len(diagonal) + rows.sum()
+            cross = in_scale.mT @ in_both
             total = in_scale.mT @ weights + of_variance * torch.outer(in_variance, in_variance)
             total = 0.5 * k * (total + torch.outer(cross, in_variance) + torch.outer(in_variance, cross))
             solved = torch.cholesky_solve(state.ones[:, None], state.factor)[:, 0]
-            return total + (self.statistics.observations - state.ones @ solved) / variance * (in_mean.mT @ in_mean)
+            of_mean = (self.noises.statistics.observations - state.ones @ solved) / variance
+            return total + of_mean * (in_mean.mT @ in_mean)
 
     @cached_property
     def effective_dof_fraction(self) -> float:
         """The share of the weights that the rows determine, (F - tr A^-1) / F."""
         return 1 - float(self.inverse.diagonal().mean())
 
-    def posterior(self) -> OnePassPosterior:
+    def posterior(self) -> SeriesPosterior:
         """Return the weights, the factor of their precision, and the sums over the rows."""
-        if torch.is_grad_enabled() and (self.scale.requires_grad or self.variance.requires_grad):
-            state = WeightState.of(self.statistics, self.mean, self.variance, self.scale)
-            return posterior_with(self._prior, state, self.statistics.sums, self.mean, self._noise)
-        prior, state = self._prior.detached(), self.state
-        return posterior_with(prior, state, self.statistics.sums, self.mean.detach(), self._noise.detach())
+        sums, prior = self.noises.statistics.sums, self.prior.detached()
+        if not (torch.is_grad_enabled() and (self.scale.requires_grad or self.variance.requires_grad)):
+            return posterior_with(prior, self.state, sums, self.mean.detach(), self.noise.detach())
+        if self.rows.has_fixed_noise:  # sums depend on the noise, and have no gradient in it
+            model = LinearModel(self.prior.dense, self.rows, self.mean, self.noise)
+            return SeriesPosterior(self.prior, LowRankSolver(model).posterior(), KeptSums(sums, self.mean, self.noise))
+        state = WeightState.of(self.noises.statistics, self.mean, self.variance, self.scale)
+        return posterior_with(self.prior, state, sums, self.mean, self.noise)
 
     def leave_one_out(self, some: Rows | None = None) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all others.
+        """Return the mean (n, k) and variance (n,) of each row given all others; see `LowRankSolver.leave_one_out`.
 
         Args:
             some: The rows to return. If None, all, in a second pass over them.
         """
+        means, variances = [], []
         with torch.no_grad():
-            model = LinearModel(self._prior.detached().dense, self._rows, self.mean.detach(), self._noise.detach())
-            weights = self.state.scores / self.variance.detach().sqrt()
-            return LowRankSolver(model, WeightSolution(self.state.factor, weights)).leave_one_out(some)
+            moments, missing = self.posterior().moments_at_rows, missing_of(self.prior)
+            for block in row_blocks(Layout.of(designs_of(self.prior)), self.rows if some is None else some):
+                noise_diag = block.noise_diag(self.variance.detach())
+                fitted, known = moments.mean(block.inputs), moments.known_variance(block.inputs)
+                left = 1 - known / noise_diag
+                residual = block.targets - self.mean - fitted
+                means.append(block.targets - residual / left[:, None])
+                once = 1 - 1 / block.counts()  # what designs leave out is in D once for each repetition
+                variances.append(noise_diag / left + once * missing)
+        return torch.cat(means), torch.cat(variances)

@@ -80,9 +80,7 @@ def _kept(kept: _Known, most: int, rows: Rows, key: tuple[Any, ...], compute: An
 
 def assemble(layout: Layout, sums: RowSums) -> Statistics:
     """Return the statistics for the modes of all designs."""
-    k, designs = sums.num_outputs, layout.designs
-    first = np.cumsum([0, *(designs[place].num_features for place in layout.dense)]) + 1 + k
-    columns = {place: slice(int(a), int(b)) for place, a, b in zip(layout.dense, first[:-1], first[1:], strict=True)}
+    k, designs, columns = sums.num_outputs, layout.designs, _dense_columns(layout, sums)
     projections = [_projections(layout, sums, place, columns) for place in range(len(designs))]
     ends = np.cumsum([0, *(design.num_features for design in designs)])
     gram = np.empty((ends[-1], ends[-1]))
@@ -96,6 +94,18 @@ def assemble(layout: Layout, sums: RowSums) -> Statistics:
     squares, totals = dense.diagonal()[1 : 1 + k].clone(), dense[0, 1 : 1 + k].clone()
     target, ones = whole[:, 1 : 1 + k].contiguous(), whole[:, 0].contiguous()
     return Statistics(torch.as_tensor(gram), target, ones, squares, totals, sums.observations, sums)
+
+
+def projected(layout: Layout, sums: RowSums) -> Tensor:
+    """Return the products phi^T P Z of the features of all designs with the columns Z of the rows, (F, q)."""
+    columns = _dense_columns(layout, sums)
+    return torch.as_tensor(np.concatenate([_projections(layout, sums, i, columns) for i in range(len(layout.designs))]))
+
+
+def _dense_columns(layout: Layout, sums: RowSums) -> dict[int, slice]:
+    """Return the places of the features of each dense design among the columns Z."""
+    first = np.cumsum([0, *(layout.designs[place].num_features for place in layout.dense)]) + 1 + sums.num_outputs
+    return {place: slice(int(a), int(b)) for place, a, b in zip(layout.dense, first[:-1], first[1:], strict=True)}
 
 
 def _projections(layout: Layout, sums: RowSums, place: int, columns: dict[int, slice]) -> Floats:

@@ -5,14 +5,15 @@ the integers k of a lattice, the sums are Z^T P Z, and for each lattice
 
     v_k = sum_n P_n exp(i theta_k(x_n))  for |k| <= 2 K,      b_k = sum_n P_n Z_n exp(i theta_k(x_n))  for |k| <= K,
 
-by type-1 non-uniform FFTs, with P_n the number of observations of row n. Two real columns are one complex transform.
+by type-1 non-uniform FFTs, with P_n the number of observations of row n, or another weight that depends on the noise of
+the row or on a likelihood. Two real columns are one complex transform.
 For two lattices there are the sums of exp(i (theta_k + phi_l)), a transform in the columns of both. All of them are
 additive: sums of disjoint rows add up, and rows can be taken away.
 
 Source: Greengard, Rachh and Barnett (2022), Section 3, for v and b of one lattice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,6 +28,7 @@ from rfgp.lattices import Lattice
 from rfgp.lattices.design import LatticeDesign
 from rfgp.lattices.transforms import Complex, Floats, sums_at_frequencies
 from rfgp.rows import Block, DistributedRows, Rows, parts_of
+from rfgp.rows.blocks import Sums
 
 BLOCK_ROWS = 2**18
 """The number of rows of a block, if all designs are lattices."""
@@ -34,6 +36,10 @@ ENTRIES = 2**22
 """The most entries of dense features of a block."""
 MOST_JOINT = 3
 """The most columns of two lattices together."""
+Weighing = Callable[[Block], tuple[Sequence[Block], Sequence[Tensor]]]
+"""Maps rows to the same rows with other weights P (b,) and targets, and to further values to sum, 0-d each.
+
+It is pickled if rows lie on other machines."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,26 +173,50 @@ def no_sums(layout: Layout, num_outputs: int) -> RowSums:
 
 def sums_over(layout: Layout, rows: Rows) -> RowSums:
     """Return the sums over rows, in one pass. Rows on other machines are summed there."""
-    total = no_sums(layout, rows.num_outputs)
-    for part in parts_of(rows):
-        if isinstance(part, DistributedRows):
-            found = part.total(partial(_flat_sums, layout))
-            total = total.plus(total.of_flat(found))
-        else:
-            total = total.plus(_sums_of_part(layout, part))
-    return total
+    return weighted_sums(layout, rows, _unchanged)[0][0]
 
 
-def _flat_sums(layout: Layout, rows: Rows) -> tuple[Tensor, ...]:
-    return _sums_of_part(layout, rows).flat()
+def weighted_sums(
+    layout: Layout, rows: Rows, weigh: Weighing, count: int = 1, num_values: int = 0
+) -> tuple[list[RowSums], list[Tensor]]:
+    """Return the sums over rows with each of several weights, and of further values, 0-d each, in one pass.
+
+    Args:
+        layout: The designs.
+        rows: The rows.
+        weigh: Returns the rows with each of the weights, and the values.
+        count: The number of different weights.
+        num_values: The number of values.
+    """
+    found = passed(rows, partial(_flat_sums, layout, weigh, count, num_values))
+    empty, size = no_sums(layout, rows.num_outputs), (len(found) - num_values) // count
+    return [empty.of_flat(found[i * size : (i + 1) * size]) for i in range(count)], list(found[count * size :])
 
 
-def _sums_of_part(layout: Layout, rows: Rows) -> RowSums:
-    total, width = no_sums(layout, rows.num_outputs), layout.num_dense
-    size = BLOCK_ROWS if not width else max(256, min(BLOCK_ROWS, ENTRIES // width))
-    for block in rows.blocks(size):
-        total = total.plus(sums_of_block(layout, block))
-    return total
+def passed(rows: Rows, function: Callable[[Rows], Sums]) -> Sums:
+    """Return the sums that a function takes over rows. Rows on other machines are summed there."""
+    parts = (part.total(function) if isinstance(part, DistributedRows) else function(part) for part in parts_of(rows))
+    return tuple(sum(column[1:], column[0]) for column in zip(*parts, strict=True))
+
+
+def row_blocks(layout: Layout, rows: Rows) -> Iterator[Block]:
+    """Yield rows in blocks whose dense features are small."""
+    width = layout.num_dense
+    yield from rows.blocks(BLOCK_ROWS if not width else max(256, min(BLOCK_ROWS, ENTRIES // width)))
+
+
+def _unchanged(block: Block) -> tuple[Sequence[Block], Sequence[Tensor]]:
+    return (block,), ()
+
+
+def _flat_sums(layout: Layout, weigh: Weighing, count: int, num_values: int, rows: Rows) -> Sums:
+    totals = [no_sums(layout, rows.num_outputs)] * count
+    values = torch.zeros(num_values, dtype=torch.float64)
+    for block in row_blocks(layout, rows):
+        weighted, more = weigh(block)
+        totals = [total.plus(sums_of_block(layout, one)) for total, one in zip(totals, weighted, strict=True)]
+        values = values + torch.stack(list(more)) if num_values else values
+    return (*(tensor for total in totals for tensor in total.flat()), *values.unbind())
 
 
 def sums_of_block(layout: Layout, block: Block) -> RowSums:

@@ -6,7 +6,7 @@ import pytest
 import rfgp
 from rfgp import kernels as k
 from rfgp.fitting import lattices
-from rfgp.solvers.onepass import OnePassPosterior
+from rfgp.solvers.onepass import SeriesPosterior
 
 
 def waves(n, d, length, seed=0, noise=0.1):
@@ -30,7 +30,7 @@ def test_stationary_terms_of_few_columns_are_planned_on_lattices(kernel, planned
     gp = rfgp.GP(kernel, seed=0).condition(X, y)
     found = {isinstance(report.approximation, rfgp.EquispacedFourier) for report in gp.terms.values()}
     assert (True in found) == planned
-    assert isinstance(gp.regression.posterior, OnePassPosterior) == planned
+    assert isinstance(gp.regression.posterior, SeriesPosterior) == planned
 
 
 @pytest.mark.parametrize(("d", "length"), [(1, 0.05), (2, 0.2)])
@@ -42,6 +42,37 @@ def test_fit_of_many_rows_is_close_to_the_truth(d, length):
     assert 0.7 < np.sqrt(np.mean(((found.mean - values[:2000]) / found.std) ** 2)) < 1.3
     assert gp.fit_report.converged
     assert gp.hyperparameters.noise.item() == pytest.approx(0.01, rel=0.03)
+
+
+@pytest.mark.parametrize("likelihood", ["poisson", pytest.param("student-t", marks=pytest.mark.slow)])
+def test_fit_of_other_likelihoods_from_a_subset_is_that_of_all_rows(likelihood, monkeypatch):
+    """Counts by scoring, Student's t by L-BFGS since it has open parameters."""
+    X, values, y = waves(3000, 1, 0.1)
+    y = np.random.default_rng(1).poisson(np.exp(values)) if likelihood == "poisson" else y
+    options = {"likelihood": likelihood, "approximation": rfgp.EquispacedFourier(), "seed": 0}
+    whole = rfgp.GP(k.RBF(), **options).fit(X, y).fit_report
+    monkeypatch.setattr(lattices, "SUBSET_ROWS", 1400)
+    found = rfgp.GP(k.RBF(), **options).fit(X, y).fit_report
+    assert {1400, 3000} <= {stage.rows for stage in found.stages}
+    assert abs(whole.log_marginal_likelihood - found.log_marginal_likelihood) < 0.1
+
+
+def check_start_of_counts():
+    """The short search from the usual start ends at lengthscales whose modes it lacks, and is the likeliest."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, [2, 1], (3000, 2))
+    y = rng.poisson(np.exp(1 + np.sin(4 * X[:, 0]) * np.cos(6 * X[:, 1])))
+    gp = rfgp.GP(k.RBF(), likelihood="poisson", approximation=rfgp.EquispacedFourier(), seed=0).condition(X, y)
+    begun = lattices.started(lattices.TermFit.of(gp.regression, lattices.Plan()))
+    name = next(path for path in begun.values.space.names if path.endswith("lengthscale"))
+    assert bool((begun.values.value(name) > 0.1).all())
+
+
+def test_starts_of_counts_do_not_lack_modes(monkeypatch):
+    check_start_of_counts()
+    monkeypatch.setattr(lattices, "lacks_modes", lambda fit: False)
+    with pytest.raises(AssertionError):
+        check_start_of_counts()
 
 
 def test_fit_takes_noise_from_few_modes_back():

@@ -22,7 +22,7 @@ import rfgp.blocks
 import rfgp.solvers
 from rfgp.blocks import LatentBlock
 from rfgp.solvers import Inference, Posterior, Solver
-from rfgp.solvers.onepass import OnePassPosterior, OnePassSolver
+from rfgp.solvers.onepass import OnePassSolver, SeriesPosterior
 
 NEW = table(7, seed=9)
 
@@ -76,13 +76,13 @@ def implementations(role):
 def test_no_implementation_is_forgotten():
     """Classes of rows, posteriors and blocks are those that the cases above make.
 
-    But for statistics of one pass, which take no noise of single rows: tests/rfgp/approximations/test_equispaced.py.
+    But for lattices: approximations/test_equispaced.py, solvers/test_row_noise.py and inference/sites/test_lattices.py.
     """
     made = {name: [solved(name, terms) for terms in PRIORS[name]] for name in PRIORS}
     every = [found for cases in made.values() for found, _ in cases]
     blocks = [block for cases in made.values() for _, problem in cases for block in problem.prior.blocks]
     assert implementations(Inference) == {type(found) for found in every} | {OnePassSolver}
-    assert implementations(Posterior) == {type(found.posterior()) for found in every} | {OnePassPosterior}
+    assert implementations(Posterior) == {type(found.posterior()) for found in every} | {SeriesPosterior}
     assert implementations(LatentBlock) == {type(block) for block in blocks}
     assert {name for name in made if not isinstance(made[name][0][0], Solver)} == set(STREAMING)
     assert {name for name in made if made[name][0][0].likelihood_error > 1e-6} == set(ESTIMATING)

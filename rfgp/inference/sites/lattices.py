@@ -1,0 +1,310 @@
+"""Laplace's approximation through features on lattices, by non-uniform fast Fourier transforms: no features are formed.
+
+In the notation of `rfgp.inference.sites.lowrank`, with Phi = phi S and features phi that depend on no hyperparameter,
+a Newton step needs f at the rows, which is a Fourier series, and phi^T W phi and phi^T g, which are sums over the rows
+with strengths W and g (`rfgp.solvers.onepass.sums`). The gradient of log q needs the posterior variances v at the rows,
+which are a series on the doubled lattice, and sums with strengths s = -v / 2 dW / df and W. With b = A^-1 Phi^T s
+
+    d log q / d log S_j = w_j^2 + 2 b_j w_j - 1 + (A^-1)_jj,    d log q / d mean = sum_i (g_i + s_i) - b^T Phi^T W 1,
+
+since Phi^T g = w, Phi^T W Phi = A - I and Phi^T u = b at the mode. Rows are read in blocks, and sums are added up.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from rfgp.autograd import Gradients, Needs, with_gradient
+from rfgp.blocks import Prior
+from rfgp.inference.sites.lowrank import learned_gradients
+from rfgp.inference.sites.newton import FLOOR, TOLERANCE
+from rfgp.inference.sites.terms import RowLikelihood, cavity
+from rfgp.inference.sites.weights import WeightMode, weight_mode
+from rfgp.likelihoods import Likelihood
+from rfgp.rows import Block, Rows
+from rfgp.rows.blocks import Sums
+from rfgp.solvers import Inference, WarmStart
+from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior
+from rfgp.solvers.onepass import SeriesMoments, SeriesPosterior, designs_of, scale_of
+from rfgp.solvers.onepass.statistics import assemble, projected
+from rfgp.solvers.onepass.sums import Layout, passed, row_blocks, weighted_sums
+
+
+class SeriesReading:
+    """Passes that read features by transforms."""
+
+    def precision(self, model: LinearModel) -> tuple[float, float]:
+        """Return the tolerance and the floor of a search."""
+        return TOLERANCE * (1 + len(model.rows) / 1000), FLOOR
+
+    def blocks(self, model: LinearModel) -> Iterator[Block]:
+        """Yield the rows in blocks."""
+        return row_blocks(_layout_of(model), model.rows)
+
+    def fitted(self, model: LinearModel, block: Block, weights: Tensor) -> Tensor:
+        """Return Phi w (b, m), float64, for weights (F, m)."""
+        return _series(model, weights).mean(block.inputs)
+
+    def step(self, model: LinearModel, likelihood: Likelihood, weights: Tensor, is_final: bool) -> Sums:
+        """Return the log density at weights (F,), Phi^T g, Phi^T W Phi and the majorizer's excess."""
+        has_excess, layout, scale = not (is_final or likelihood.is_concave), _layout_of(model), _scale_of(model)
+        at = _Rows(_series(model, weights[:, None]), model.mean, likelihood)
+        weigh = partial(_newton_weights, at, is_final, has_excess)
+        sums, (value,) = weighted_sums(layout, model.rows, weigh, 1 + has_excess, num_values=1)
+        found = [assemble(layout, one) for one in sums]
+        gradient = scale * found[0].target[:, 0]
+        return value, gradient, *(one.gram.mul_(scale[:, None] * scale) for one in found)
+
+
+class _Implicit(NamedTuple):
+    """Sums over the rows at the mode."""
+
+    curved: Tensor  # Phi^T W 1, (F,)
+    pulled: Tensor  # Phi^T s, (F,)
+    total: Tensor  # sum_i (g_i + s_i), 0-d
+    weight: float  # sum_i W_i
+
+
+SERIES = SeriesReading()
+
+
+@dataclass(frozen=True, eq=False)
+class LatticeLaplace(Inference):
+    """Laplace's approximation to the posterior of weights on fixed designs, one of them on a lattice.
+
+    Attributes:
+        model: The rows, with one target each, and their features. Its noise has no effect.
+        likelihood: The likelihood, with its given parameters.
+        learned: Its other parameters, 0-d each.
+        start: A warm start. The default is none.
+    """
+
+    model: LinearModel
+    likelihood: Likelihood
+    learned: Mapping[str, Tensor]
+    start: WarmStart = ()
+
+    @cached_property
+    def mode(self) -> WeightMode:
+        """The mode of the weights."""
+        with torch.no_grad():
+            return weight_mode(self._detached, self._bound, self.start, SERIES)
+
+    def warm_start(self) -> WarmStart:
+        """Return the mode of the weights, (F,)."""
+        return (self.mode.weights,)
+
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return the approximate log evidence, 0-d."""
+
+        def compute(needs: Needs) -> tuple[Tensor, Gradients]:
+            return self.mode.evidence, partial(self._gradients, needs)
+
+        return with_gradient(compute, self.model.mean, self.scale, *self.learned.values())
+
+    @cached_property
+    def effective_dof_fraction(self) -> float:
+        """The share of the weights that the rows determine, (F - tr A^-1) / F."""
+        return 1 - float(self._posterior.moments_at_rows.inverse.diagonal().mean())
+
+    @property
+    def fitted(self) -> Tensor:
+        """The latent function at the mode, (n,)."""
+        at = _Rows(self._posterior.moments_at_rows, self._detached.mean, self._bound)
+        with torch.no_grad():
+            return torch.cat([at.values(block) for block in SERIES.blocks(self._detached)])
+
+    def posterior(self) -> SeriesPosterior:
+        """Return the weights and the factor of their precision."""
+        return self._posterior
+
+    @cached_property
+    def _posterior(self) -> SeriesPosterior:
+        prior = _prior_of(self._detached)
+        dense = LowRankPosterior(prior, self.mode.weights[:, None], FactorCovariance(self.mode.factor))
+        return SeriesPosterior(prior, dense)
+
+    @cached_property
+    def _detached(self) -> LinearModel:
+        return self.model.detached()
+
+    @property
+    def _bound(self) -> Likelihood:
+        return self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
+
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Return the mean (n, 1) and variance (n,) of f at each row given all others, by Laplace's cavity."""
+        parts, model = [], self._detached
+        with torch.no_grad():
+            at = _Rows(self._posterior.moments_at_rows, model.mean, self._bound)
+            for block in SERIES.blocks(model):
+                f = at.values(block)
+                parts.append(
+                    cavity(f, at.series.known_variance(block.inputs), RowLikelihood(self._bound, block).terms(f))
+                )
+        means, variances = zip(*parts, strict=True)
+        return torch.cat(means)[:, None], torch.cat(variances)
+
+    @cached_property
+    def _implicit(self) -> _Implicit:
+        """The sums of the pass that gradients and information need."""
+        model, layout = self._detached, _layout_of(self._detached)
+        at = _Rows(self._posterior.moments_at_rows, model.mean, self._bound)
+        (sums,), (total,) = weighted_sums(layout, model.rows, partial(_implicit_weights, at), num_values=1)
+        curved, pulled = (_scale_of(model)[:, None] * projected(layout, sums)[:, :2]).mT
+        return _Implicit(curved, pulled, total, sums.observations)
+
+    def _gradients(self, needs: Needs) -> list[Tensor | None]:
+        """Return the gradients in the mean (1,), the scales (F,) and the parameters of the likelihood."""
+        model, weights, layout = self._detached, self.mode.weights, _layout_of(self._detached)
+        scale, series = _scale_of(model), self._posterior.moments_at_rows
+        b = series.inverse @ self._implicit.pulled
+        in_mean = (self._implicit.total - b @ self._implicit.curved).reshape(1)
+        in_log_scale = weights.square() + 2 * b * weights - 1 + series.inverse.diagonal()
+        in_scale = torch.where(scale > 0, in_log_scale / scale, 0.0)
+        in_learned: Sums = ()
+        if any(needs[2:]):
+            learned = {name: value.detach() for name, value in self.learned.items()}
+            both = _Rows(_series(model, torch.stack([weights, b], dim=1)), model.mean, self.likelihood)
+            in_learned = passed(model.rows, partial(_learned_sums, layout, both, series, learned, needs[2:]))
+        found = (in_mean, in_scale, *(in_learned or [None] * len(needs[2:])))
+        return [gradient if need else None for gradient, need in zip(found, needs, strict=True)]
+
+    # --- the search for hyperparameters -----------------------------------------------------------
+
+    @property
+    def is_solved(self) -> bool:
+        """Whether the mode has been computed."""
+        return "mode" in vars(self)
+
+    @property
+    def mean(self) -> Tensor:
+        """The prior mean of the latent function, (1,)."""
+        return self.model.mean
+
+    @property
+    def variance(self) -> Tensor:
+        """A noise of 1 in place of none, 0-d."""
+        return torch.ones_like(self.model.noise)
+
+    @property
+    def scale(self) -> Tensor:
+        """The prior standard deviations of the weights, (F,)."""
+        return _scale_of(self.model)
+
+    def score(self) -> Tensor:
+        """Return a scalar whose gradient is that of the log marginal likelihood, 0-d."""
+        return self.log_marginal_likelihood()
+
+    def with_factors_of(self, other: "LatticeLaplace") -> Self:
+        """Return the inference with what another has computed at the same hyperparameters, on the same rows.
+
+        Args:
+            other: The other inference.
+        """
+        kept = ("mode", "_posterior", "_implicit")
+        vars(self).update({name: vars(other)[name] for name in kept if name in vars(other)})
+        return self
+
+    def information(self, in_mean: Tensor, in_variance: Tensor, in_scale: Tensor) -> Tensor:
+        """Return the Fisher information (p, p) of p parameters in the Gaussian regression of working observations.
+
+        Its noise is 1 / W with W held, so that it is an approximation; see `rfgp.solvers.onepass.solver`.
+
+        Args:
+            in_mean: The derivatives of the mean in the parameters, (1, p).
+            in_variance: It has no effect.
+            in_scale: The derivatives of log s^2, (F, p).
+        """
+        with torch.no_grad():
+            inverse, found = self._posterior.moments_at_rows.inverse, self._implicit
+            weights = inverse.square() @ in_scale + (1 - 2 * inverse.diagonal())[:, None] * in_scale
+            of_mean = found.weight - found.curved @ inverse @ found.curved
+            return 0.5 * in_scale.mT @ weights + of_mean * (in_mean.mT @ in_mean)
+
+
+def _prior_of(model: LinearModel) -> Prior:
+    return Prior(weights=model.weights.blocks)
+
+
+def _layout_of(model: LinearModel) -> Layout:
+    return Layout.of(designs_of(_prior_of(model)))
+
+
+def _scale_of(model: LinearModel) -> Tensor:
+    """Return the prior standard deviations of the weights, those on a lattice included, (F,)."""
+    return scale_of(_prior_of(model))
+
+
+def _series(model: LinearModel, weights: Tensor) -> SeriesMoments:
+    """Return the moments of functions with weights (F, m), of which only means are used."""
+    return SeriesMoments(LowRankPosterior(_prior_of(model), weights, FactorCovariance(weights.new_zeros(0, 0))))
+
+
+# --- passes over the rows ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """The latent function and the likelihood, as passes over the rows take them."""
+
+    series: SeriesMoments
+    mean: Tensor  # (1,)
+    likelihood: Likelihood
+
+    def values(self, block: Block) -> Tensor:
+        """Return f (b,)."""
+        return self.mean + self.series.mean(block.inputs)[:, 0]
+
+
+def _weighted(block: Block, weight: Tensor, target: Tensor) -> Block:
+    """Return rows whose sums are those with strengths `weight` and `target`, (b,) each."""
+    return Block(block.inputs, (target / weight)[:, None], weight=weight)
+
+
+def _newton_weights(
+    at: _Rows, is_final: bool, has_excess: bool, block: Block
+) -> tuple[Sequence[Block], Sequence[Tensor]]:
+    """Return rows with strengths W and g, then those with the majorizer's excess, and the log density, 0-d."""
+    terms = RowLikelihood(at.likelihood, block).terms(at.values(block))
+    found = [_weighted(block, terms.weight if is_final else terms.majorizer, terms.gradient)]
+    if has_excess:
+        excess = (terms.majorizer - terms.curvature).clamp_min(0)
+        found.append(Block(block.inputs, torch.zeros_like(block.targets), weight=excess))
+    return found, (terms.value,)
+
+
+def _implicit_weights(at: _Rows, block: Block) -> tuple[Sequence[Block], Sequence[Tensor]]:
+    """Return rows with strengths W and s, and the sum of g + s, 0-d."""
+    terms = RowLikelihood(at.likelihood, block).terms(at.values(block))
+    s = -0.5 * at.series.known_variance(block.inputs) * terms.weight_slope
+    return (_weighted(block, terms.weight, s),), ((terms.gradient + s).sum(),)
+
+
+def _learned_sums(
+    layout: Layout, both: _Rows, series: SeriesMoments, learned: Mapping[str, Tensor], needs: Needs, rows: Rows
+) -> Sums:
+    """Return the gradients in the parameters of the likelihood, 0-d each.
+
+    Args:
+        layout: The designs.
+        both: The functions with weights w and b, and the likelihood with its given parameters.
+        series: The posterior moments.
+        learned: The other parameters of the likelihood.
+        needs: Which of them need a gradient.
+        rows: The rows.
+    """
+    totals = [torch.zeros_like(value) for value in learned.values()]
+    for block in row_blocks(layout, rows):
+        shift, change = both.series.mean(block.inputs).mT
+        values = (both.mean + shift, change, series.known_variance(block.inputs))
+        found = learned_gradients(both.likelihood, learned, needs, block, values)
+        totals = [total + gradient for total, gradient in zip(totals, found, strict=True)]
+    return tuple(totals)
+
+
+__all__ = ["LatticeLaplace", "SeriesReading"]
