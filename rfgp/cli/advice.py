@@ -40,6 +40,7 @@ def advise(
     inference: options.Inference = None,
     log: options.Log = False,
     time_limit: options.TimeLimit = None,
+    validate: options.Validate = None,
     memory: options.Memory = None,
     seed: options.Seed = 0,
     missing: options.Missing = "error",
@@ -57,7 +58,7 @@ def advise(
     Candidates for a table are compared by the log density of left-out or held-out rows. Features of meshes, roads and
     graphs are compared by the error of the kernel on some nodes.
     """
-    request = ModelRequest("auto", approximation, likelihood, inference, time_limit, memory, seed)
+    request = ModelRequest("auto", approximation, likelihood, inference, time_limit, validate, memory, seed)
     if is_field(file, ".gml"):
         report = _of_graph(file, target, kernel or "diffusion", max_nonzeros, request, visible=not as_json)
     else:
@@ -146,9 +147,10 @@ def _of_model(selection: Any, request: ModelRequest) -> Iterator[str]:
     given: list[tuple[str, str | None]]
     if selection.weights:
         given = [("--approximation", request.approximation), ("--time-limit", request.time_limit)]
+        given.append(("--validate", request.validate))
     else:
         chosen = selection.chosen.options
-        text = as_text(approximations.parse(chosen["approximation"]))
+        text = as_text(approximations.parse(chosen.get("approximation", "auto")))
         given = [("--kernel", chosen["kernel"]), ("--approximation", text)]
     given += [("--memory", request.memory), ("--seed", str(request.seed) if request.seed else None)]
     for flag, value in given:

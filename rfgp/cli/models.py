@@ -23,6 +23,7 @@ class ModelRequest:
         likelihood: The name of the likelihood.
         inference: "laplace" or "variational". If None, as usual for the likelihood.
         time_limit: The most time of a selection, such as "5min". If None, it depends on the rows.
+        validate: "forward" or a column: the rows that a selection predicts. If None, random ones.
         memory: The most memory, such as "4GB". If None, as usual.
         seed: The seed of everything random.
     """
@@ -32,6 +33,7 @@ class ModelRequest:
     likelihood: str = "normal"
     inference: str | None = None
     time_limit: str | None = None
+    validate: str | None = None
     memory: str | None = None
     seed: int = 0
 
@@ -54,6 +56,8 @@ class ModelRequest:
             raise InvalidArgumentError(
                 "--time-limit limits the selection of a kernel, and --kernel names one. Leave one of them out."
             )
+        if self.validate is not None and not self.is_auto:
+            raise InvalidArgumentError("--validate scores the candidates of a selection, and --kernel names one.")
         if not self.is_auto:
             _check_functions("kernel", _KERNEL.read(self.kernel), (*choices.KERNELS, *choices.OBJECT_KERNELS))
         _check_functions("approximation", _APPROXIMATION.read_arguments(self.approximation), choices.APPROXIMATIONS)
@@ -145,6 +149,7 @@ class TableModel:
             seed=request.seed,
             memory=request.memory,
             time_limit=request.time_limit,
+            validate=request.validate,
         )
 
     @property

@@ -41,6 +41,13 @@ TimeLimit = Annotated[
     str | None,
     typer.Option(help="The most time of the selection of a kernel: 30s, 5min, 2h. [default: it grows with the rows]"),
 ]
+Validate = Annotated[
+    str | None,
+    typer.Option(
+        help="The rows that a selection predicts: forward for the last ones by date, or a column whose values stay "
+        "together. [default: random rows]"
+    ),
+]
 Memory = Annotated[
     str | None,
     typer.Option(

@@ -42,6 +42,7 @@ def fit(
     inference: options.Inference = None,
     log: options.Log = False,
     time_limit: options.TimeLimit = None,
+    validate: options.Validate = None,
     memory: options.Memory = None,
     seed: options.Seed = 0,
     missing: options.Missing = "error",
@@ -74,7 +75,7 @@ def fit(
     """
     reading = options.reading(missing, drop, as_category)
     reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
-    request = ModelRequest(kernel, approximation, likelihood, inference, time_limit, memory, seed)
+    request = ModelRequest(kernel, approximation, likelihood, inference, time_limit, validate, memory, seed)
     validation: dict[str, Any] = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}
     validation |= {"holdout": holdout, "holdout_by": holdout_by}
     job = _Job(file, target, log, reading, request, validation, out or Path(f"{stem(file)}-fit"))

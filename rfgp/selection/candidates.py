@@ -92,7 +92,8 @@ class Candidate:
     @property
     def values(self) -> dict[str, str]:
         """The kernel and the approximations as one writes them, for `rfgp.GP`."""
-        return {"kernel": repr(self.model.kernel), "approximation": repr(self.model.approximations)}
+        given = {"approximation": repr(self.approximations)} if self.approximations else {}
+        return {"kernel": repr(self.model.kernel), **given}
 
 
 def _words(term: Term) -> str:
