@@ -1,6 +1,7 @@
 """Terms by the sparse precision of a field, which is exact."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from rfgp.approximations.fields import BYTES, FieldReader, condition_of
 from rfgp.approximations.parts import FinitePart, NewLevels, TermFeatures
 from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, scale_name
 from rfgp.autograd import Array, as_array
-from rfgp.blocks import PrecisionBlock, Prior
+from rfgp.blocks import MaternColumn, PrecisionBlock, Prior
 from rfgp.columns import Kind
 from rfgp.kernels.role import Factor, LatentField, Values
 from rfgp.kernels.summary import ColumnSummary
@@ -170,12 +171,19 @@ class PrecisionTerm(TermPrior):
             new_levels=self._new_levels(known, columns),
             between=reader.between if reader.is_refined else None,
             slopes=reader.slopes if is_smooth else None,
+            column=_column_of(latents, chosen) if features is None else None,
         )
         return Prior(precisions=(block,))
 
     def _new_levels(self, values: Values, columns: ColumnSummary) -> NewLevels | None:
         known = {path: value.detach() for path, value in values.items()}
         return NewLevels.through(self.term, (), known, columns)
+
+
+def _column_of(latents: Sequence[LatentField], chosen: tuple[Part, ...]) -> MaternColumn | None:
+    """Return the column of which a term is a Matern process. None if it has other factors."""
+    order = latents[0].markov_order if len(latents) == 1 else None
+    return None if order is None else MaternColumn(chosen[0][1][0], order)
 
 
 def _mixes(term: BoundTerm, chosen: tuple[Part, ...]) -> bool:

@@ -36,7 +36,7 @@ class DomainField:
     """
 
     domain: Domain
-    slopes = None
+    slopes, markov_order = None, None
 
     @property
     def field(self) -> Any:

@@ -92,6 +92,10 @@ class LatentField(Protocol):
         None if what it returns is taken as constant in the columns. A field with slopes has the variance 1 everywhere.
         """
 
+    @property
+    def markov_order(self) -> int | None:
+        """nu + 1/2 of a Matern process of one column, a Markov process of the lengthscale. None for other fields."""
+
 
 class Factor(Protocol):
     """The role: a kernel on columns of its own; see `rfgp.kernels.Kernel`."""
