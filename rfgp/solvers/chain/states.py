@@ -22,6 +22,11 @@ models in state space form),
 For points in ascending order, the covariance of f_i and f_j, i < j, is e_0^T P_i Phi^T (I - N_j P_j) e_0, where Phi is
 the product of all A and I - k e_0^T between them.
 
+Forwards, the derivatives of m and P in a hyperparameter follow from those of A and R. With the derivatives of v and s,
+the score is sum (d log s (v^2 / s - 1) / 2 - v dv / s), and sum (d log s d log s / 2 + dv dv / s) is an estimate of the
+Fisher information without bias (Harvey 1989, Forecasting, structural time series models and the Kalman filter, Section
+3.4.5).
+
 Numerics: A = exp(-x) sum_k x^k T_k, and R is the integral of q g g^T, a sum of C_m E_m(2 x) with E_m(t) = 1 - exp(-t)
 sum_(k <= m) t^k / k!, which is summed from its smallest terms if t is small. No entry of R is a difference of larger
 ones, however short the step. P - P N P loses digits only where the variance is small next to that given the rows on one
@@ -47,6 +52,20 @@ class Smoothed(NamedTuple):
     precisions: Array  # the diagonal of C^-1, (n,)
     slope: float  # the derivative of the log density in log kappa
     adjoints: Array  # r and N at the first rows of blocks, (b + 1, a + a^2)
+
+
+class Scores(NamedTuple):
+    """Sums over the rows of derivatives of innovations in log kappa, q parts of the noise and the mean.
+
+    `rfgp.solvers.chain.score_loops` defines them.
+    """
+
+    in_scales: Array  # (q + 2,)
+    in_means: Array  # (q + 2,)
+    of_scales: Array  # (q + 2, q + 2)
+    of_means: Array  # (q + 2, q + 2)
+    log_determinant: float
+    squares: float
 
 
 class PointStates(NamedTuple):
@@ -110,6 +129,21 @@ class ChainStates:
         rows = self.times, self.targets, self.noise, self._model, states
         slope = loops.smooth_rows(*rows, adjoints, coefficients, precisions)
         return Smoothed(coefficients, precisions, slope, adjoints)
+
+    def scores(
+        self,
+        shares: Array,  # (q, 1) or (q, n)
+    ) -> Scores:
+        """Return derivatives of the innovations, in one pass.
+
+        Args:
+            shares: Parts of the noise of the rows, from 0 to 1.
+        """
+        from rfgp.solvers.chain import score_loops
+
+        size = len(shares) + 2
+        sums = np.zeros(size), np.zeros(size), np.zeros((size, size)), np.zeros((size, size))
+        return Scores(*sums, *score_loops.score_rows(self.times, self.targets, self.noise, shares, self._model, *sums))
 
     def at(
         self,
