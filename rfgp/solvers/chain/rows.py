@@ -12,6 +12,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from rfgp.autograd import Array, as_array
 from rfgp.blocks import Prior
 from rfgp.blocks.precision import MaternColumn
+from rfgp.rows import Block
 from rfgp.solvers.chain.states import ChainStates
 
 
@@ -116,3 +117,9 @@ def column_of(prior: Prior) -> MaternColumn:
 def as_tensor(array: Array) -> Tensor:
     """Return a tensor (...) of the same numbers."""
     return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def ascending_rows(prior: Prior, rows: Block) -> Block:
+    """Return rows in ascending order of the column of a prior."""
+    order = ascending(rows.inputs, column_of(prior).place).order
+    return rows if order is None else rows.take(torch.from_numpy(order))
