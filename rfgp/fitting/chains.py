@@ -29,11 +29,12 @@ def fit_chain(fit: TermFit) -> tuple[Regression, FitReport]:
     is_small = len(fit.rows) <= 2 * LEAST_ROWS
     fit, report = optimize(fit, gathered(fit.rows) if is_small else fit.subset(LEAST_ROWS))
     reports = [report]
+    if len(fit.rows) >= 4 * MIDDLE_ROWS:
+        fit, report = _search(fit, fit.subset(MIDDLE_ROWS))
+        reports.append(report)
     if not is_small:
-        sizes = [MIDDLE_ROWS] if len(fit.rows) >= 4 * MIDDLE_ROWS else []
-        for rows in (*(fit.subset(size) for size in sizes), gathered(fit.rows)):
-            fit, report = _search(fit, rows)
-            reports.append(report)
+        fit, report = _search(fit, gathered(fit.rows))
+        reports.append(report)
     return fit.regression, reports[-1].with_all(reports)
 
 

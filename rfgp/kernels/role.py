@@ -94,7 +94,7 @@ class LatentField(Protocol):
 
     @property
     def markov_order(self) -> int | None:
-        """nu + 1/2 of a Matern process of one column, a Markov process of the lengthscale. None for other fields."""
+        """The entries nu + 1/2 of the state of a Matern process of one column. None for other fields."""
 
 
 class Factor(Protocol):

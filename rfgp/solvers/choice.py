@@ -48,8 +48,8 @@ def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inferen
 
     Features on lattices are solved from statistics of one pass. Other weights alone are solved through F x F algebra,
     in passes over blocks of rows, unless there are more than rows. Neighbours are whitened. A Matern process of one
-    column alone is filtered. Other sparse precisions have a sparse factor, with a dense border of weights. Sparse features of many rows are solved by conjugate gradients.
-    Everything else is dense.
+    column alone is filtered. Other sparse precisions have a sparse factor, with a dense border of weights. Sparse
+    features of many rows are solved by conjugate gradients. Everything else is dense.
 
     Args:
         prior: The prior, with gradients.

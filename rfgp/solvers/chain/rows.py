@@ -1,5 +1,7 @@
 """Rows of one column in ascending order, and a Matern process given them."""
 
+import math
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -75,13 +77,14 @@ class ChainRows:
     def states(self) -> list[ChainStates]:
         """The process over s, the root of its variance, given each output over s."""
         noise, times = self.noise / self.variance, self.order.values
-        targets = (self.order.sorted(output) / np.sqrt(self.variance) for output in self._residual.T)
+        targets = (self.order.sorted(output) / math.sqrt(self.variance) for output in self._residual.T)
         return [ChainStates(self.column.order, self.lengthscale, times, one, noise) for one in targets]
 
     @cached_property
     def coefficients(self) -> Array:
         """C^-1 (y - mean) of the rows in ascending order, (n, k)."""
-        return np.stack([one.smoothed.coefficients for one in self.states], axis=1) / np.sqrt(self.variance)
+        found: Array = np.stack([one.smoothed.coefficients for one in self.states], axis=1)
+        return found / math.sqrt(self.variance)
 
     @cached_property
     def precisions(self) -> Array:
@@ -89,7 +92,7 @@ class ChainRows:
         return self.states[0].smoothed.precisions / self.variance
 
 
-_KEPT: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+_KEPT: MutableMapping[Tensor, tuple[int, Ascending]] = WeakTensorKeyDictionary()
 
 
 def ascending(inputs: Tensor, place: int) -> Ascending:
@@ -98,8 +101,7 @@ def ascending(inputs: Tensor, place: int) -> Ascending:
     if kept is None or kept[0] != place:
         kept = place, Ascending.of(as_array(inputs[:, place]))
         _KEPT[inputs] = kept
-    found: Ascending = kept[1]
-    return found
+    return kept[1]
 
 
 def serves(prior: Prior) -> bool:

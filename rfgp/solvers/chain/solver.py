@@ -23,8 +23,8 @@ _LOG_2PI = math.log(2 * math.pi)
 class ChainSolver(Inference):
     """Rows under a half-integer Matern process of one column, exactly, in time and memory linear in the rows.
 
-    `rfgp.solvers.chain.states` has the formulas. For C = s^2 K + D the derivative of the log density in s^2 follows from
-    that in a common factor of s^2 and D, ((y - mean)^T C^-1 (y - mean) - n) / 2.
+    `rfgp.solvers.chain.states` has the formulas. For C = s^2 K + D and r = y - mean, the log density's
+    derivative in s^2 follows from that in the logarithm of a common factor of s^2 and D, (r^T C^-1 r - n) / 2.
 
     Args:
         prior: The prior, with gradients, which is one block (`serves`).
