@@ -32,7 +32,7 @@ LAST_GAIN = 0.1
 MIDDLE_ROWS = 50_000
 """The rows of a search between the first and that on all, for fields whose latent values are as many as rows.
 
-10^6 rows of one column, nu = 1/2, on one core: 53 s, and 68 s without it."""
+10^6 rows of one column, nu = 1/2, by a sparse factor on one core: 53 s, and 68 s without it."""
 TOLERANCE = 1e-8
 """The tolerance of the relative change of the likelihood of a row in one iteration, for one field."""
 OPTIMIZED, MOST_OPTIMIZED = 3, 1500

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,7 +11,6 @@ from torch import Tensor
 
 from rfgp.autograd import as_array
 from rfgp.solvers.bordered import BorderedPosterior
-from rfgp.solvers.bordered.points import Reads
 from rfgp.solvers.chain.rows import Ascending, ChainRows, as_tensor, column_of
 from rfgp.solvers.terms import check_joint, known_terms
 
@@ -71,21 +71,13 @@ class ChainPosterior(BorderedPosterior):
             return self.given
         return ChainRows(self.prior, self.inputs, self.noise_diag.double(), self.targets)
 
-    def project(self, inputs: Tensor) -> "ChainReads | Reads":  # type: ignore[override]
-        """Return the process at n inputs (n, d), each by itself."""
+    def project(self, inputs: Tensor) -> Any:
+        """Return the process at n inputs (n, d), each by itself, with its mean and variances."""
         if torch.is_grad_enabled() and inputs.requires_grad:
             return super().project(inputs)
         return self._read(inputs)
 
-    def mean(self, projected: "ChainReads | Reads") -> Tensor:
-        """Return the mean (n, k)."""
-        return projected.mean
-
-    def variance(self, inputs: Tensor, projected: "ChainReads | Reads") -> Tensor:
-        """Return the marginal variances (n,)."""
-        return projected.variances
-
-    def covariance(self, inputs: Tensor, projected: "ChainReads | Reads") -> Tensor:
+    def covariance(self, inputs: Tensor, projected: Any) -> Tensor:
         """Return the covariance (n, n), of at most 2,000 points.
 
         Raises:

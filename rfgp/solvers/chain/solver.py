@@ -1,20 +1,18 @@
 """The solver of a Matern process of one column, whose rows are in memory."""
 
 import math
-from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp.autograd import Array, Gradients, Needs, as_array, with_gradient
+from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import Prior
 from rfgp.rows import Block
 from rfgp.solvers.chain.posterior import ChainPosterior
 from rfgp.solvers.chain.rows import ChainRows, as_tensor
-from rfgp.solvers.chain.states import Scores
+from rfgp.solvers.chain.score import ChainScore
 from rfgp.solvers.role import Inference
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -61,18 +59,18 @@ class ChainSolver(Inference):
         return value + self._rows.repetitions(self._learned)
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        given, n = self._given, len(self._rows)
+        given, each, n = self._given, self._rows.each, len(self._rows)
         constants = n * (_LOG_2PI + math.log(given.variance))
-        total = self._sum_of([one.log_determinant + one.squares + constants for one in given.states])
-        return -0.5 * total, partial(self._gradients, needs)
+        totals = [one.log_determinant + one.squares + constants for one in given.states]
+        return -0.5 * (each @ each.new_tensor(totals)), partial(self._gradients, needs)
 
     def _gradients(self, needs: Needs) -> list[Tensor | None]:
         """Return the derivatives in the residual (n, k), the noise (1,) or (n,), the lengthscale (1,) and s^2."""
         given, each, n = self._given, self._rows.each, len(self._rows)
         coefficients, states = as_tensor(given.coefficients), given.states
         in_noise = 0.5 * (coefficients.square() @ each - each.sum() * as_tensor(given.precisions))
-        common = 0.5 * self._sum_of([one.squares - n for one in states])
-        slope = self._sum_of([one.smoothed.slope for one in states])
+        common = 0.5 * (each @ each.new_tensor([one.squares - n for one in states]))
+        slope = each @ each.new_tensor([one.smoothed.slope for one in states])
         return [
             as_tensor(given.order.restored(-given.coefficients)) * each if needs[0] else None,
             in_noise.sum().reshape(1) if len(self._noise) == 1 else as_tensor(given.order.restored(in_noise.numpy())),
@@ -87,22 +85,15 @@ class ChainSolver(Inference):
 
         It has derivatives in hyperparameters only, and not in the noise or the targets of single rows.
         """
-        lengthscale, variance = self._process
-        value = with_gradient(self._scored_value, lengthscale, variance, self._learned, self._mean)
+        value = with_gradient(self._scored_value, *self._process, self._learned, self._mean)
         return value + self._rows.repetitions(self._learned)
 
     def _scored_value(self, needs: Needs) -> tuple[Tensor, Gradients]:
         lengthscale, variance = (tensor.detach() for tensor in self._process)
-        (score, _), noise = self._scored, self._learned.detach()
-        total = -0.5 * (self._sum_of([one.log_determinant + one.squares for one in self._scores]))
+        gradient, noise = self._score.gradient, self._learned.detach()
+        found = gradient[:1] / lengthscale, gradient[1] / variance, gradient[2] / noise, gradient[3:]
         constants = self._rows.each.sum() * len(self._rows) * (_LOG_2PI + variance.log())
-        found = score[:1] / lengthscale, score[1] / variance, score[2] / noise, score[3:]
-        return total - 0.5 * constants, lambda: found
-
-    def _sum_of(self, values: Sequence[float]) -> Tensor:
-        """Return the sum of values of the outputs, each as often as it counts, 0-d."""
-        each = self._rows.each
-        return each @ each.new_tensor(values)
+        return -0.5 * (self._score.deviance + constants), lambda: found
 
     @property
     def coordinates(self) -> Tensor:
@@ -113,42 +104,11 @@ class ChainSolver(Inference):
     @property
     def information(self) -> Tensor:
         """The estimate of the Fisher information of the coordinates, (3 + k, 3 + k)."""
-        return self._scored[1]
+        return self._score.information
 
     @cached_property
-    def _shares(self) -> Array:
-        """The parts of the noise of rows, in ascending order, that the learned noise and all noise are."""
-        fixed, learned = self._rows.fixed_noise, float(self._learned.detach())
-        if fixed is None:
-            return np.ones((1, 1))
-        share = learned / (learned + as_array(fixed))
-        return np.stack([self._given.order.sorted(share), np.ones(len(share))])
-
-    @cached_property
-    def _scores(self) -> list[Scores]:
-        return [states.scores(self._shares) for states in self._given.states]
-
-    @cached_property
-    def _scored(self) -> tuple[Tensor, Tensor]:
-        """The score (3 + k,) and the information (3 + k, 3 + k) of the coordinates.
-
-        A log lengthscale is -log kappa. As s^2 grows, all innovations grow by its root and noise falls in units of it.
-        """
-        k, parts = len(self._mean), len(self._shares)
-        scales, means = np.zeros((3 + k, parts + 2)), np.zeros((3 + k, parts + 2))
-        scales[0, 1] = scales[1, -1] = means[0, 0] = means[1, -2] = -1.0
-        scales[1, 0] = scales[2, 2] = means[2, 1] = 1.0
-        score, information = np.zeros(3 + k), np.zeros((3 + k, 3 + k))
-        for output, (one, count) in enumerate(zip(self._scores, self._rows.each.tolist(), strict=True)):
-            own = means.copy()
-            own[3 + output, -1] = self._given.variance**-0.5
-            score += count * (0.5 * scales @ one.in_scales - own @ one.in_means)
-            information += count * (0.5 * scales @ one.of_scales @ scales.T + own @ one.of_means @ own.T)
-        if self._rows.weight is not None:  # repetitions have the noise of one observation each
-            share = self._given.order.restored(self._shares[0]) if parts > 1 else self._shares[0]
-            repeated = (as_array(self._rows.weight) - 1) * np.square(share)
-            information[2, 2] += 0.5 * float(self._rows.each.sum()) * repeated.sum()
-        return torch.from_numpy(score), torch.from_numpy(information)
+    def _score(self) -> ChainScore:
+        return ChainScore(self._given, self._rows, float(self._learned.detach()))
 
     # --- rows ------------------------------------------------------------------------------------
 
@@ -158,7 +118,7 @@ class ChainSolver(Inference):
         return as_tensor(self._given.order.restored(self._given.coefficients))
 
     @property
-    def _precisions(self) -> Tensor:
+    def precisions(self) -> Tensor:
         """The diagonal of C^-1, (n,)."""
         return as_tensor(self._given.order.restored(self._given.precisions))
 
@@ -171,7 +131,7 @@ class ChainSolver(Inference):
     def latent_variances(self) -> Tensor:
         """The posterior variances of f at the rows, (n,)."""
         noise = self._noise.detach()
-        return (noise * (1 - noise * self._precisions)).clamp_min(0)
+        return (noise * (1 - noise * self.precisions)).clamp_min(0)
 
     @property
     def log_determinant(self) -> Tensor:
@@ -181,7 +141,7 @@ class ChainSolver(Inference):
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others."""
-        variance = 1 / self._precisions
+        variance = 1 / self.precisions
         return self._rows.targets - self.coefficients * variance[:, None], variance
 
     def posterior(self) -> ChainPosterior:
