@@ -1,7 +1,6 @@
 """Terms by the sparse precision of a field, which is exact."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,7 +172,7 @@ class PrecisionTerm(TermPrior):
             new_levels=self._new_levels(known, columns),
             between=reader.between if reader.is_refined else None,
             slopes=reader.slopes if is_smooth else None,
-            column=_column_of(latents, chosen) if features is None else None,
+            column=_column_of(self.term, columns),
         )
         return Prior(precisions=(block,))
 
@@ -182,10 +181,11 @@ class PrecisionTerm(TermPrior):
         return NewLevels.through(self.term, (), known, columns)
 
 
-def _column_of(latents: Sequence[LatentField], chosen: tuple[Part, ...]) -> MaternColumn | None:
-    """Return the column of which a term is a Matern process. None if it has other factors."""
-    order = latents[0].markov_order if len(latents) == 1 else None
-    return None if order is None else MaternColumn(chosen[0][1][0], order)
+def _column_of(term: BoundTerm, columns: ColumnSummary) -> MaternColumn | None:
+    """Return the column of which a term is a Matern process. None if it is another process, or has other factors."""
+    (factor, places, _), *others = term.parts()
+    order = None if others else factor.markov_order(columns.select(places))
+    return None if order is None else MaternColumn(places[0], order)
 
 
 def _mixes(term: BoundTerm, chosen: tuple[Part, ...]) -> bool:

@@ -40,11 +40,6 @@ class ColumnField:
     is_refined = True
 
     @property
-    def markov_order(self) -> int:
-        """The number of latent values at a knot."""
-        return self.order
-
-    @property
     def field(self) -> Any:
         """The process at one knot, 0."""
         return _unplaced(self.order)

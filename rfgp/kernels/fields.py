@@ -36,7 +36,7 @@ class DomainField:
     """
 
     domain: Domain
-    slopes, markov_order = None, None
+    slopes = None
 
     @property
     def field(self) -> Any:

@@ -76,7 +76,7 @@ class LevelField:
     """
 
     num_levels: tuple[int, ...]
-    is_refined, slopes, markov_order = False, None, None
+    is_refined, slopes = False, None
 
     @cached_property
     def field(self) -> Any:

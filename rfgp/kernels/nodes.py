@@ -145,7 +145,7 @@ class NodeField:
     graph: Any
     kernel: Any
     order: int
-    is_refined, slopes, markov_order = False, None, None
+    is_refined, slopes = False, None
 
     @property
     def field(self) -> Any:

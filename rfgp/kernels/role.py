@@ -92,10 +92,6 @@ class LatentField(Protocol):
         None if what it returns is taken as constant in the columns. A field with slopes has the variance 1 everywhere.
         """
 
-    @property
-    def markov_order(self) -> int | None:
-        """The entries nu + 1/2 of the state of a Matern process of one column. None for other fields."""
-
 
 class Factor(Protocol):
     """The role: a kernel on columns of its own; see `rfgp.kernels.Kernel`."""
@@ -142,6 +138,9 @@ class Factor(Protocol):
 
     def latent_field(self, columns: ColumnSummary) -> "LatentField | None":
         """Return the field with a sparse precision that rows read, or None."""
+
+    def markov_order(self, columns: ColumnSummary) -> int | None:
+        """Return the entries nu + 1/2 of the state of a Matern process of one column, or None."""
 
     def functions(self, columns: ColumnSummary) -> "Functions | None":
         """Return the functions phi with phi phi^T the covariance, if there are finitely many, or None."""
