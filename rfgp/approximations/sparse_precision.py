@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from graphs.checks import machine_memory
+from graphs.precisions import ChainField
 from rfgp.approximations.fields import BYTES, FieldReader, condition_of
 from rfgp.approximations.parts import FinitePart, NewLevels, TermFeatures
 from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, scale_name
@@ -184,8 +185,10 @@ class PrecisionTerm(TermPrior):
 def _column_of(term: BoundTerm, columns: ColumnSummary) -> MaternColumn | None:
     """Return the column of which a term is a Matern process. None if it is another process, or has other factors."""
     (factor, places, _), *others = term.parts()
-    order = None if others else factor.markov_order(columns.select(places))
-    return None if order is None else MaternColumn(places[0], order)
+    latent = factor.latent_field(columns.select(places))
+    if others or factor.measure is None or latent is None or not isinstance(latent.field, ChainField):
+        return None
+    return MaternColumn(places[0], latent.field.alpha)
 
 
 def _mixes(term: BoundTerm, chosen: tuple[Part, ...]) -> bool:

@@ -95,10 +95,6 @@ class Kernel(ABC):
         """Return the field with a sparse precision that rows read. None if there is none."""
         return None
 
-    def markov_order(self, columns: ColumnSummary) -> int | None:
-        """Return the entries nu + 1/2 of the state of a Matern process of one column. None for other kernels."""
-        return None
-
     @property
     def measure(self) -> Spectrum | None:
         """The spectral measure of a stationary kernel of x / lengthscale. None if there is none."""

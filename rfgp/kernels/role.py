@@ -139,9 +139,6 @@ class Factor(Protocol):
     def latent_field(self, columns: ColumnSummary) -> "LatentField | None":
         """Return the field with a sparse precision that rows read, or None."""
 
-    def markov_order(self, columns: ColumnSummary) -> int | None:
-        """Return the entries nu + 1/2 of the state of a Matern process of one column, or None."""
-
     def functions(self, columns: ColumnSummary) -> "Functions | None":
         """Return the functions phi with phi phi^T the covariance, if there are finitely many, or None."""
 

@@ -131,12 +131,8 @@ class Matern(Stationary):
 
     def latent_field(self, columns: ColumnSummary) -> LatentField | None:
         """Return the process at the distinct values of one column, if nu is 1/2, 3/2 or 5/2."""
-        order = self.markov_order(columns)
-        return None if order is None else ColumnField(order)
-
-    def markov_order(self, columns: ColumnSummary) -> int | None:
-        """Return nu + 1/2 if nu is 1/2, 3/2 or 5/2 and there is one column."""
-        return ORDERS.get(float(self.nu)) if columns.num_columns == 1 else None
+        order = ORDERS.get(float(self.nu))
+        return ColumnField(order) if order is not None and columns.num_columns == 1 else None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

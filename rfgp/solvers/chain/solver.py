@@ -85,15 +85,16 @@ class ChainSolver(Inference):
 
         It has derivatives in hyperparameters only, and not in the noise or the targets of single rows.
         """
-        value = with_gradient(self._scored_value, *self._process, self._learned, self._mean)
-        return value + self._rows.repetitions(self._learned)
 
-    def _scored_value(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        lengthscale, variance = (tensor.detach() for tensor in self._process)
-        gradient, noise = self._score.gradient, self._learned.detach()
-        found = gradient[:1] / lengthscale, gradient[1] / variance, gradient[2] / noise, gradient[3:]
-        constants = self._rows.each.sum() * len(self._rows) * (_LOG_2PI + variance.log())
-        return -0.5 * (self._score.deviance + constants), lambda: found
+        def compute(needs: Needs) -> tuple[Tensor, Gradients]:
+            lengthscale, variance = (tensor.detach() for tensor in self._process)
+            gradient, noise = self._score.gradient, self._learned.detach()
+            found = gradient[:1] / lengthscale, gradient[1] / variance, gradient[2] / noise, gradient[3:]
+            constants = self._rows.each.sum() * len(self._rows) * (_LOG_2PI + variance.log())
+            return -0.5 * (self._score.deviance + constants), lambda: found
+
+        value = with_gradient(compute, *self._process, self._learned, self._mean)
+        return value + self._rows.repetitions(self._learned)
 
     @property
     def coordinates(self) -> Tensor:
