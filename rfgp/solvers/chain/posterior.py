@@ -10,8 +10,12 @@ import torch
 from torch import Tensor
 
 from rfgp.autograd import as_array
+from rfgp.blocks import Prior
+from rfgp.blocks.precision import COLUMNS
 from rfgp.solvers.bordered import BorderedPosterior
 from rfgp.solvers.chain.rows import Ascending, ChainRows, as_tensor, column_of
+from rfgp.solvers.operators import LatentOperator
+from rfgp.solvers.role import Functions, Posterior, Shape
 from rfgp.solvers.terms import check_joint, known_terms
 
 
@@ -53,17 +57,27 @@ class ChainReads:
 
 
 @dataclass(frozen=True, eq=False)
-class ChainPosterior(BorderedPosterior):
+class ChainPosterior(Posterior):
     """The rows, from which the states are computed again after loading.
 
-    Means, variances and covariances come from the states. Derivatives in points, draws and products come from the
-    sparse factor of the same rows, which is computed when it is needed.
+    Means, variances and covariances come from the states. Derivatives in points and products come from the sparse
+    factor of the same rows, which is computed when it is needed.
 
     Attributes:
+        prior: The prior, of one block.
+        inputs: The inputs of the rows, (n, d).
+        noise_diag: D (n,).
+        targets: y - mean, (n, k).
         given: The process given the rows, if it was computed. If None, it is when it is needed.
     """
 
+    prior: Prior
+    inputs: Tensor
+    noise_diag: Tensor
+    targets: Tensor
     given: ChainRows | None = None
+
+    stored = ("inputs", "noise_diag", "targets")
 
     @cached_property
     def _states(self) -> ChainRows:
@@ -71,11 +85,30 @@ class ChainPosterior(BorderedPosterior):
             return self.given
         return ChainRows(self.prior, self.inputs, self.noise_diag.double(), self.targets)
 
+    @cached_property
+    def _sparse(self) -> BorderedPosterior:
+        return BorderedPosterior(self.prior, self.inputs, self.noise_diag, self.targets)
+
+    @property
+    def width(self) -> int:
+        """The number of entries that a point takes: the states before and after it, and what is made of them."""
+        return COLUMNS
+
     def project(self, inputs: Tensor) -> Any:
         """Return the process at n inputs (n, d), each by itself, with its mean and variances."""
         if torch.is_grad_enabled() and inputs.requires_grad:
-            return super().project(inputs)
+            return self._sparse.project(inputs)
         return self._read(inputs)
+
+    def mean(self, projected: Any) -> Tensor:
+        """Return the mean (n, k)."""
+        found: Tensor = projected.mean
+        return found
+
+    def variance(self, inputs: Tensor, projected: Any) -> Tensor:
+        """Return the marginal variances (n,)."""
+        found: Tensor = projected.variances
+        return found
 
     def covariance(self, inputs: Tensor, projected: Any) -> Tensor:
         """Return the covariance (n, n), of at most 2,000 points.
@@ -86,8 +119,24 @@ class ChainPosterior(BorderedPosterior):
         """
         check_joint(len(inputs), "points")
         if torch.is_grad_enabled() and inputs.requires_grad:
-            self._reader.check_constant(inputs)
+            return self._sparse.covariance(inputs, projected)
         return self._read(inputs).covariance
+
+    def operator(self, inputs: Tensor) -> LatentOperator | None:
+        """Return the covariance (n, n) as products and solves."""
+        return self._sparse.operator(inputs)
+
+    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Refuse to draw functions: the process is known at the positions that are asked for.
+
+        Raises:
+            InvalidArgumentError: always.
+        """
+        return self._sparse.sample_functions(count, generator)
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of noise_diag and targets, for n rows and k outputs."""
+        return {"noise_diag": (n,), "targets": (n, k)}
 
     def of(self, names: Sequence[str]) -> "ChainPosterior":
         """Return the posterior itself, the sum of its one term.
