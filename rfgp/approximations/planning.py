@@ -30,8 +30,9 @@ MOST_LATENT, MOST_LATENT_PER_ROW = 300_000, 20
 to 2,000 rows, whose exact covariance costs less than more latent values."""
 LATENT = (Vecchia, SparsePrecision, InducingPoints, EquispacedFourier)
 """The approximations with latent values or weights, beside which covariance matrices of all rows are avoided."""
-MOST_IN_MEMORY = 2_000_000
-"""The most rows of a process of one column that are planned to be in memory. Features of more are read in blocks."""
+MOST_IN_MEMORY, MOST_ALONE = 2_000_000, 50_000_000
+"""The most rows of a process of one column that are planned to be in memory, beside other terms, and if it is the only
+term of a Gaussian likelihood, which takes some 110 bytes a row. Features of more rows are read in blocks."""
 
 
 def read_approximation(value: Any) -> Any:
@@ -93,7 +94,8 @@ def assign(
     known = {**(others or {}), **chosen}
     has_neighbors = _has_neighbors(known)
     for data in terms:
-        if data.term.name not in known and not in_blocks and _is_sparse(data, has_neighbors=has_neighbors):
+        is_alone = len(terms) == 1 and not others and data.is_gaussian
+        if data.term.name not in known and not in_blocks and _is_sparse(data, has_neighbors, is_alone=is_alone):
             known[data.term.name] = SparsePrecision()
     needs_weights = any(isinstance(one, LATENT) for one in known.values())
     usual = partial(plan, needs_weights=needs_weights, has_neighbors=has_neighbors)
@@ -201,7 +203,7 @@ def plan(data: TermData, *, needs_weights: bool = False, has_neighbors: bool = F
             covariance matrices of all rows are avoided.
         has_neighbors: Whether another term has neighbours, which are latent beside weights where that is better.
     """
-    if _is_sparse(data, needs_weights=needs_weights, has_neighbors=has_neighbors):
+    if _is_sparse(data, has_neighbors, needs_weights=needs_weights):
         return SparsePrecision()
     exact, features, walks = Exact(), RandomFeatures(), RandomWalks()
     graph = next((factor.nodes for factor in data.term.term.factors if factor.nodes is not None), None)
@@ -225,11 +227,17 @@ def plan_weights(data: TermData) -> Approximation:
     return features if features.refusal(data) is None else InducingPoints()
 
 
-def _is_sparse(data: TermData, *, needs_weights: bool = False, has_neighbors: bool = False) -> bool:
+def _is_sparse(data: TermData, has_neighbors: bool, *, needs_weights: bool = False, is_alone: bool = False) -> bool:
     """Return whether a term has a sparse precision that serves it best.
 
     That is a field on roads, a surface or a graph, a group of many levels, or a process of one column. The latter is
     computed by its covariance matrix on few rows, unless another term has weights.
+
+    Args:
+        data: The term and the rows.
+        has_neighbors: Whether another term has neighbours.
+        needs_weights: Whether another term has neighbours, a sparse precision or inducing points.
+        is_alone: Whether there is no other term, and the likelihood is Gaussian.
     """
     sparse = SparsePrecision()
     if sparse.refusal(data) is not None:
@@ -245,6 +253,7 @@ def _is_sparse(data: TermData, *, needs_weights: bool = False, has_neighbors: bo
         return True
     if is_chain:
         is_best = needs_weights or data.num_rows > MOST_EXACT
-        return not has_neighbors and is_best and data.num_rows <= MOST_IN_MEMORY
+        is_whole = is_alone and len(factors) == 1
+        return not has_neighbors and is_best and data.num_rows <= (MOST_ALONE if is_whole else MOST_IN_MEMORY)
     cost = Exact().cost(data)
     return not cost.has_weights or cost.num_features > MOST_LEVELS

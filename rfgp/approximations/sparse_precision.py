@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from graphs.checks import machine_memory
+from graphs.precisions import ChainField
 from rfgp.approximations.fields import BYTES, FieldReader, condition_of
 from rfgp.approximations.parts import FinitePart, NewLevels, TermFeatures
 from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, scale_name
 from rfgp.autograd import Array, as_array
-from rfgp.blocks import PrecisionBlock, Prior
+from rfgp.blocks import MaternColumn, PrecisionBlock, Prior
 from rfgp.columns import Kind
 from rfgp.kernels.role import Factor, LatentField, Values
 from rfgp.kernels.summary import ColumnSummary
@@ -33,6 +34,8 @@ class SparsePrecision(Approximation):
     column with nu = 1/2, 3/2 or 5/2. A product of these has latent values at each pair of a distinct position and a
     distinct value, and the Kronecker product of their precisions. Other factors of a product must be functions without
     hyperparameters, such as groups, which replicate the field, or one column of a linear kernel, which multiplies it.
+
+    A Matern kernel of one column that is the only term of a model is filtered, in time and memory linear in the rows.
 
     Source: Rue and Held (2005), Gaussian Markov random fields, Section 2.4.
 
@@ -170,12 +173,22 @@ class PrecisionTerm(TermPrior):
             new_levels=self._new_levels(known, columns),
             between=reader.between if reader.is_refined else None,
             slopes=reader.slopes if is_smooth else None,
+            column=_column_of(self.term, columns),
         )
         return Prior(precisions=(block,))
 
     def _new_levels(self, values: Values, columns: ColumnSummary) -> NewLevels | None:
         known = {path: value.detach() for path, value in values.items()}
         return NewLevels.through(self.term, (), known, columns)
+
+
+def _column_of(term: BoundTerm, columns: ColumnSummary) -> MaternColumn | None:
+    """Return the column of which a term is a Matern process. None if it is another process, or has other factors."""
+    (factor, places, _), *others = term.parts()
+    latent = factor.latent_field(columns.select(places))
+    if others or factor.measure is None or latent is None or not isinstance(latent.field, ChainField):
+        return None
+    return MaternColumn(places[0], latent.field.alpha)
 
 
 def _mixes(term: BoundTerm, chosen: tuple[Part, ...]) -> bool:

@@ -103,6 +103,18 @@ class Slope(NamedTuple):
     left: Array
 
 
+class MaternColumn(NamedTuple):
+    """A half-integer Matern process of one column, which rows read as it is.
+
+    Attributes:
+        place: The place of the column among those of the inputs.
+        order: nu + 1/2, the number of entries of the state of its Markov process.
+    """
+
+    place: int
+    order: int
+
+
 @dataclass(frozen=True, eq=False)
 class PrecisionBlock(LatentBlock):
     """f = A u, where u has the precision Q / s^2.
@@ -126,6 +138,8 @@ class PrecisionBlock(LatentBlock):
             terms at rows. If None, it is one term.
         slopes: Maps the arguments of `between` to the derivatives of what it returns, in units of s^2, for columns on
             which that depends smoothly. If None, what points read is taken as constant in their inputs.
+        column: The column of which f is a Matern process with the one parameter lengthscale. If None, f is another
+            process.
     """
 
     field: Field
@@ -140,6 +154,7 @@ class PrecisionBlock(LatentBlock):
     between: Between | None = None
     restricted: "Callable[[Sequence[str]], PrecisionBlock | None] | None" = None
     slopes: Callable[[Any, Array, Tensor], Iterable[Slope]] | None = None
+    column: MaternColumn | None = None
 
     def of(self, names: Sequence[str]) -> "PrecisionBlock | None":
         """Return the block as points read the terms of these names. None if it has none of them."""

@@ -6,9 +6,10 @@ from torch import Tensor
 
 from rfgp.blocks import Prior
 from rfgp.rows import Block, Rows, gathered
-from rfgp.solvers import onepass
+from rfgp.solvers import chain, onepass
 from rfgp.solvers.bordered import BorderedPosterior, BorderedSolver
 from rfgp.solvers.bordered.planning import bordered_latent
+from rfgp.solvers.chain import ChainPosterior, ChainSolver
 from rfgp.solvers.dense import DensePosterior, DenseSolver
 from rfgp.solvers.iterative import IterativePosterior, IterativeSolver, LatentSolver, prefers_latent
 from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, LowRankSolver, RowCovariance
@@ -47,8 +48,9 @@ def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inferen
 
     Features on lattices are solved from statistics of one pass, or of two if rows have a noise of their own. Other
     weights alone are solved through F x F algebra, in passes over blocks of rows, unless there are more than rows.
-    Neighbours are whitened. Sparse precisions have a sparse factor, with a dense border of weights. Sparse features of
-    many rows are solved by conjugate gradients. Everything else is dense.
+    Neighbours are whitened. A Matern process of one column alone is filtered. Other sparse precisions have a sparse
+    factor, with a dense border of weights. Sparse features of many rows are solved by conjugate gradients. Everything
+    else is dense.
 
     Args:
         prior: The prior, with gradients.
@@ -90,7 +92,7 @@ def _with_neighbors(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> I
 
 def solver_in_memory(
     prior: Prior, rows: Rows, mean: Tensor, noise: Tensor
-) -> BorderedSolver | DenseSolver | IterativeSolver | LatentSolver:
+) -> BorderedSolver | ChainSolver | DenseSolver | IterativeSolver | LatentSolver:
     """Return a solver that keeps what depends on the inputs, for searches that change targets and noise.
 
     Neighbours are latent.
@@ -107,6 +109,8 @@ def solver_in_memory(
     block = gathered(rows)
     if prior.neighbors is not None:
         return bordered_latent(prior, block, mean, noise) or LatentSolver(prior, block, mean, noise)
+    if chain.serves(prior):
+        return ChainSolver(prior, block, mean, noise)
     if uses_cg(prior, block):
         return IterativeSolver(prior, block, mean, noise)
     if not (needs_border(prior) or is_low_rank(prior, block)):
@@ -130,6 +134,8 @@ def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
     if prior.neighbors is not None and "noise_diag" not in tensors:
         responses = tensors["inputs"], tensors["targets"], tensors["noise"]
         return WhitenedPosterior(prior, *responses, tensors["weights"], tensors["factor"])
+    if chain.serves(prior):
+        return ChainPosterior(prior, tensors["inputs"], tensors["noise_diag"], tensors["targets"])
     if prior.neighbors is not None or needs_border(prior):
         return BorderedPosterior(prior, tensors["inputs"], tensors["noise_diag"], tensors["targets"])
     if "gram" in tensors:

@@ -3,6 +3,7 @@
 from priors import Problem
 
 from rfgp.solvers.bordered import BorderedSolver
+from rfgp.solvers.chain import ChainSolver
 from rfgp.solvers.dense import DenseSolver
 from rfgp.solvers.iterative import IterativeSolver, LatentSolver
 from rfgp.solvers.lowrank import LinearModel, LowRankSolver
@@ -17,6 +18,7 @@ SOLVERS = {
     "low-rank": low_rank,
     "dense": lambda p: DenseSolver(p.prior, p.rows, p.mean, p.noise),
     "bordered": lambda p: BorderedSolver(p.prior, p.rows, p.mean, p.noise),
+    "chain": lambda p: ChainSolver(p.prior, p.rows, p.mean, p.noise),
     "whitened": lambda p: WhitenedSolver.of(p.prior, p.rows, p.mean, p.noise),
     "blocked": lambda p: BlockedInference(p.prior, p.rows, p.mean.detach(), p.noise.detach()),
     "latent": lambda p: LatentSolver(p.prior, p.rows, p.mean, p.noise),
@@ -68,6 +70,9 @@ PRIORS = {
         ("inducing", "residual"),
         ("smooth", "inducing", "linear", "groups", "residual"),
         ("exact", "inducing", "residual"),
+    ],
+    "chain": [
+        ("chain",),
     ],
     "whitened": [
         ("neighbors",),

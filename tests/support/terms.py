@@ -20,6 +20,7 @@ from graphs.precisions import IndependentField, resolvent_field
 from rfgp.blocks import (
     KernelBlock,
     KernelVecchiaBlock,
+    MaternColumn,
     PrecisionBlock,
     Residual,
     SparseProductBlock,
@@ -27,6 +28,7 @@ from rfgp.blocks import (
     VecchiaBlock,
     WeightBlock,
 )
+from rfgp.kernels.chains import ColumnField
 from rfgp.sparse import SparseValues, SparsityPattern
 
 F64 = torch.float64
@@ -206,6 +208,25 @@ def road_block(lengthscale, variance):
     return PrecisionBlock(road(), lengthscale.reshape(1), variance, read, with_cuts, between=on_road)
 
 
+def chain_block(lengthscale, variance):
+    """Return the Matern process with nu = 3/2 of the first column."""
+    latent = ColumnField(2).at({"lengthscale": lengthscale})
+
+    def refine(inputs):
+        field, projector = latent.refine(inputs[:, :1])
+        return field, lambda x: projector(x[:, :1])
+
+    def between(field, values, x):
+        return latent.between(field, values, x[:, :1])
+
+    given = latent.field, lengthscale.reshape(1), variance, latent.projector, refine
+    return PrecisionBlock(*given, between=between, column=MaternColumn(0, 2))
+
+
+def chain_kernel(a, b, lengthscale, variance):
+    return matern32(a[:, :1], b[:, :1], lengthscale, variance)
+
+
 def road_kernel(a, b, lengthscale, variance):
     return variance * torch.exp(-5 * (along_road(a)[:, None] - along_road(b)[None]).abs() / lengthscale)
 
@@ -363,6 +384,7 @@ TERMS = {
     "stiff field": field_term(2, STIFF),
     "refined field": field_term(2, refined=True),
     "road field": Term({"lengthscale": 1.2, "variance": 0.7}, road_block, PlainTerm(road_kernel)),
+    "chain": Term({"lengthscale": 0.7, "variance": 0.9}, chain_block, PlainTerm(chain_kernel)),
     "groups": Term({"variance": 0.4}, groups_block, PlainTerm(same_group)),
     "exact": Term(
         {"lengthscale": [0.7, 1.1], "variance": 0.6},
@@ -386,5 +408,5 @@ TERMS = {
 }
 SHARED = {"residual": "inducing"}
 """Terms that have the hyperparameters of another, beside which they stand."""
-ADDABLE = [name for name in TERMS if name not in ("residual", "near")]
-"""Terms of which any may be added up, each at most once."""
+ADDABLE = [name for name in TERMS if name not in ("residual", "near", "chain")]
+"""Terms of which any may be added up, each at most once, to the last digits."""

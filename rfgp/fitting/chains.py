@@ -1,0 +1,71 @@
+"""The fit of a half-integer Matern process of one column: scoring steps from passes over the rows.
+
+Starts are compared and searched on subsets, as for other terms. On all rows few steps are left, each with one pass for
+score and information together.
+"""
+
+from typing import ClassVar, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp.fitting.average_information import STEP, Floats, Scoring
+from rfgp.fitting.context import TermFit
+from rfgp.fitting.starts import screened
+from rfgp.fitting.subsets import LEAST_ROWS, optimize
+from rfgp.parameters import Values
+from rfgp.regression import FitReport, Regression
+from rfgp.rows import Block, gathered
+from rfgp.solvers.chain import ChainSolver, ascending_rows
+
+MIDDLE_ROWS = 50_000
+"""The number of rows of a search between the first and that on all rows, if these are four times as many."""
+
+
+def fit_chain(fit: TermFit) -> tuple[Regression, FitReport]:
+    """Fit a Matern process of one column; return the regression and the report."""
+    fit = fit.at(screened(fit))
+    is_small = len(fit.rows) <= 2 * LEAST_ROWS
+    fit, report = optimize(fit, gathered(fit.rows) if is_small else fit.subset(LEAST_ROWS))
+    reports = [report]
+    if len(fit.rows) >= 4 * MIDDLE_ROWS:
+        fit, report = _search(fit, fit.subset(MIDDLE_ROWS))
+        reports.append(report)
+    if not is_small:
+        fit, report = _search(fit, gathered(fit.rows))
+        reports.append(report)
+    return fit.regression, reports[-1].with_all(reports)
+
+
+def _search(fit: TermFit, rows: Block) -> tuple[TermFit, FitReport]:
+    """Take scoring steps on rows; return the fit at the hyperparameters found, and the report."""
+    some = ascending_rows(fit.prior, rows)
+    jacobian = fit.regression.scaling.targets.log_jacobian(rows.count)
+
+    def infer(values: Values) -> ChainSolver:
+        return cast(ChainSolver, fit.regression.replace(hyperparameters=values).infer(some))
+
+    stage = "all rows" if len(rows) == len(fit.rows) else f"subset of {len(rows)}"
+    values, report = ChainScoring(infer, some, jacobian, fit.values, fit.plan, stage).run()
+    return fit.at(values), report
+
+
+class ChainScoring(Scoring[ChainSolver]):
+    """A search whose score and information come from one pass over the rows."""
+
+    done: ClassVar[float] = 0.01
+
+    def information(self, point: Floats, inference: ChainSolver) -> Tensor:
+        """Return the information (p, p) at a point (p,)."""
+        columns = []
+        for j in range(len(point)):
+            ends = [self._coordinates(point + sign * STEP * (np.arange(len(point)) == j)) for sign in (1, -1)]
+            columns.append((ends[0] - ends[1]) / (2 * STEP))
+        slopes = torch.stack(columns, dim=1)
+        return slopes.mT @ inference.information @ slopes
+
+    def _coordinates(self, point: Floats) -> Tensor:
+        """Return the coordinates of the solver at a point (p,), for which nothing is computed."""
+        with torch.no_grad():
+            return self._infer(self._at(point)).coordinates

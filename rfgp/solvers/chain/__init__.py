@@ -1,0 +1,6 @@
+"""A single half-integer Matern process of one column, exactly, as a Markov process: time and memory linear in rows."""
+
+from rfgp.solvers.chain.posterior import ChainPosterior as ChainPosterior
+from rfgp.solvers.chain.rows import ascending_rows as ascending_rows
+from rfgp.solvers.chain.rows import serves as serves
+from rfgp.solvers.chain.solver import ChainSolver as ChainSolver

@@ -1,0 +1,345 @@
+"""Compiled loops of a filter and a smoother of half-integer Matern processes of variance 1 on ascending rows.
+
+`rfgp.solvers.chain.states` has the formulas. A state has a numbers, and `unit` is the tuple (1, 0, ...) of that length:
+loops are compiled for each a, and those over small matrices are unrolled. Arguments that many loops share:
+
+    times (n,)          the rows, ascending
+    targets (n,)        y
+    noise (1,) or (n,)  D
+    model               kappa, unit, and the tables (3 a + 2, a, a) of `rfgp.solvers.chain.states.model_of`
+    states (b, a + a^2) mean and covariance given the rows before each block of SIZE rows
+    adjoints (b + 1, a + a^2)  r and N at the first row of each block before it is seen, and zeros
+    work (4, a, a)      room for A, R, A P A^T and a product
+    numbers (2 a,)      room for coefficients, and the length of the step whose A and R are in `work`
+"""
+
+import math
+
+import numpy as np
+
+from rfgp.compiled import jit
+
+SIZE = 256
+"""The number of rows of a block. States in between are computed again, in memory that stays in the cache."""
+LONGEST = 700.0
+"""The longest step. Longer ones count as this one: their ends are independent to the last bit."""
+SHORT = 3.0
+"""The largest t at which the incomplete gamma function is summed from its smallest terms."""
+LARGE = 1e100
+"""The product of variances at which its logarithm is taken."""
+
+loop = jit(error_model="numpy")
+
+
+# --- steps and rows ------------------------------------------------------------------------------
+
+
+@loop
+def step_to(x, unit, tables, work, numbers):
+    """Write A = exp(-x) sum_k x^k T_k and R = sum_m C_m E_m(2 x), unless they are there.
+
+    E_m(t) = 1 - exp(-t) sum_(k <= m) t^k / k!.
+    """
+    a = len(unit)
+    if x == numbers[2 * a - 1]:
+        return
+    numbers[2 * a - 1] = x
+    x = min(x, LONGEST)
+    decay, t, top = math.exp(-x), 2 * x, 2 * a - 2
+    numbers[0] = decay
+    for k in range(1, a):
+        numbers[k] = numbers[k - 1] * x
+    for i in range(a):
+        for j in range(a):
+            total = 0.0
+            for k in range(a):
+                total += numbers[k] * tables[k, i, j]
+            work[0, i, j] = total
+    numbers[0] = decay * decay
+    for m in range(1, top + 1):
+        numbers[m] = numbers[m - 1] * (t / m)  # exp(-t) t^m / m!
+    if t < SHORT:
+        tail, rest, m = 0.0, numbers[top], top
+        while rest > 1e-17 * tail:
+            m += 1
+            rest *= t / m
+            tail += rest
+    else:
+        tail = 1.0
+        for m in range(top + 1):
+            tail -= numbers[m]
+    for m in range(top, -1, -1):
+        numbers[m], tail = tail, tail + numbers[m]  # E_m
+    for i in range(a):
+        for j in range(i + 1):
+            total = 0.0
+            for m in range(top + 1):
+                total += tables[a + m, i, j] * numbers[m]
+            work[1, i, j] = work[1, j, i] = total
+
+
+@loop
+def advance(x, unit, tables, mean, covariance, work, numbers):
+    """Overwrite the mean and the covariance P of a state with A m and A P A^T + R."""
+    a = len(unit)
+    step_to(x, unit, tables, work, numbers)
+    for i in range(a):
+        for j in range(a):
+            total = 0.0
+            for k in range(a):
+                total += work[0, i, k] * covariance[k, j]
+            work[3, i, j] = total
+    for i in range(a):
+        for j in range(i + 1):
+            total = 0.0
+            for k in range(a):
+                total += work[3, i, k] * work[0, j, k]
+            work[2, i, j] = work[2, j, i] = total
+            covariance[i, j] = covariance[j, i] = total + work[1, i, j]
+    for i in range(a):
+        total = 0.0
+        for k in range(a):
+            total += work[0, i, k] * mean[k]
+        work[3, i, 0] = total
+    for i in range(a):
+        mean[i] = work[3, i, 0]
+
+
+@loop
+def retreat(x, unit, tables, r, curvature, work, numbers):
+    """Overwrite r and N after a step with A^T r and A^T N A."""
+    a = len(unit)
+    step_to(x, unit, tables, work, numbers)
+    for i in range(a):
+        total = 0.0
+        for k in range(a):
+            total += work[0, k, i] * r[k]
+        work[3, i, 0] = total
+    for i in range(a):
+        r[i] = work[3, i, 0]
+    for i in range(a):
+        for j in range(a):
+            total = 0.0
+            for k in range(a):
+                total += work[0, k, i] * curvature[k, j]
+            work[3, i, j] = total
+    for i in range(a):
+        for j in range(i + 1):
+            total = 0.0
+            for k in range(a):
+                total += work[3, i, k] * work[0, k, j]
+            curvature[i, j] = curvature[j, i] = total
+
+
+@loop
+def absorb(target, noise, unit, mean, covariance):
+    """Overwrite the mean and the covariance of a state with those given a row; return v and s."""
+    a, s, v = len(unit), covariance[0, 0] + noise, target - mean[0]
+    for i in range(a):
+        mean[i] += covariance[i, 0] * (v / s)
+    for i in range(1, a):
+        for j in range(1, i + 1):
+            covariance[i, j] -= covariance[i, 0] * (covariance[j, 0] / s)
+            covariance[j, i] = covariance[i, j]
+    for i in range(a):
+        covariance[i, 0] *= noise / s
+        covariance[0, i] = covariance[i, 0]
+    return v, s
+
+
+@loop
+def take_back(target, noise, unit, mean, covariance, r, curvature, work):
+    """Overwrite r and N after a row with those before it; return (C^-1 y)_i and (C^-1)_ii."""
+    a, s = len(unit), covariance[0, 0] + noise
+    score, share, each = (target - mean[0]) / s, noise / s, 1 / s
+    coefficient, precision, before, corner = score, each, score + r[0] * share, each
+    for i in range(a):
+        along_gain = along_rest = 0.0  # N k and N (e_0 - k)
+        for j in range(a):
+            gain = covariance[j, 0] * each
+            along_gain += curvature[i, j] * gain
+            along_rest += curvature[i, j] * (share if j == 0 else -gain)
+        gain = covariance[i, 0] * each
+        coefficient -= gain * r[i]
+        precision += gain * along_gain
+        corner += along_rest * (share if i == 0 else -gain)
+        before -= 0.0 if i == 0 else gain * r[i]
+        work[3, i, 0] = along_rest
+    for i in range(1, a):
+        curvature[i, 0] = curvature[0, i] = work[3, i, 0]
+    r[0], curvature[0, 0] = before, corner
+    return coefficient, precision
+
+
+@loop
+def slope_of(unit, tables, moved, mean, r, curvature, work):
+    """Return the derivative of the log density in the length of a step, with r and N after it."""
+    a, total = len(unit), 0.0
+    for i in range(a):
+        for j in range(a):
+            pair = r[i] * r[j] - curvature[i, j]
+            change = tables[3 * a, i, j] * mean[j] * r[i]
+            for k in range(a):
+                change += pair * tables[3 * a, i, k] * moved[k, j]
+            total += change + 0.5 * pair * tables[3 * a + 1, i, j] * work[0, i, a - 1] * work[0, j, a - 1]
+    return total
+
+
+@loop
+def store(array, i, unit, vector, matrix):
+    """Write a vector (a,) and a matrix (a, a) to the row i of an array."""
+    a = len(unit)
+    for j in range(a):
+        array[i, j] = vector[j]
+        for k in range(a):
+            array[i, a + a * j + k] = matrix[j, k]
+
+
+@loop
+def load(array, i, unit, vector, matrix):
+    """Read a vector (a,) and a matrix (a, a) from the row i of an array."""
+    a = len(unit)
+    for j in range(a):
+        vector[j] = array[i, j]
+        for k in range(a):
+            matrix[j, k] = array[i, a + a * j + k]
+
+
+# --- passes over the rows ------------------------------------------------------------------------
+
+
+@loop
+def filter_rows(times, targets, noise, model, states):
+    """Write the states before all blocks; return sum log s and sum v^2 / s."""
+    kappa, unit, tables = model
+    a = len(unit)
+    mean, covariance, work, numbers = np.zeros(a), tables[3 * a - 1].copy(), np.empty((4, a, a)), np.full(2 * a, np.nan)
+    logarithms, squares, product, last, many = 0.0, 0.0, 1.0, times[0], noise.size > 1
+    for i in range(times.size):
+        if i % SIZE == 0:
+            store(states, i // SIZE, unit, mean, covariance)
+        advance(kappa * (times[i] - last), unit, tables, mean, covariance, work, numbers)
+        v, s = absorb(targets[i], noise[i if many else 0], unit, mean, covariance)
+        last, squares, product = times[i], squares + v * (v / s), product * s
+        if not 1 / LARGE < product < LARGE:
+            logarithms += math.log(product)
+            product = 1.0
+    return logarithms + math.log(product), squares
+
+
+@loop
+def filter_block(block, times, targets, noise, model, states, predicted, moved):
+    """Write the states (SIZE, a + a^2) before each row of a block, and A P A^T (SIZE, a, a) of their last step."""
+    kappa, unit, tables = model
+    a, first, many = len(unit), SIZE * block, noise.size > 1
+    mean, covariance, work, numbers = np.empty(a), np.empty((a, a)), np.empty((4, a, a)), np.full(2 * a, np.nan)
+    load(states, block, unit, mean, covariance)
+    last = times[max(first - 1, 0)]
+    for i in range(first, min(first + SIZE, times.size)):
+        advance(kappa * (times[i] - last), unit, tables, mean, covariance, work, numbers)
+        last = times[i]
+        store(predicted, i - first, unit, mean, covariance)
+        for j in range(a):
+            for k in range(a):
+                moved[i - first, j, k] = work[2, j, k]
+        absorb(targets[i], noise[i if many else 0], unit, mean, covariance)
+
+
+@loop
+def smooth_rows(times, targets, noise, model, states, adjoints, coefficients, precisions):
+    """Write C^-1 y (n,), the diagonal of C^-1 (n,) and the adjoints; return the derivative in log kappa."""
+    kappa, unit, tables = model
+    a, total, many = len(unit), 0.0, noise.size > 1
+    mean, r, covariance, curvature = np.empty(a), np.zeros(a), np.empty((a, a)), np.zeros((a, a))
+    predicted, moved = np.empty((SIZE, a + a * a)), np.empty((SIZE, a, a))
+    work, numbers = np.empty((4, a, a)), np.full(2 * a, np.nan)
+    store(adjoints, len(states), unit, r, curvature)
+    for block in range(len(states) - 1, -1, -1):
+        filter_block(block, times, targets, noise, model, states, predicted, moved)
+        first = SIZE * block
+        for i in range(min(first + SIZE, times.size) - 1, first - 1, -1):
+            load(predicted, i - first, unit, mean, covariance)
+            own = noise[i if many else 0]
+            coefficients[i], precisions[i] = take_back(targets[i], own, unit, mean, covariance, r, curvature, work)
+            if i == first:
+                store(adjoints, block, unit, r, curvature)
+            x = kappa * (times[i] - times[max(i - 1, 0)])
+            step_to(x, unit, tables, work, numbers)
+            total += x * slope_of(unit, tables, moved[i - first], mean, r, curvature, work)
+            retreat(x, unit, tables, r, curvature, work, numbers)
+    return total
+
+
+@loop
+def smooth_block(block, times, targets, noise, model, adjoints, predicted, behind):
+    """Write r and N (SIZE, a + a^2) before each row of a block is seen, given the states before them."""
+    kappa, unit, tables = model
+    a, first, many = len(unit), SIZE * block, noise.size > 1
+    mean, r, covariance, curvature = np.empty(a), np.empty(a), np.empty((a, a)), np.empty((a, a))
+    work, numbers, end = np.empty((4, a, a)), np.full(2 * a, np.nan), min(first + SIZE, times.size)
+    load(adjoints, block + 1, unit, r, curvature)
+    store(behind, end - first, unit, r, curvature)
+    for i in range(end - 1, first - 1, -1):
+        load(predicted, i - first, unit, mean, covariance)
+        if i + 1 < times.size:
+            retreat(kappa * (times[i + 1] - times[i]), unit, tables, r, curvature, work, numbers)
+        take_back(targets[i], noise[i if many else 0], unit, mean, covariance, r, curvature, work)
+        store(behind, i - first, unit, r, curvature)
+
+
+# --- points --------------------------------------------------------------------------------------
+
+
+@loop
+def states_at(at, places, times, targets, noise, model, states, adjoints, given, later):
+    """Write mean and covariance of the state at points given the rows before, and r and N given those after.
+
+    `at` (m,) ascends, and `places` (m,) are the numbers of rows at or before each point.
+    """
+    kappa, unit, tables = model
+    a, n, many, known = len(unit), times.size, noise.size > 1, -1
+    mean, r, covariance, curvature = np.empty(a), np.empty(a), np.empty((a, a)), np.empty((a, a))
+    predicted, moved, behind = np.empty((SIZE, a + a * a)), np.empty((SIZE, a, a)), np.empty((SIZE + 1, a + a * a))
+    work, numbers = np.empty((4, a, a)), np.full(2 * a, np.nan)
+    for p in range(at.size):
+        row, after = max(places[p] - 1, 0), places[p]
+        first = row - row % SIZE
+        if row // SIZE != known:
+            known = row // SIZE
+            filter_block(known, times, targets, noise, model, states, predicted, moved)
+            smooth_block(known, times, targets, noise, model, adjoints, predicted, behind)
+        load(predicted, row - first, unit, mean, covariance)
+        if after > 0:
+            absorb(targets[row], noise[row if many else 0], unit, mean, covariance)
+            advance(kappa * (at[p] - times[row]), unit, tables, mean, covariance, work, numbers)
+        load(behind, after - first, unit, r, curvature)
+        if after < n:
+            retreat(kappa * (times[after] - at[p]), unit, tables, r, curvature, work, numbers)
+        store(given, p, unit, mean, covariance)
+        store(later, p, unit, r, curvature)
+
+
+@loop
+def carry_between(at, places, times, noise, model, given, carried):
+    """Write the matrices Phi (m, a, a) by which the errors of the state at one point reach the next, given the rows.
+
+    `given` are the states at the points. Phi is the product of A and I - k e_0^T of all steps and rows between.
+    """
+    kappa, unit, tables = model
+    a, many = len(unit), noise.size > 1
+    mean, covariance, work, numbers = np.zeros(a), np.empty((a, a)), np.empty((4, a, a)), np.full(2 * a, np.nan)
+    for p in range(1, at.size):
+        load(given, p - 1, unit, mean, covariance)
+        total, last = np.eye(a), at[p - 1]
+        for i in range(places[p - 1], places[p]):
+            advance(kappa * (times[i] - last), unit, tables, mean, covariance, work, numbers)
+            total = work[0] @ total
+            own, last = noise[i if many else 0], times[i]
+            s = covariance[0, 0] + own
+            for j in range(a):
+                for k in range(1, a):
+                    total[k, j] -= covariance[k, 0] / s * total[0, j]
+                total[0, j] *= own / s
+            absorb(0.0, own, unit, mean, covariance)
+        step_to(kappa * (at[p] - last), unit, tables, work, numbers)
+        carried[p] = work[0] @ total

@@ -1,0 +1,161 @@
+"""The posterior of a Matern process of one column: moments of points from the states of rows next to them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp.autograd import as_array
+from rfgp.blocks import Prior
+from rfgp.blocks.precision import COLUMNS
+from rfgp.solvers.bordered import BorderedPosterior
+from rfgp.solvers.chain.rows import Ascending, ChainRows, as_tensor, column_of
+from rfgp.solvers.operators import LatentOperator
+from rfgp.solvers.role import Functions, Posterior, Shape
+from rfgp.solvers.terms import check_joint, known_terms
+
+
+@dataclass(frozen=True, eq=False)
+class ChainReads:
+    """The process at n points.
+
+    Attributes:
+        given: The process given the rows.
+        points: The values of its column at the points, in ascending order.
+    """
+
+    given: ChainRows
+    points: Ascending
+
+    @cached_property
+    def _moments(self) -> tuple[Tensor, Tensor]:
+        """The means (n, k) and variances (n,)."""
+        found, given = [states.at(self.points.values) for states in self.given.states], self.given
+        means = np.sqrt(given.variance) * np.stack([one.mean for one in found], axis=1)
+        variances = given.variance * found[0].variance
+        return as_tensor(self.points.restored(means)), as_tensor(self.points.restored(variances))
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean (n, k) of f."""
+        return self._moments[0]
+
+    @property
+    def variances(self) -> Tensor:
+        """The variances (n,) of f."""
+        return self._moments[1]
+
+    @property
+    def covariance(self) -> Tensor:
+        """The covariance (n, n) of f."""
+        found = self.given.variance * self.given.states[0].covariance(self.points.values)
+        return as_tensor(self.points.restored(self.points.restored(found).T))
+
+
+@dataclass(frozen=True, eq=False)
+class ChainPosterior(Posterior):
+    """The rows, from which the states are computed again after loading.
+
+    Means, variances and covariances come from the states. Derivatives in points and products come from the sparse
+    factor of the same rows, which is computed when it is needed.
+
+    Attributes:
+        prior: The prior, of one block.
+        inputs: The inputs of the rows, (n, d).
+        noise_diag: D (n,).
+        targets: y - mean, (n, k).
+        given: The process given the rows, if it was computed. If None, it is when it is needed.
+    """
+
+    prior: Prior
+    inputs: Tensor
+    noise_diag: Tensor
+    targets: Tensor
+    given: ChainRows | None = None
+
+    stored = ("inputs", "noise_diag", "targets")
+
+    @cached_property
+    def _states(self) -> ChainRows:
+        if self.given is not None:
+            return self.given
+        return ChainRows(self.prior, self.inputs, self.noise_diag.double(), self.targets)
+
+    @cached_property
+    def _sparse(self) -> BorderedPosterior:
+        return BorderedPosterior(self.prior, self.inputs, self.noise_diag, self.targets)
+
+    @property
+    def width(self) -> int:
+        """The number of entries that a point takes: the states before and after it, and what is made of them."""
+        return COLUMNS
+
+    def project(self, inputs: Tensor) -> Any:
+        """Return the process at n inputs (n, d), each by itself, with its mean and variances."""
+        if torch.is_grad_enabled() and inputs.requires_grad:
+            return self._sparse.project(inputs)
+        return self._read(inputs)
+
+    def mean(self, projected: Any) -> Tensor:
+        """Return the mean (n, k)."""
+        found: Tensor = projected.mean
+        return found
+
+    def variance(self, inputs: Tensor, projected: Any) -> Tensor:
+        """Return the marginal variances (n,)."""
+        found: Tensor = projected.variances
+        return found
+
+    def covariance(self, inputs: Tensor, projected: Any) -> Tensor:
+        """Return the covariance (n, n), of at most 2,000 points.
+
+        Raises:
+            InvalidArgumentError: there are more points.
+            NotDifferentiableError: it would have to be differentiated in the inputs.
+        """
+        check_joint(len(inputs), "points")
+        if torch.is_grad_enabled() and inputs.requires_grad:
+            return self._sparse.covariance(inputs, projected)
+        return self._read(inputs).covariance
+
+    def operator(self, inputs: Tensor) -> LatentOperator | None:
+        """Return the covariance (n, n) as products and solves."""
+        return self._sparse.operator(inputs)
+
+    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Refuse to draw functions: the process is known at the positions that are asked for.
+
+        Raises:
+            InvalidArgumentError: always.
+        """
+        return self._sparse.sample_functions(count, generator)
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of noise_diag and targets, for n rows and k outputs."""
+        return {"noise_diag": (n,), "targets": (n, k)}
+
+    def of(self, names: Sequence[str]) -> "ChainPosterior":
+        """Return the posterior itself, the sum of its one term.
+
+        Raises:
+            InvalidArgumentError: there is no such term, or none is named.
+        """
+        known_terms(self.prior, names)
+        return self
+
+    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
+        """Return the posterior covariance (n, n) of the term with itself, at n inputs.
+
+        Raises:
+            InvalidArgumentError: there is no such term, or none is named.
+            NotDifferentiableError: it would have to be differentiated in the inputs.
+        """
+        known_terms(self.prior, (*first, *second))
+        return self.covariance(inputs, self._read(inputs))
+
+    def _read(self, inputs: Tensor) -> ChainReads:
+        return ChainReads(self._states, Ascending.of(as_array(inputs[:, column_of(self.prior).place])))

@@ -1,0 +1,127 @@
+"""Rows of one column in ascending order, and a Matern process given them."""
+
+import math
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from rfgp.autograd import Array, as_array
+from rfgp.blocks import Prior
+from rfgp.blocks.precision import MaternColumn
+from rfgp.rows import Block
+from rfgp.solvers.chain.states import ChainStates
+
+
+@dataclass(frozen=True, eq=False)
+class Ascending:
+    """Values in ascending order.
+
+    Attributes:
+        values: The values, (n,).
+        order: Their places before, (n,). If None, they were in that order.
+    """
+
+    values: Array
+    order: NDArray[np.int64] | None
+
+    @classmethod
+    def of(cls, values: Array) -> "Ascending":
+        """Return values (n,) in ascending order."""
+        if (values[1:] >= values[:-1]).all():
+            return cls(np.ascontiguousarray(values), None)
+        order = np.argsort(values, kind="stable")
+        return cls(values[order], order)
+
+    def sorted(self, numbers: Array) -> Array:
+        """Return numbers (n,) of the values in ascending order of these."""
+        return np.ascontiguousarray(numbers) if self.order is None else numbers[self.order]
+
+    def restored(self, numbers: Array) -> Array:
+        """Return numbers (n, ...) in ascending order of the values in the order before."""
+        if self.order is None:
+            return numbers
+        out = np.empty_like(numbers)
+        out[self.order] = numbers
+        return out
+
+
+class ChainRows:
+    """A Matern process given rows.
+
+    Args:
+        prior: The prior, of one block.
+        inputs: The inputs of the rows, (n, d).
+        noise: D, (1,) or (n,).
+        residual: y - mean, (n, k).
+    """
+
+    def __init__(self, prior: Prior, inputs: Tensor, noise: Tensor, residual: Tensor) -> None:
+        (block,) = prior.precisions
+        self.column, self.order = column_of(prior), ascending(inputs, column_of(prior).place)
+        self.lengthscale, self.variance = float(block.values.detach()), float(block.variance.detach())
+        self._noise, self._residual = as_array(noise), as_array(residual)
+
+    @cached_property
+    def noise(self) -> Array:
+        """D of the rows in ascending order, (n,), or (1,) if all are the same."""
+        given = self._noise
+        return given[:1] if (given == given[0]).all() else self.order.sorted(given)
+
+    @cached_property
+    def states(self) -> list[ChainStates]:
+        """The process over s, the root of its variance, given each output over s."""
+        noise, times = self.noise / self.variance, self.order.values
+        targets = (self.order.sorted(output) / math.sqrt(self.variance) for output in self._residual.T)
+        return [ChainStates(self.column.order, self.lengthscale, times, one, noise) for one in targets]
+
+    @cached_property
+    def coefficients(self) -> Array:
+        """C^-1 (y - mean) of the rows in ascending order, (n, k)."""
+        found: Array = np.stack([one.smoothed.coefficients for one in self.states], axis=1)
+        return found / math.sqrt(self.variance)
+
+    @cached_property
+    def precisions(self) -> Array:
+        """The diagonal of C^-1 of the rows in ascending order, (n,)."""
+        return self.states[0].smoothed.precisions / self.variance
+
+
+_KEPT: MutableMapping[Tensor, tuple[int, Ascending]] = WeakTensorKeyDictionary()
+
+
+def ascending(inputs: Tensor, place: int) -> Ascending:
+    """Return a column of rows (n, d) in ascending order, which is kept as long as their tensor."""
+    kept = _KEPT.get(inputs)
+    if kept is None or kept[0] != place:
+        kept = place, Ascending.of(as_array(inputs[:, place]))
+        _KEPT[inputs] = kept
+    return kept[1]
+
+
+def serves(prior: Prior) -> bool:
+    """Return whether a prior is a Matern process of one column alone."""
+    return len(prior.blocks) == len(prior.precisions) == 1 and prior.precisions[0].column is not None
+
+
+def column_of(prior: Prior) -> MaternColumn:
+    """Return the column of which a prior is a process."""
+    column = prior.precisions[0].column
+    assert column is not None
+    return column
+
+
+def as_tensor(array: Array) -> Tensor:
+    """Return a tensor (...) of the same numbers."""
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def ascending_rows(prior: Prior, rows: Block) -> Block:
+    """Return rows in ascending order of the column of a prior."""
+    order = ascending(rows.inputs, column_of(prior).place).order
+    return rows if order is None else rows.take(torch.from_numpy(order))

@@ -1,0 +1,195 @@
+"""A Matern process of one column as a Markov process: its states given rows, in one pass forward and one back.
+
+For nu = a - 1/2 and kappa = sqrt(2 nu) / lengthscale, the state z = (f, f' / kappa, ...) has a numbers and is a Markov
+process (`graphs.precisions.chains.transition`). For variance 1, A and R of a step, e_0 the first unit vector and the
+noise D of a row, the filter is
+
+    m <- A m,  P <- A P A^T + R,    s = P_00 + D,  v = y - m_0,  k = P e_0 / s,    m <- m + k v,  P <- P - k k^T s,
+
+and -2 log N(y) = sum log s + v^2 / s + n log 2 pi. Backwards, r and N are the derivative of the log density in m and
+the negative expected second one (de Jong 1989, Smoothing and interpolation with the state-space model; Durbin and
+Koopman 2012, Section 4.4), so that a state has the posterior mean m + P r and covariance P - P N P. At a row
+
+    (C^-1 y)_i = v / s - k^T r,        (C^-1)_ii = 1 / s + k^T N k,
+    r <- (I - k e_0^T)^T r + e_0 v / s,    N <- (I - k e_0^T)^T N (I - k e_0^T) + e_0 e_0^T / s,
+
+and in a step r <- A^T r, N <- A^T N A. With M = r r^T - N after a step of x, which is kappa times the distance,
+dA / dx = F A and dR / dx = q g g^T, g the last column of A (Koopman and Shephard 1992, Exact score for time series
+models in state space form),
+
+    d log N(y) / dx = r^T F m + tr(M F (P - R)) + q g^T M g / 2,    m and P those after the step.
+
+For points in ascending order, the covariance of f_i and f_j, i < j, is e_0^T P_i Phi^T (I - N_j P_j) e_0, where Phi is
+the product of all A and I - k e_0^T between them.
+
+Forwards, the derivatives of m and P in a hyperparameter follow from those of A and R. With the derivatives of v and s,
+the score is sum (d log s (v^2 / s - 1) / 2 - v dv / s), and sum (d log s d log s / 2 + dv dv / s) is an estimate of the
+Fisher information without bias (Harvey 1989, Forecasting, structural time series models and the Kalman filter, Section
+3.4.5).
+
+Numerics: A = exp(-x) sum_k x^k T_k, and R is the integral of q g g^T, a sum of C_m E_m(2 x) with E_m(t) = 1 - exp(-t)
+sum_(k <= m) t^k / k!, which is summed from its smallest terms if t is small. No entry of R is a difference of larger
+ones, however short the step. P - P N P loses digits only where the variance is small next to that given the rows on one
+side alone.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphs.precisions.chains.transition import INTENSITY, STATIONARY, companion
+from rfgp.autograd import Array
+
+
+class Smoothed(NamedTuple):
+    """The result of the pass back over the rows, for variance 1."""
+
+    coefficients: Array  # C^-1 y, (n,)
+    precisions: Array  # the diagonal of C^-1, (n,)
+    slope: float  # the derivative of the log density in log kappa
+    adjoints: Array  # r and N at the first rows of blocks, (b + 1, a + a^2)
+
+
+class Scores(NamedTuple):
+    """Sums over the rows of derivatives of innovations in log kappa, q parts of the noise and the mean.
+
+    `rfgp.solvers.chain.score_loops` defines them.
+    """
+
+    in_scales: Array  # (q + 2,)
+    in_means: Array  # (q + 2,)
+    of_scales: Array  # (q + 2, q + 2)
+    of_means: Array  # (q + 2, q + 2)
+    log_determinant: float
+    squares: float
+
+
+class PointStates(NamedTuple):
+    """States at m ascending points given the rows."""
+
+    mean: Array  # of f, (m,)
+    variance: Array  # of f, (m,)
+    covariance: Array  # P, (m, a, a)
+    curvature: Array  # N, (m, a, a)
+    given: Array  # m and P, (m, a + a^2)
+    places: NDArray[np.int64]  # the numbers of rows at or before the points, (m,)
+
+
+@dataclass(frozen=True, eq=False)
+class ChainStates:
+    """The process of variance 1 given one output of rows.
+
+    Attributes:
+        order: The number a of entries of a state, nu + 1/2.
+        lengthscale: The lengthscale.
+        times: The rows, ascending, (n,).
+        targets: y, (n,).
+        noise: D, (1,) or (n,).
+    """
+
+    order: int
+    lengthscale: float
+    times: Array
+    targets: Array
+    noise: Array
+
+    @cached_property
+    def _model(self) -> tuple[Any, ...]:
+        return (math.sqrt(2 * self.order - 1) / self.lengthscale, *model_of(self.order))
+
+    @cached_property
+    def _filtered(self) -> tuple[Array, float, float]:
+        """The states before blocks, sum log s, and sum v^2 / s."""
+        from rfgp.solvers.chain import loops
+
+        states = np.empty((-(-len(self.times) // loops.SIZE), self.order * (self.order + 1)))
+        return states, *loops.filter_rows(self.times, self.targets, self.noise, self._model, states)
+
+    @property
+    def log_determinant(self) -> float:
+        """The log determinant of C."""
+        return self._filtered[1]
+
+    @property
+    def squares(self) -> float:
+        """The squared norm y^T C^-1 y."""
+        return self._filtered[2]
+
+    @cached_property
+    def smoothed(self) -> Smoothed:
+        """The result of the pass back over the rows."""
+        from rfgp.solvers.chain import loops
+
+        states, n = self._filtered[0], len(self.times)
+        coefficients, precisions, adjoints = np.empty(n), np.empty(n), np.empty((len(states) + 1, states.shape[1]))
+        rows = self.times, self.targets, self.noise, self._model, states
+        slope = loops.smooth_rows(*rows, adjoints, coefficients, precisions)
+        return Smoothed(coefficients, precisions, slope, adjoints)
+
+    def scores(
+        self,
+        shares: Array,  # (q, 1) or (q, n)
+    ) -> Scores:
+        """Return derivatives of the innovations, in one pass.
+
+        Args:
+            shares: Parts of the noise of the rows, from 0 to 1.
+        """
+        from rfgp.solvers.chain import score_loops
+
+        size = len(shares) + 2
+        sums = np.zeros(size), np.zeros(size), np.zeros((size, size)), np.zeros((size, size))
+        return Scores(*sums, *score_loops.score_rows(self.times, self.targets, self.noise, shares, self._model, *sums))
+
+    def at(
+        self,
+        points: Array,  # (m,)
+    ) -> PointStates:
+        """Return the states at ascending points."""
+        from rfgp.solvers.chain import loops
+
+        a, places = self.order, np.searchsorted(self.times, points, side="right")
+        given, later = np.empty((len(points), a + a * a)), np.empty((len(points), a + a * a))
+        rows = self.times, self.targets, self.noise, self._model, self._filtered[0]
+        loops.states_at(points, places, *rows, self.smoothed.adjoints, given, later)
+        covariance, curvature = (array[:, a:].reshape(-1, a, a) for array in (given, later))
+        first = covariance[:, 0]  # P e_0
+        mean = given[:, 0] + (first * later[:, :a]).sum(axis=1)
+        variance = first[:, 0] - np.einsum("pi,pij,pj->p", first, curvature, first)
+        return PointStates(mean, np.maximum(variance, 0.0), covariance, curvature, given, places)
+
+    def covariance(
+        self,
+        points: Array,  # (m,)
+    ) -> Array:  # (m, m)
+        """Return the covariance of f at ascending points."""
+        from rfgp.solvers.chain import loops
+
+        found, size = self.at(points), len(points)
+        carried = np.zeros((size, self.order, self.order))
+        loops.carry_between(points, found.places, self.times, self.noise, self._model, found.given, carried)
+        rest = np.eye(1, self.order) - np.einsum("pij,pj->pi", found.curvature, found.covariance[:, :, 0])
+        out, reached = np.diag(found.variance), np.zeros((size, self.order))
+        for j in range(1, size):  # reached: Phi P_i e_0 of all points i before j
+            reached[j - 1] = found.covariance[j - 1, :, 0]
+            reached[:j] = reached[:j] @ carried[j].T
+            out[:j, j] = out[j, :j] = reached[:j] @ rest[j]
+        return out
+
+
+@lru_cache
+def model_of(order: int) -> tuple[tuple[float, ...], Array]:
+    """Return the unit vector of the length a as a tuple, and T_k, C_m, P, F and q at each entry, (3 a + 2, a, a)."""
+    shifted, intensity = companion(order) + np.eye(order), INTENSITY[order]
+    powers = [np.linalg.matrix_power(shifted, k) / math.factorial(k) for k in range(order)]
+    integrals = np.zeros((2 * order - 1, order, order))
+    for k, one in enumerate(powers):
+        for m, other in enumerate(powers):
+            scale = intensity * math.factorial(k + m) / 2.0 ** (k + m + 1)
+            integrals[k + m] += scale * np.outer(one[:, -1], other[:, -1])
+    tables = [*powers, *integrals, STATIONARY[order], companion(order), np.full((order, order), intensity)]
+    return (1.0, *[0.0] * (order - 1)), np.stack(tables)
