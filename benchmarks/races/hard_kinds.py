@@ -25,8 +25,8 @@ at the rows over the largest observation; processor seconds of the fit and the p
 - lasso: LassoCV on standardised columns. boosting: HistGradientBoostingRegressor. Both with the deviation of errors of
   predictions from five folds.
 
-`--summary` prints medians, and for each goal the number of runs that meet it. replicates: an RMSE within 10 % of that of
-exact; simulators: an RMSE within twice that of sklearn, or below 1e-5; wide: R^2 within 0.03 of that of the lasso, and
+`--summary` prints medians, and for each goal the number of runs that meet it. replicates: an RMSE within 10 % of exact;
+simulators: an RMSE within twice that of sklearn, or below 1e-5; wide: R^2 within 0.03 of that of the lasso, and
 a mean coverage from 0.90 to 0.98; the printed score within two standard errors of that of new rows (not for time and
 rare counts, whose new rows follow another distribution), in 19 of 20 runs; line: an RMSE below 1e-3; rare counts: means
 at the rows at most twice the largest; time: an RMSE below that of the last year repeated.
