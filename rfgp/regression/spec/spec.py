@@ -19,14 +19,14 @@ from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, bind, hyperparameters_of, requests_of
 from rfgp.parameters import BoundaryAvoiding, Hyperprior, Values
 from rfgp.paths import find_path
-from rfgp.regression.family import LEAST_LATENT, OUTPUTSCALE_BOUNDS, Family, Member, Variance
+from rfgp.regression.family import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, Family, Member, Variance
 from rfgp.regression.observing import check_blocks
 from rfgp.regression.report import FitReport
 from rfgp.regression.spec.checks import check_memory, identity_of, term_warnings, warnings_of_places
 from rfgp.regression.spec.diagnostics import fit_warnings, lattice_warnings
 from rfgp.regression.spec.draws import drawn_priors, ends_of_lattices, redrawn_priors, relaid_priors
 from rfgp.regression.spec.inputs import ModelInputs, graph_of, indicators_of, open_keys, table_of, without_missing
-from rfgp.regression.spec.noise import by_process, noise_kernel
+from rfgp.regression.spec.noise import by_process, noise_kernel, with_least_noise
 from rfgp.regression.spec.options import ModelOptions
 from rfgp.regression.spec.sources import first_table, with_all_levels
 from rfgp.regression.spec.starts import (
@@ -96,7 +96,7 @@ class ModelSpec(Family):
         bounds = OUTPUTSCALE_BOUNDS if self.is_normal else (LEAST_LATENT, self.options.likelihood.widest)
         shares = shares_of(self.terms)
         scales = [Variance(one.outputscale, shares[one.name], bounds) for one in self.terms if one.outputscale]
-        return (*scales, *((Variance("noise", NOISE_START, self.options.noise_bounds),) if self.is_normal else ()))
+        return (*scales, *((Variance("noise", NOISE_START, NOISE_BOUNDS),) if self.is_normal else ()))
 
     def prior(self, values: Values) -> Prior:
         """Return the prior of all terms."""
@@ -202,6 +202,7 @@ class ModelSpec(Family):
         """
         spec = self.drawn(self.options.approximations, values, len(rows), in_blocks=is_read_in_blocks(rows))
         check_blocks(spec, values, rows)
+        values = with_least_noise(values, spec.approximations, spec.term_data(values, len(rows)), pool_of(rows))
         return spec, spec.normalized(values, pool_of(rows).take(slice(NORMALIZED_ROWS)))
 
     def normalized(self, values: Values, rows: Block) -> Values:
