@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from rfgp import likelihoods as likelihoods
     from rfgp import metrics as metrics
     from rfgp import plotting as plotting
+    from rfgp import priors as priors
     from rfgp import report as report
     from rfgp import sampling as sampling
     from rfgp import sklearn as sklearn
@@ -181,6 +182,7 @@ _RIM = (
     "gpytorch",
     "lengthscales",
     "plotting",
+    "priors",
     "report",
     "sampling",
     "sklearn",

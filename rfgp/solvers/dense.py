@@ -2,7 +2,8 @@
 
 The model is y = mean + f + e with f zero-mean and e of variance D, a scalar or (n,); k outputs are k such y with one
 covariance. A noise d is taken as (d^2 + r^2)^(1/2), with r = n eps times the mean variance of f: next to nothing is
-added to a noise of more than 1,000 r, and the likelihood is smooth for any d. Everything is factorised in float64. Without the mean:
+added to a noise of more than 1,000 r, and the likelihood is smooth for any d. Everything is factorised in float64.
+Without the mean:
 
 Primal, f = Phi w with w ~ N(0, I): A = I + Phi^T D^-1 Phi, posterior mean w = A^-1 Phi^T D^-1 y, covariance A^-1, and
 by the matrix determinant and inversion lemmas

@@ -34,7 +34,7 @@ NEW = np.random.default_rng(0).uniform(size=(500, 2))
         (k.RBF(), rfgp.InducingPoints(8, residual=rfgp.Vecchia(5)), None, 1e-8),
         (k.RBF(), rfgp.InducingPoints(8), None, 1e-6),
         (k.RBF(), rfgp.RandomFeatures(8), None, 1e-6),
-        (k.Group(0, name="a") + k.RBF(name="b"), {"a": rfgp.Exact(), "b": rfgp.Vecchia(5)}, None, 1e-8),
+        (k.Linear(0, name="a") + k.RBF(name="b"), {"a": rfgp.Exact(), "b": rfgp.Vecchia(5)}, None, 1e-8),
     ],
 )
 def test_least_noise_is_that_of_the_approximations(kernel, approximation, dtype, least):
