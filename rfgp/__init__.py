@@ -24,6 +24,7 @@ from rfgp.errors import IdentifierWarning as IdentifierWarning
 from rfgp.errors import IndexColumnWarning as IndexColumnWarning
 from rfgp.errors import InvalidArgumentError as InvalidArgumentError
 from rfgp.errors import JitterWarning as JitterWarning
+from rfgp.errors import LatentVarianceWarning as LatentVarianceWarning
 from rfgp.errors import MissingDependencyError as MissingDependencyError
 from rfgp.errors import MissingFolderError as MissingFolderError
 from rfgp.errors import ModelFileError as ModelFileError
@@ -110,6 +111,7 @@ __all__ = [
     "InducingPoints",
     "InvalidArgumentError",
     "JitterWarning",
+    "LatentVarianceWarning",
     "LogNormal",
     "MeasuredFeatures",
     "MissingDependencyError",

@@ -55,8 +55,7 @@ class SparsePrior(StandardizedPrior):
     """The effects of a column from which a search may begin."""
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.scale, float | int) and math.isfinite(self.scale) and self.scale > 0):
-            raise InvalidArgumentError(f"scale must be a positive number, got {self.scale!r}. Use {SCALE}.")
+        check_positive(self, "scale")
 
     def effect(self, value: Tensor) -> Tensor:
         """Return the effects of values of the hyperparameter, 0-d or (d,)."""
@@ -164,10 +163,7 @@ class LogNormalVariance(StandardizedPrior):
     deviation: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("median", "deviation"):
-            value = getattr(self, name)
-            if not (isinstance(value, float | int) and math.isfinite(value) and value > 0):
-                raise InvalidArgumentError(f"{name} must be a positive number, got {value!r}. Use 1.0.")
+        check_positive(self, "median", "deviation")
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Return the log density of the logarithm of each entry, 0-d or (d,)."""
@@ -175,7 +171,54 @@ class LogNormalVariance(StandardizedPrior):
         return -0.5 * z.square() - math.log(self.deviation * math.sqrt(2 * math.pi))
 
 
-OWN = {kind.__name__: kind for kind in (SparseLengthscales, SparseVariances, LogNormalVariance)}
+@dataclass(frozen=True)
+class HalfNormalDeviation:
+    """A variance whose square root is half-normal: small, and hardly more than a few times the scale.
+
+    It is the density of the square root, so that the mode is at 0. A model of counts has it for the output scale of
+    each term, with the scale 2 in units of the logarithm of the rate. `priors={"outputscale": None}` fits without it.
+
+    Source: Gelman (2006), "Prior distributions for variance parameters in hierarchical models", Section 7.1.
+
+    Attributes:
+        scale: The scale of the standard deviation, in the user's units.
+
+    Raises:
+        InvalidArgumentError: the scale is not a positive number.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp import priors
+        >>> one, far = priors.HalfNormalDeviation(2.0).log_prob(torch.tensor([1.0, 400.0]))
+        >>> bool(one > far + 49)
+        True
+    """
+
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_positive(self, "scale")
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Return the log density of the square root of each entry, 0-d or (d,)."""
+        return -0.5 * value / self.scale**2 + 0.5 * math.log(2 / math.pi) - math.log(self.scale)
+
+
+def check_positive(prior: object, *names: str) -> None:
+    """Refuse attributes of a prior that are not positive numbers.
+
+    Raises:
+        InvalidArgumentError: the message names the first of them.
+    """
+    for name in names:
+        value = getattr(prior, name)
+        if not (isinstance(value, float | int) and math.isfinite(value) and value > 0):
+            raise InvalidArgumentError(
+                f"{name} must be a positive number, got {value!r}. Leave it out for the default."
+            )
+
+
+OWN = {kind.__name__: kind for kind in (SparseLengthscales, SparseVariances, LogNormalVariance, HalfNormalDeviation)}
 """The priors of this module by name, for files."""
 
 

@@ -54,6 +54,12 @@ def test_density_of_a_variance_is_that_of_its_logarithm():
     np.testing.assert_allclose(priors.LogNormalVariance(2.0, 0.7).log_prob(value), expected)
 
 
+def test_density_of_a_deviation_is_half_normal():
+    value = torch.tensor([0.1, 1.0, 30.0], dtype=torch.float64)
+    expected = stats.halfnorm(scale=2.0).logpdf(np.sqrt(value.numpy()))
+    np.testing.assert_allclose(priors.HalfNormalDeviation(2.0).log_prob(value), expected)
+
+
 @pytest.mark.parametrize(
     "make",
     [

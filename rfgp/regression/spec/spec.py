@@ -23,7 +23,7 @@ from rfgp.regression.family import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUND
 from rfgp.regression.observing import check_blocks
 from rfgp.regression.report import FitReport
 from rfgp.regression.spec.checks import check_memory, identity_of, term_warnings, warnings_of_places
-from rfgp.regression.spec.diagnostics import fit_warnings, lattice_warnings
+from rfgp.regression.spec.diagnostics import fit_warnings, latent_warnings, lattice_warnings
 from rfgp.regression.spec.draws import drawn_priors, ends_of_lattices, redrawn_priors, relaid_priors
 from rfgp.regression.spec.inputs import ModelInputs, graph_of, indicators_of, open_keys, table_of, without_missing
 from rfgp.regression.spec.noise import by_process, noise_kernel, with_least_noise
@@ -31,6 +31,7 @@ from rfgp.regression.spec.options import ModelOptions
 from rfgp.regression.spec.sources import first_table, with_all_levels
 from rfgp.regression.spec.starts import (
     kernel_starts,
+    latent_priors,
     plain_value,
     prior_of_factor,
     shares_of,
@@ -191,6 +192,7 @@ class ModelSpec(Family):
         kinds = {factor.kind for term in self.terms for factor in term.term.factors}
         has_places = self.is_normal and kinds & {Kind.NODE, Kind.COORDINATE}
         hyperpriors: dict[str, Hyperprior | None] = {"noise": BoundaryAvoiding()} if has_places else {}
+        hyperpriors |= latent_priors(self.terms, self.options.likelihood)
         hyperpriors |= {path: prior_of_factor() for path in paths if path.rpartition(".")[2].startswith("factor_")}
         hyperpriors |= {find_path(name, paths): prior for name, prior in self.options.priors.items()}
         return replace(self, options=self.options.changed(starts=starts, hyperpriors=hyperpriors))
@@ -295,6 +297,8 @@ class ModelSpec(Family):
             yield from warnings_of_places(terms, self.columns, gathered(rows).inputs)
         if report is not None and rows is not None:
             yield from lattice_warnings(self.term_data(values, len(rows)), self.approximations)
+        if report is not None:
+            yield from latent_warnings(values, self.terms, self.options.likelihood)
         if report is not None and self.is_normal and self.schema is not None:
             yield from fit_warnings(report, values, self.terms, self.approximations, self.schema.keys)
 
