@@ -27,7 +27,7 @@ points was 0.22 to 0.46 of that of the exact process with the same hyperparamete
 """
 STRUCTURED = 0.3
 """The correlation of the errors of neighbours above which a fit warns; for 200 rows its standard error is 0.09."""
-NEGLIGIBLE = 1e-4
+NEGLIGIBLE = 1e-7
 """The noise below which no structure is looked for, as a share of the noise's upper bound."""
 DOMINATED = 1e3
 """The ratio of the mean of a count to its median, far from the rows, above which a fit warns."""
