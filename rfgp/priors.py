@@ -10,6 +10,7 @@ signals".
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -26,18 +27,7 @@ On linear tables with 0.1, the maximum for an RBF kernel had short lengthscales 
 
 
 @dataclass(frozen=True)
-class StandardizedPrior:
-    """A prior of a hyperparameter in units of standardised columns and targets."""
-
-    is_standardized: ClassVar[bool] = True
-
-    def log_prob(self, value: Tensor) -> Tensor:  # () or (d,)
-        """Return the log density of each entry, 0-d or (d,)."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class SparsePrior(StandardizedPrior):
+class SparsePrior(ABC):
     """The role: a half-Cauchy prior of the effects of columns, with the scale tau = scale / sqrt(d) for d columns.
 
     An effect of size 1 costs about 2 log(1 / tau) nats more than none, which is log(d) and a constant: so much is
@@ -51,19 +41,21 @@ class SparsePrior(StandardizedPrior):
     """
 
     scale: float = SCALE
+    is_standardized: ClassVar[bool] = True
+    """Whether values are in units of standardised columns and targets."""
     effects: ClassVar[Sequence[float]] = (1.0,)
     """The effects of a column from which a search may begin."""
 
     def __post_init__(self) -> None:
         check_positive(self, "scale")
 
+    @abstractmethod
     def effect(self, value: Tensor) -> Tensor:
         """Return the effects of values of the hyperparameter, 0-d or (d,)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def value(self, effect: float) -> float:
         """Return the value of the hyperparameter with an effect."""
-        raise NotImplementedError
 
     def tau(self, count: int) -> float:
         """Return the scale for a number of columns."""
@@ -101,7 +93,7 @@ class SparseLengthscales(SparsePrior):
     effects: ClassVar[Sequence[float]] = (1.0, 0.3)
 
     def effect(self, value: Tensor) -> Tensor:
-        """Return 1 / lengthscale."""
+        """Return 1 / lengthscale, 0-d or (d,)."""
         return 1 / value
 
     def value(self, effect: float) -> float:
@@ -129,7 +121,7 @@ class SparseVariances(SparsePrior):
     """
 
     def effect(self, value: Tensor) -> Tensor:
-        """Return the standard deviations of slopes."""
+        """Return the standard deviations of slopes, 0-d or (d,)."""
         return value.sqrt()
 
     def value(self, effect: float) -> float:
@@ -138,7 +130,7 @@ class SparseVariances(SparsePrior):
 
 
 @dataclass(frozen=True)
-class LogNormalVariance(StandardizedPrior):
+class LogNormalVariance:
     """A variance near that of the target, or near a multiple of it: its logarithm is normal.
 
     It is the density of the logarithm, so that the mode is the median.
@@ -161,6 +153,7 @@ class LogNormalVariance(StandardizedPrior):
 
     median: float = 1.0
     deviation: float = 1.0
+    is_standardized: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_positive(self, "median", "deviation")
