@@ -24,6 +24,7 @@ from rfgp.errors import IdentifierWarning as IdentifierWarning
 from rfgp.errors import IndexColumnWarning as IndexColumnWarning
 from rfgp.errors import InvalidArgumentError as InvalidArgumentError
 from rfgp.errors import JitterWarning as JitterWarning
+from rfgp.errors import LatentVarianceWarning as LatentVarianceWarning
 from rfgp.errors import MissingDependencyError as MissingDependencyError
 from rfgp.errors import MissingFolderError as MissingFolderError
 from rfgp.errors import ModelFileError as ModelFileError
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from rfgp import likelihoods as likelihoods
     from rfgp import metrics as metrics
     from rfgp import plotting as plotting
+    from rfgp import priors as priors
     from rfgp import report as report
     from rfgp import sampling as sampling
     from rfgp import sklearn as sklearn
@@ -109,6 +111,7 @@ __all__ = [
     "InducingPoints",
     "InvalidArgumentError",
     "JitterWarning",
+    "LatentVarianceWarning",
     "LogNormal",
     "MeasuredFeatures",
     "MissingDependencyError",
@@ -181,6 +184,7 @@ _RIM = (
     "gpytorch",
     "lengthscales",
     "plotting",
+    "priors",
     "report",
     "sampling",
     "sklearn",

@@ -112,6 +112,10 @@ class VarianceStarvationWarning(RfgpWarning):
     """There are too few features for the data: the variance between them is too small."""
 
 
+class LatentVarianceWarning(RfgpWarning):
+    """Means of counts far from the data come from the variance of the latent function, and may be huge."""
+
+
 class PoorFeaturesWarning(RfgpWarning):
     """Features are too poor for the hyperparameters that they were fitted to."""
 

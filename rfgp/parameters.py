@@ -88,7 +88,7 @@ class Space:
         mean: The map from the user's units of the mean to its raw number, () or (k,).
         targets: The map from the user's units of the mean to standardised ones.
         hyperpriors: Log densities of named values, in the user's units; of a quantity that is shared by standardised
-            columns, of its one standardised value.
+            columns, and of priors that say so (`rfgp.priors`), in standardised units.
         others: Tensors without units or bounds, at their starts, which a fit searches beside them.
     """
 
@@ -212,7 +212,8 @@ class Values:
         total = torch.zeros((), dtype=self.raw["mean"].dtype, device=self.raw["mean"].device)
         for name, prior in self.space.hyperpriors.items():
             shared = name in self.space.quantities and self.space.quantities[name].is_shared
-            value = self.standardized(name) if shared else self.value(name)
+            is_standardized = shared or getattr(prior, "is_standardized", False)
+            value = self.standardized(name) if is_standardized else self.value(name)
             try:
                 total = total + prior.log_prob(value).sum()
             except ValueError as error:

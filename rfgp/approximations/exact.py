@@ -10,7 +10,15 @@ from torch import Tensor
 from rfgp.approximations.node_features import ExactFeatures
 from rfgp.approximations.nodes import node_term, nodes_of
 from rfgp.approximations.parts import FinitePart, TermCovariance
-from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, parameter_names, weights_memory
+from rfgp.approximations.role import (
+    LEAST_NOISE_OF_MATRICES,
+    Approximation,
+    Cost,
+    TermData,
+    TermPrior,
+    parameter_names,
+    weights_memory,
+)
 from rfgp.approximations.weights import WeightTerm
 from rfgp.blocks import KernelBlock, Prior
 from rfgp.blocks.kernel import MOST_CELLS, Side
@@ -73,6 +81,10 @@ class Exact(Approximation):
             note = f"covariance matrices of {first:,} and of {second:,} positions, by conjugate gradients"
             return Cost(first * second, BYTES_OF_CELL * first * second + 32.0 * (first**2 + second**2), note, False)
         return Cost(data.num_rows, 16.0 * data.num_rows**2, f"a covariance matrix of {data.num_rows} rows", False)
+
+    def least_noise(self, data: TermData) -> float:
+        """Return the least noise beside a factorised covariance, or that of features beside conjugate gradients."""
+        return super().least_noise(data) if self.has_grid(data) else LEAST_NOISE_OF_MATRICES
 
     def has_grid(self, data: TermData) -> bool:
         """Return whether the rows lie on a grid of positions, so that their covariance is not formed."""

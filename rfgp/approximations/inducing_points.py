@@ -111,6 +111,10 @@ class InducingPoints(Approximation):
             return "learn_locations=True requires columns of numbers. Use learn_locations=False."
         return None if self.residual is None else self._residual_refusal(self.residual, data)
 
+    def least_noise(self, data: TermData) -> float:
+        """Return the least noise, which is that of neighbours if there is a residual."""
+        return super().least_noise(data) if self.residual is None else self.residual.least_noise(data)
+
     def _residual_refusal(self, residual: Vecchia, data: TermData) -> str | None:
         """Return why nearest neighbours cannot serve the residual of a term."""
         if any(factor.kind is not Kind.NUMBER for factor in data.term.term.factors):

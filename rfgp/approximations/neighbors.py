@@ -7,7 +7,14 @@ from torch import Tensor
 
 from rfgp import spectra
 from rfgp.approximations.parts import TermCovariance, TermPlaces
-from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, parameter_names
+from rfgp.approximations.role import (
+    LEAST_NOISE_OF_NEIGHBORS,
+    Approximation,
+    Cost,
+    TermData,
+    TermPrior,
+    parameter_names,
+)
 from rfgp.blocks import KernelBlock, KernelVecchiaBlock, Prior, VecchiaBlock
 from rfgp.columns import Kind
 from rfgp.counts import check_count
@@ -77,6 +84,10 @@ class Vecchia(Approximation):
         """Return the cost of the neighbours."""
         size = min(self.num_neighbors, data.num_rows)
         return Cost(data.num_rows, 16.0 * (size + 1) * data.num_rows, f"{size} neighbours of each row")
+
+    def least_noise(self, data: TermData) -> float:
+        """Return the least noise beside factors of neighbours."""
+        return LEAST_NOISE_OF_NEIGHBORS
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with the seed of the order of its rows."""

@@ -14,6 +14,10 @@ from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import OUTPUTSCALE, BoundTerm, constants_of
 from rfgp.values import changed_arguments
 
+LEAST_NOISE, LEAST_NOISE_OF_NEIGHBORS, LEAST_NOISE_OF_MATRICES = 1e-6, 1e-8, 1e-10
+"""The least noise in variances of the target: beside features, factors of neighbours, and factorised covariances.
+
+Beside neighbours, means of smooth kernels were off by 1e-5 of the target's deviation by rounding at 1e-10."""
 BLOCK_ROWS = 2**16
 """About the largest number of rows whose features are in memory at once."""
 
@@ -121,6 +125,10 @@ class Approximation(ABC):
             prior: The term as it was drawn.
         """
         return self.cost(data)
+
+    def least_noise(self, data: TermData) -> float:
+        """Return the least noise down to which means are accurate in double precision, in variances of the target."""
+        return LEAST_NOISE
 
     def is_tuned(self, data: TermData) -> bool:
         """Return whether the draws depend on the hyperparameters."""

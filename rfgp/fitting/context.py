@@ -102,13 +102,11 @@ class TermFit:
         """The paths of all variances of terms, if their common factor may be solved for. Otherwise empty.
 
         The likelihood of weights without a residual is then that of one scale, given the ratios of all variances. None
-        of them may be fixed, or have a prior of its own. The first one is a single number.
+        of them may be fixed, have a prior of its own, or be several numbers, as those of slopes.
         """
-        raw, prior = self.values.raw, self.prior
-        found = tuple(sorted(variance_paths(self.spec), key=lambda path: raw[path].ndim))
-        if found and raw[found[0]].ndim:
-            return ()
+        found, prior = variance_paths(self.spec), self.prior
         is_open = {*found, "noise"} <= set(self.free) - set(self.values.space.hyperpriors)
+        is_open = is_open and all(self.values.raw[name].numel() == 1 for name in found)
         is_linear = self.spec.is_normal and prior.has_weights_only and not prior.dense.has_residual
         return found if is_linear and is_open and not self.rows.has_fixed_noise else ()
 

@@ -55,7 +55,7 @@ def finish(
         iterations=sum(stage.iterations for stage in stages),
         evaluations=sum(stage.evaluations for stage in stages),
         log_marginal_likelihood=total,
-        message=f"{'converged' if converged else 'stopped'}: {words}" if reports else words,
+        message=(f"{'converged' if converged else 'stopped'}: {words}" if reports else words) + inference.remark,
         at_bounds=_at_bounds(fit),
         trace=trace,
         stages=stages,

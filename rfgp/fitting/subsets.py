@@ -23,6 +23,7 @@ from rfgp.approximations.planning import sharing
 from rfgp.fitting.context import TermFit, redrawn, searched
 from rfgp.fitting.maximize import ENOUGH, Objective, maximize
 from rfgp.fitting.scales import density_of, ratio_bounds
+from rfgp.fitting.sparse import search_sparsely, sparse_effects
 from rfgp.fitting.starts import SCREENED_ROWS, ranked_factors, started, started_by_matrices
 from rfgp.regression import FitReport
 from rfgp.regression.spec import degrees_of_freedom
@@ -157,6 +158,8 @@ def _ends_of_starts(fit: TermFit, rows: Block, tolerance: float | None = None, *
 
     With matrices of all rows there is one start, whatever its lengthscales, unless they stand for random features.
     """
+    if sparse_effects(fit):
+        return [search_sparsely(fit, rows, optimize, tolerance)]
     if not fit.prior.has_weights_only and not is_twin:
         return [optimize(started_by_matrices(fit), rows, tolerance=tolerance)]
     order = ranked_factors(fit, rows)

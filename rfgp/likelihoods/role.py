@@ -88,6 +88,8 @@ class Likelihood(ABC):
     """The largest ratio of the latent variance to its start if Laplace's approximation is used."""
     takes_exposure: ClassVar[bool] = False
     """Whether e^f is a mean, which the exposure of a row may multiply."""
+    latent_deviation: ClassVar[float | None] = None
+    """The scale of the default prior of each term's latent standard deviation. If None, there is no such prior."""
     is_discrete: ClassVar[bool] = False
     """Whether observations are counts or labels."""
     lowest: ClassVar[float] = -torch.inf

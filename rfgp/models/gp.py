@@ -1,7 +1,7 @@
 """The model: a kernel, approximations of its terms and a likelihood."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
@@ -20,7 +20,7 @@ from rfgp.models.given import given
 from rfgp.models.process import Process
 from rfgp.models.terms import TermReport, term_reports
 from rfgp.parameters import Hyperprior
-from rfgp.regression import Limits, Regression, SelectionReport, begin, solved_if_read
+from rfgp.regression import FitReport, Limits, Regression, SelectionReport, begin, solved_if_read
 from rfgp.regression.spec import (
     ModelOptions,
     ModelSpec,
@@ -29,6 +29,7 @@ from rfgp.regression.spec import (
     exact_evidence_bounds,
     largest,
     parts_of_average,
+    starvation_warnings,
 )
 from rfgp.saving.gp import MODELS, row_terms
 from rfgp.selection import AutoSpace, fit_model, selected
@@ -302,6 +303,12 @@ class GP(Process[ModelSpec]):
                 "without this warning, or RandomFeatures() or InducingPoints() to predict without rows."
             )
             warnings.warn(DataSavedWarning(message), stacklevel=2)
+
+    def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
+        """Yield warnings about the model and its rows, after a fit also about random features that are too few."""
+        yield from super().diagnosed(report)
+        if report is not None:
+            yield from starvation_warnings(self.regression, report)
 
     def argument(self, name: str, default: Any) -> Any:
         """Return an argument with which the model was made, or the default if it is not known."""

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 import torch
 
-from rfgp import likelihoods
+from rfgp import likelihoods, priors
 from rfgp.errors import InvalidArgumentError
 from rfgp.likelihoods import Likelihood
 from rfgp.parameters import Hyperprior
@@ -48,13 +48,13 @@ def plain(value: Any) -> Any:
     raise InvalidArgumentError(f"{value!r} cannot be saved; numbers, arrays, texts and None can.")
 
 
-def encode_priors(priors: Mapping[str, Hyperprior | None] | None) -> Any:
+def encode_priors(given: Mapping[str, Hyperprior | None] | None) -> Any:
     """Return priors as JSON: distributions of torch with one parameterisation, by name; None stays None.
 
     Raises:
         InvalidArgumentError: another prior.
     """
-    return None if priors is None else {name: _encode_prior(name, prior) for name, prior in priors.items()}
+    return None if given is None else {name: _encode_prior(name, prior) for name, prior in given.items()}
 
 
 def decode_priors(content: Mapping[str, Any]) -> dict[str, Hyperprior | None]:
@@ -70,6 +70,8 @@ def _encode_prior(name: str, prior: Any) -> dict[str, Any] | None:
     if prior is None:
         return None
     kind = type(prior).__name__
+    if type(prior) is priors.OWN.get(kind):
+        return {"distribution": kind, "arguments": asdict(prior)}
     if kind not in _PRIORS or type(prior) is not getattr(torch.distributions, kind):
         raise InvalidArgumentError(
             f"The prior of {name} is a {kind}, which cannot be saved; the distributions {', '.join(_PRIORS)} of "
@@ -84,6 +86,9 @@ def _decode_prior(entry: Mapping[str, Any] | None) -> Hyperprior | None:
     if entry is None:
         return None
     kind = entry["distribution"]
+    if kind in priors.OWN:
+        own: Hyperprior = priors.OWN[kind](**entry["arguments"])
+        return own
     if kind not in _PRIORS:
         raise InvalidArgumentError(f"There is no prior {kind!r}; known are {', '.join(_PRIORS)}.")
     values = {

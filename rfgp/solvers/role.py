@@ -176,6 +176,11 @@ class Inference(Protocol):
         """The share of the F weights that the rows determine, (F - tr A^-1) / F. None if weights are not the latent."""
         return None
 
+    @property
+    def remark(self) -> str:
+        """A clause in brackets about the arithmetic, for a report. Empty if there is nothing to say."""
+        return ""
+
     def warm_start(self) -> WarmStart:
         """Return where a search at hyperparameters close by may begin. Empty if nothing is searched."""
         return ()

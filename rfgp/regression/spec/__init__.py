@@ -22,3 +22,5 @@ from rfgp.regression.spec.freedom import degrees_of_freedom as degrees_of_freedo
 from rfgp.regression.spec.options import ModelOptions as ModelOptions
 from rfgp.regression.spec.spec import ModelSpec as ModelSpec
 from rfgp.regression.spec.spec import restored as restored
+from rfgp.regression.spec.starvation import exact_left_out as exact_left_out
+from rfgp.regression.spec.starvation import starvation_warnings as starvation_warnings

@@ -1,9 +1,11 @@
 """Warnings about a fit: features that are exhausted, structure that is missed, error bars that are too short."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from rfgp.approximations import Approximation, EquispacedFourier, InducingPoints, RandomFeatures, TermData, Vecchia
 from rfgp.errors import (
+    LatentVarianceWarning,
     OverfittingWarning,
     PoorFeaturesWarning,
     UnderfittingWarning,
@@ -11,6 +13,7 @@ from rfgp.errors import (
     arguments,
 )
 from rfgp.kernels.terms import BoundTerm
+from rfgp.likelihoods import Likelihood
 from rfgp.parameters import Values
 from rfgp.regression.report import FitReport
 
@@ -24,8 +27,10 @@ points was 0.22 to 0.46 of that of the exact process with the same hyperparamete
 """
 STRUCTURED = 0.3
 """The correlation of the errors of neighbours above which a fit warns; for 200 rows its standard error is 0.09."""
-NEGLIGIBLE = 1e-4
+NEGLIGIBLE = 1e-7
 """The noise below which no structure is looked for, as a share of the noise's upper bound."""
+DOMINATED = 1e3
+"""The ratio of the mean of a count to its median, far from the rows, above which a fit warns."""
 GIVEN_UP = 0.01
 """The lengthscale above which a column hardly matters, as a share of the upper bound."""
 
@@ -74,6 +79,26 @@ def fit_warnings(
         yield OverfittingWarning(
             f"Fixed frequencies were taken in the place of learned ones ({report.message.rpartition('; ')[2]}). There "
             "may be too few rows to learn from, or enough frequencies already."
+        )
+
+
+def latent_warnings(values: Values, terms: Sequence[BoundTerm], likelihood: Likelihood) -> Iterator[Warning]:
+    """Yield a warning if means of counts far from the rows are of the latent variance more than of the function.
+
+    Args:
+        values: The hyperparameters found.
+        terms: The terms.
+        likelihood: The likelihood.
+    """
+    if likelihood.latent_deviation is None:
+        return
+    variance = sum(float(values.value(term.outputscale).detach()) for term in terms if term.outputscale)
+    if variance > 2 * math.log(DOMINATED):
+        yield LatentVarianceWarning(
+            f"The logarithm of the rate has a standard deviation of {math.sqrt(variance):.3g}, so that far from the "
+            f"data the mean of an observation is e^{variance / 2:.3g} times its median. A few large counts may cause "
+            "it. Use quantile(0.5) of the posterior predictive distribution, or a prior of the output scale such as "
+            "rfgp.priors.HalfNormalDeviation(1.0)."
         )
 
 

@@ -1,8 +1,10 @@
-"""The kernel of the logarithm of the noise: the names of its terms, and their approximations."""
+"""The kernel of the logarithm of the noise, with the approximations of its terms, and the bounds of one noise."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+
+import torch
 
 from rfgp.approximations import Approximation
 from rfgp.approximations.planning import AUTO
@@ -12,6 +14,9 @@ from rfgp.kernels import Kernel, Sum
 from rfgp.kernels.arguments import Key
 from rfgp.kernels.kernel import transformed
 from rfgp.likelihoods import Likelihood
+from rfgp.parameters import Values
+from rfgp.regression.family import NOISE_BOUNDS
+from rfgp.rows import Block
 
 PREFIX = "noise."
 """The beginning of the names of the terms of the noise, and of the paths of their hyperparameters."""
@@ -71,3 +76,23 @@ def by_process(approximation: Any, function: Sequence[TermData], noise: Sequence
     serves = [any(approximation.refusal(data) is None for data in terms) for terms in (function, noise)]
     own, other = (approximation if one or not any(serves) else AUTO for one in serves)
     return own, other
+
+
+def with_least_noise(
+    values: Values, approximations: Mapping[str, Approximation], terms: Sequence[TermData], rows: Block
+) -> Values:
+    """Return values whose noise may be as little as the approximations of all terms allow.
+
+    Args:
+        values: The hyperparameters.
+        approximations: The approximations by the names of terms.
+        terms: The terms.
+        rows: Some of the rows. In single precision the least noise is that of features.
+    """
+    if "noise" not in values.space.quantities:
+        return values
+    is_single = torch.float32 in (rows.inputs.dtype, rows.targets.dtype)
+    least = NOISE_BOUNDS[0] if is_single else max(approximations[one.term.name].least_noise(one) for one in terms)
+    noise = values.space.quantities["noise"]
+    noise = replace(noise, bounds=(noise.bounds[0] * (least / NOISE_BOUNDS[0]), noise.bounds[1]))
+    return replace(values, space=replace(values.space, quantities={**values.space.quantities, "noise": noise}))

@@ -7,7 +7,7 @@ from typing import Any, Self
 import torch
 
 from rfgp import random
-from rfgp.approximations import Exact, Vecchia
+from rfgp.approximations import Exact
 from rfgp.approximations.planning import read_approximation
 from rfgp.columns.indicators import Indicators
 from rfgp.counts import check_count
@@ -15,13 +15,9 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel
 from rfgp.kernels.arguments import read_positive
 from rfgp.parameters import Hyperprior
-from rfgp.regression.family import NOISE_BOUNDS, check_approximation, read_likelihood
+from rfgp.regression.family import check_approximation, read_likelihood
 from rfgp.regression.spec.noise import check_kernel
 
-LEAST_NOISE = 1e-8
-"""The least noise beside nearest neighbours, in variances of the target.
-
-At 1e-10 means of smooth kernels were off by 1e-5 of the target's deviation by rounding."""
 MEANS = ("constant", "zero")
 """Mean functions."""
 
@@ -95,14 +91,6 @@ class ModelOptions:
     def approximation(self) -> str | None:
         """How the posterior is approximated. If None, as usual for the likelihood."""
         return self.inference
-
-    @property
-    def noise_bounds(self) -> tuple[float, float]:
-        """The bounds of the noise, in variances of the target. With neighbours it may be less than with features."""
-        has_neighbors = any(
-            isinstance(one, Vecchia) or getattr(one, "residual", None) is not None for one in self._given
-        )
-        return (LEAST_NOISE if has_neighbors else NOISE_BOUNDS[0], NOISE_BOUNDS[1])
 
     @property
     def has_matrices(self) -> bool:

@@ -19,18 +19,19 @@ from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, bind, hyperparameters_of, requests_of
 from rfgp.parameters import BoundaryAvoiding, Hyperprior, Values
 from rfgp.paths import find_path
-from rfgp.regression.family import LEAST_LATENT, OUTPUTSCALE_BOUNDS, Family, Member, Variance
+from rfgp.regression.family import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, Family, Member, Variance
 from rfgp.regression.observing import check_blocks
 from rfgp.regression.report import FitReport
 from rfgp.regression.spec.checks import check_memory, identity_of, term_warnings, warnings_of_places
-from rfgp.regression.spec.diagnostics import fit_warnings, lattice_warnings
+from rfgp.regression.spec.diagnostics import fit_warnings, latent_warnings, lattice_warnings
 from rfgp.regression.spec.draws import columns_of_lattices, drawn_priors, redrawn_priors, relaid_priors
 from rfgp.regression.spec.inputs import ModelInputs, graph_of, indicators_of, open_keys, table_of, without_missing
-from rfgp.regression.spec.noise import by_process, noise_kernel
+from rfgp.regression.spec.noise import by_process, noise_kernel, with_least_noise
 from rfgp.regression.spec.options import ModelOptions
 from rfgp.regression.spec.sources import first_table, with_all_levels
 from rfgp.regression.spec.starts import (
     kernel_starts,
+    latent_priors,
     plain_value,
     prior_of_factor,
     shares_of,
@@ -96,7 +97,7 @@ class ModelSpec(Family):
         bounds = OUTPUTSCALE_BOUNDS if self.is_normal else (LEAST_LATENT, self.options.likelihood.widest)
         shares = shares_of(self.terms)
         scales = [Variance(one.outputscale, shares[one.name], bounds) for one in self.terms if one.outputscale]
-        return (*scales, *((Variance("noise", NOISE_START, self.options.noise_bounds),) if self.is_normal else ()))
+        return (*scales, *((Variance("noise", NOISE_START, NOISE_BOUNDS),) if self.is_normal else ()))
 
     def prior(self, values: Values) -> Prior:
         """Return the prior of all terms."""
@@ -191,6 +192,7 @@ class ModelSpec(Family):
         kinds = {factor.kind for term in self.terms for factor in term.term.factors}
         has_places = self.is_normal and kinds & {Kind.NODE, Kind.COORDINATE}
         hyperpriors: dict[str, Hyperprior | None] = {"noise": BoundaryAvoiding()} if has_places else {}
+        hyperpriors |= latent_priors(self.terms, self.options.likelihood)
         hyperpriors |= {path: prior_of_factor() for path in paths if path.rpartition(".")[2].startswith("factor_")}
         hyperpriors |= {find_path(name, paths): prior for name, prior in self.options.priors.items()}
         return replace(self, options=self.options.changed(starts=starts, hyperpriors=hyperpriors))
@@ -202,6 +204,7 @@ class ModelSpec(Family):
         """
         spec = self.drawn(self.options.approximations, values, len(rows), in_blocks=is_read_in_blocks(rows))
         check_blocks(spec, values, rows)
+        values = with_least_noise(values, spec.approximations, spec.term_data(values, len(rows)), pool_of(rows))
         return spec, spec.normalized(values, pool_of(rows).take(slice(NORMALIZED_ROWS)))
 
     def normalized(self, values: Values, rows: Block) -> Values:
@@ -294,6 +297,8 @@ class ModelSpec(Family):
             yield from warnings_of_places(terms, self.columns, rows)
         if report is not None and rows is not None:
             yield from lattice_warnings(self.term_data(values, len(rows)), self.approximations)
+        if report is not None:
+            yield from latent_warnings(values, self.terms, self.options.likelihood)
         if report is not None and self.is_normal and self.schema is not None:
             yield from fit_warnings(report, values, self.terms, self.approximations, self.schema.keys)
 

@@ -14,7 +14,9 @@ from rfgp.columns import Schema
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm
+from rfgp.likelihoods import Likelihood
 from rfgp.parameters import Hyperprior, Values
+from rfgp.priors import HalfNormalDeviation
 from rfgp.rows import Block, Rows, ends_of, pool_of, typical_noise
 from rfgp.scaling import Affine, moments
 
@@ -118,6 +120,12 @@ def prior_of_factor() -> Hyperprior:
     """Return the log-normal prior of mode 1 of a factor of a free modulation."""
     one = torch.ones((), dtype=torch.float64)
     return torch.distributions.LogNormal(FREEDOM**2 * one, FREEDOM * one)
+
+
+def latent_priors(terms: Sequence[BoundTerm], likelihood: Likelihood) -> dict[str, Hyperprior]:
+    """Return the default priors of the output scales of terms under a likelihood, by path."""
+    scale, paths = likelihood.latent_deviation, [term.outputscale for term in terms if term.outputscale]
+    return {} if scale is None else {path: HalfNormalDeviation(scale) for path in paths}
 
 
 def plain_value(value: Tensor) -> Any:

@@ -120,6 +120,7 @@ def test_little_noise_in_single_precision(sd):
     assert gp.fit_report.calibration == pytest.approx(1, abs=0.15)
 
 
+@pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")
 @pytest.mark.parametrize("extra", ["noise", "fixed", "prior"])
 def test_where_they_cannot_be_solved_they_are_searched_for(extra, monkeypatch):
     monkeypatch.setattr(subsets, "LEAST_ROWS", 300)
@@ -210,6 +211,7 @@ def test_calibration_and_density_are_those_of_leaving_one_out():
     assert gp.fit_report.leave_one_out == pytest.approx(left.log_density.mean(), rel=1e-7)
 
 
+@pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")
 def test_the_share_of_weights():
     X, y = table(200)
     gp = rfgp.SparseSpectrumGP(num_frequencies=6, seed=0, dtype=torch.float64).fit(X, y)
