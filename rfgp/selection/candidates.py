@@ -12,11 +12,14 @@ from rfgp.approximations.equispaced_fourier import MOST_COLUMNS
 from rfgp.kernels import RBF, Kernel, Linear, Matern, Periodic
 from rfgp.kernels.terms import Term
 from rfgp.likelihoods import Normal
+from rfgp.priors import LogNormalVariance, SparseLengthscales, SparseVariances
 from rfgp.regression import Limits
 from rfgp.regression.spec import ModelOptions
 
 FEW_ROWS = 2000
 """The most rows with distinct inputs for which the candidates are exact."""
+WIDE, MANY = 10, 3
+"""The rows for each column below which few columns may matter, and below which all cannot have a lengthscale."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,10 +29,12 @@ class Candidate:
     Attributes:
         model: The options of the model, whose approximations are a dict by the names of the terms.
         variants: Candidates that are scored only if this one goes on.
+        is_sparse: Whether priors say that few columns matter.
     """
 
     model: ModelOptions
     variants: tuple["Candidate", ...] = ()
+    is_sparse: bool = False
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -84,7 +89,7 @@ class Candidate:
     def name(self) -> str:
         """The kernels and their approximations, in a few words."""
         if self.is_exact:
-            return f"exact {' + '.join(map(_words, self.terms))}"
+            return f"exact {' + '.join(map(_words, self.terms))}" + ", few columns" * self.is_sparse
         known = self.approximations
         parts = [", ".join([_words(term), *_sizes(known.get(str(term.name)))]) for term in self.terms]
         return " + ".join(parts)
@@ -93,7 +98,8 @@ class Candidate:
     def values(self) -> dict[str, str]:
         """The kernel and the approximations as one writes them, for `rfgp.GP`."""
         given = {"approximation": repr(self.approximations)} if self.approximations else {}
-        return {"kernel": repr(self.model.kernel), **given}
+        priors = {"priors": repr(dict(self.model.priors))} if self.is_sparse else {}
+        return {"kernel": repr(self.model.kernel), **given, **priors}
 
 
 def _words(term: Term) -> str:
@@ -174,7 +180,7 @@ class AutoSpace:
         if given != "auto" and not isinstance(given, Exact):
             return tuple(self._of(given, one) for one in (_rbf(), _matern(2.5), _matern(1.5), _matern(0.5)))
         if given != "auto" or (num_rows <= FEW_ROWS and not in_blocks):
-            return self._exact(seasons)
+            return self._exact(num_rows, num_columns, seasons)
         if not self._is_gaussian:
             return self._of(RandomFeatures(128), _rbf()), self._of(RandomFeatures(512), _rbf())
         if num_columns <= MOST_COLUMNS:
@@ -187,14 +193,36 @@ class AutoSpace:
         """Whether the likelihood is Gaussian. Under others neither frequencies nor neighbors are compared."""
         return isinstance(self.model.likelihood, Normal)
 
-    def _exact(self, seasons: Seasons) -> tuple[Candidate, ...]:
+    def _exact(self, num_rows: int, num_columns: int, seasons: Seasons) -> tuple[Candidate, ...]:
         """Return the candidates for few rows."""
-        kernels = [_line(), _rbf(), _matern(1.5), _matern(0.5)]
-        if self._is_gaussian:
-            kernels += [_rbf() + _matern(1.5, "local"), _rbf() + _matern(0.5, "local")]
-            kernels += [_line() + _rbf(), _line() + _matern(1.5), _rbf(ard=False), _matern(1.5, ard=False)]
-            kernels += _with_seasons(_line() + _rbf(), seasons)
-        return tuple(self._of(Exact(), kernel) for kernel in kernels)
+        alone, isotropic = [_rbf(), _matern(1.5), _matern(0.5)], [_rbf(ard=False), _matern(1.5, ard=False)]
+        if not self._is_gaussian:
+            return tuple(self._of(Exact(), kernel) for kernel in (_line(), *alone))
+        sums = [
+            _rbf() + _matern(1.5, "local"),
+            _rbf() + _matern(0.5, "local"),
+            _line() + _rbf(),
+            _line() + _matern(1.5),
+        ]
+        kernels = isotropic
+        if num_columns < num_rows / MANY:
+            kernels += [_line(), *alone, *sums, *_with_seasons(_line() + _rbf(), seasons)]
+        found = [self._of(Exact(), kernel) for kernel in kernels]
+        if num_columns > num_rows / WIDE:
+            found += [self._sparse(kernel) for kernel in (_line(), _rbf(), _line() + _rbf())]
+        return tuple(found)
+
+    def _sparse(self, kernel: Kernel) -> Candidate:
+        """Return the exact candidate of a kernel of which few columns matter, unless the user gives priors."""
+        known = {
+            "linear.variance": SparseVariances(),
+            "rbf.lengthscale": SparseLengthscales(),
+            "rbf.outputscale": LogNormalVariance(),
+        }
+        names = {str(term.name) for term in kernel.terms()}
+        own = {path: prior for path, prior in known.items() if path.split(".")[0] in names}
+        made = self._of(Exact(), kernel)
+        return replace(made, model=made.model.changed(priors={**own, **self.model.priors}), is_sparse=True)
 
     def _planned(self, num_columns: int, seasons: Seasons) -> tuple[Candidate, ...]:
         """Return the candidates for at most three columns: on lattices, with neighbors if these are too large."""

@@ -34,8 +34,8 @@ GOING_ON = {True: 2, False: 4}
 """The most candidates that go on, if rows are held out, and if not."""
 BEHIND = 2.0
 """The standard errors by which a candidate is clearly behind."""
-CATCHING_UP, AVERAGED = 0.15, 0.05
-"""The nats a row by which a candidate may be behind in any case and go on, and be averaged."""
+CATCHING_UP, LEFT_OUT, AVERAGED = 0.15, 1.0, 0.05
+"""The nats a row by which a candidate may be behind in any case and go on, be scored in folds, and be averaged."""
 QUIET, TAIL = 1e-3, 1e-4
 """The noise that counts as none, in variances of the target, and the weight of a line if no other candidate that is
 averaged has any. Without it a new row that contradicts another has no density: 1,073 nats a row on 2,000 of protein."""
@@ -128,10 +128,10 @@ class SuccessiveHalving:
         sizes = self.sizes()
         for number, size in enumerate(sizes):
             if number:
-                going = self._further(going, has_variants=self.holds_out)
+                going = self._further(going, CATCHING_UP, GOING_ON[self.holds_out])
             self._score(going, size)
         if self.validation.folds:
-            going = self._further(going)
+            going = self._further(going, LEFT_OUT, len(going))
             for state in going:
                 assert state.fitted is not None
                 state.fitted = self.validation.without_folds(state.fitted)
@@ -168,14 +168,20 @@ class SuccessiveHalving:
         if all(state.status for state in self.states):
             min(self.states, key=lambda state: state.cost.seconds).status = ""
 
-    def _further(self, states: Sequence[CandidateState], has_variants: bool = False) -> list[CandidateState]:
-        """Return the best candidates that are not clearly behind, with their variants if these are wanted."""
+    def _further(self, states: Sequence[CandidateState], least: float, most: int) -> list[CandidateState]:
+        """Return the best candidates that are not clearly behind, with their variants.
+
+        Args:
+            states: The candidates.
+            least: The nats a row by which one may be behind in any case.
+            most: The most candidates.
+        """
         ranked = sorted((one for one in states if one.scores and not one.status), key=lambda state: -state.score)
-        near = [state for state in ranked if state.is_within(CATCHING_UP)][: GOING_ON[self.holds_out]]
+        near = [state for state in ranked if state.is_within(least)][:most]
         for state in ranked:
             if state not in near:
                 state.status = f"behind the best by {state.scores[-1].difference:.2g} nats a row"
-        variants = [self._state(one) for state in near for one in state.candidate.variants if has_variants]
+        variants = [self._state(one) for state in near for one in state.candidate.variants if self.holds_out]
         self.states.extend(variants)
         return [*near, *variants]
 

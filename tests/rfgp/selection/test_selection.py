@@ -223,6 +223,18 @@ def test_a_line_is_found(n):
     assert gp.predict([[10.0]]).mean[0] == pytest.approx(-500_000, rel=1e-4)
 
 
+def test_few_of_many_columns_are_found():
+    rng = np.random.default_rng(3)
+    X, new = rng.standard_normal((60, 80)), rng.standard_normal((500, 80))
+    gp = rfgp.GP(seed=0).fit(X, 2 * X[:, 4] - X[:, 9] + 0.3 * rng.standard_normal(60))
+    assert gp.selection.chosen.name.endswith("few columns")
+    assert gp.selection.validation == "5 folds"
+    observed, y = gp.predict(new).observed(), 2 * new[:, 4] - new[:, 9] + 0.3 * rng.standard_normal(500)
+    assert np.mean((observed.mean - y) ** 2) < 0.3 * 0.5
+    printed = gp.selection.chosen.last
+    assert abs(printed.value - observed.log_density(y).mean()) < 3 * printed.error
+
+
 def test_seasons_of_dates_are_candidates():
     """Ten years of months with a trend and a season; the last two are predicted."""
     months = np.arange("2010-01", "2020-01", dtype="datetime64[M]").astype("datetime64[D]")
