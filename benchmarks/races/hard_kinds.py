@@ -288,7 +288,8 @@ def case(which: str, kind: str, name: str, racer: str, seed: int) -> dict[str, A
         begin = time.process_time()
         found = RACERS[racer][0](made, kind)
         spent = time.process_time() - begin
-    error, spread = found.mean - made.f, made.f.std() or 1.0
+    error, size = found.mean - made.f, np.abs(made.f).max()
+    spread = made.f.std() if made.f.std() > 1e-9 * size else size  # of a constant function, its value
     density = np.asarray(found.log_density, dtype=float)
     figures = {
         "rmse": np.sqrt(np.mean(error**2)) / spread,

@@ -65,8 +65,8 @@ def exact_left_out(covariance: Tensor, y: Tensor) -> LeftOut:
 def starvation_warnings(regression: Regression, report: FitReport) -> Iterator[Warning]:
     """Yield a warning if the exact kernel predicts left-out rows clearly better than fixed random features.
 
-    Each row is left out of at most 500 for the exact kernel, and of all for the features. Nothing is compared if there
-    are priors, or if the features are exhausted, of which another warning speaks.
+    Each row is left out of at most 500 for the exact kernel, and of all for the features. Nothing is compared if the
+    search did not converge, if there are priors, or if the features are exhausted, of which another warning speaks.
 
     Args:
         regression: The regression after a fit. If it has no rows in memory, nothing is compared.
@@ -77,7 +77,9 @@ def starvation_warnings(regression: Regression, report: FitReport) -> Iterator[W
     used = spec.approximations.values()
     has_features = any(isinstance(one, RandomFeatures) for one in used)
     is_known = all(isinstance(one, RandomFeatures | Exact) for one in used) and not spec.others
-    is_searched = report.iterations > 0 and report.frequencies != "learned" and not values.space.hyperpriors
+    is_searched = (
+        report.converged and report.iterations > 0 and report.frequencies != "learned" and not values.space.hyperpriors
+    )
     is_named = (report.weights_used or 0.0) > EXHAUSTED
     is_compared = has_features and is_known and spec.is_normal and is_searched and not is_named
     if not is_compared or report.leave_one_out is None or rows is None or is_read_in_blocks(rows):

@@ -441,6 +441,7 @@ def test_slopes_of_several_outputs(outputs):
     np.testing.assert_allclose(slope[:, 1], 2 * slope[:, 0], rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")
 def test_a_fit_keeps_other_approximations():
     X = np.linspace(0, 1, 30)[:, None]
     gp = rfgp.GP(k.RBF(name="f"), approximation=rfgp.RandomFeatures(8), seed=0).fit(X, np.sin(9 * X[:, 0]))
