@@ -53,10 +53,12 @@ class Vecchia(Approximation):
 
     num_neighbors: int = 30
     condition_on: str = field(default="auto", kw_only=True)
+    block_size: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "num_neighbors", check_count("num_neighbors", self.num_neighbors))
+        object.__setattr__(self, "block_size", check_count("block_size", self.block_size))
         if self.condition_on not in CONDITIONS:
             raise InvalidArgumentError(
                 f"condition_on must be one of {', '.join(CONDITIONS)}, got {self.condition_on!r}."
@@ -82,7 +84,7 @@ class Vecchia(Approximation):
         """Return the term with the seed of the order of its rows."""
         kind, own = loops_of(data.term), seed if self.seed is None else self.seed
         if kind is not None:
-            return NeighborTerm(data.term, kind, self.num_neighbors, own, self.condition_on)
+            return NeighborTerm(data.term, kind, self.num_neighbors, own, self.condition_on, self.block_size)
         names = parameter_names(data, with_scale=True)
         return KernelNeighborTerm(data.term, names, self.num_neighbors, own, self.condition_on)
 
@@ -112,6 +114,7 @@ class NeighborTerm(TermPrior):
     num_neighbors: int
     seed: int
     condition_on: str
+    block_size: int = 1
 
     def at(self, values: Values, columns: ColumnSummary) -> Prior:
         """Return the prior at hyperparameters by path, given all columns."""
@@ -127,6 +130,7 @@ class NeighborTerm(TermPrior):
             self.condition_on,
             name=self.term.name,
             columns=tuple(places),
+            block_size=self.block_size,
         )
         return Prior(neighbors=block)
 

@@ -198,7 +198,7 @@ class NeighborFit:
     def _objective(self, values: Values, alone: bool) -> Objective:
         some = self.searched
         with torch.no_grad():
-            pattern, columns = used(neighbors_of(self.spec.prior(values)).predecessors(self.rows.inputs, some))
+            pattern, columns = used(neighbors_of(self.spec.prior(values)).block_predecessors(self.rows.inputs, some))
         used_rows = self.rows.take(torch.from_numpy(columns))
         rows = self.rows if some is None else self.rows.take(some)
 

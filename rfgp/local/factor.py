@@ -19,7 +19,7 @@ from torch import Tensor
 
 from rfgp.autograd import Array, as_array
 from rfgp.local.neighbors import Indices
-from rfgp.sparse import SparseValues, SparsityPattern, multiply, row_blocks
+from rfgp.sparse import EntryPattern, SparseValues, multiply, row_blocks
 
 IN_THREADS = 2**14
 """Entries from which on a loop is worth threads."""
@@ -35,7 +35,7 @@ def inverse_factor(
     variance: Tensor,  # ()
     noise: Tensor,  # (n,)
     kind: int,
-    pattern: SparsityPattern,
+    pattern: EntryPattern,
     known: Tensor | None = None,  # (n, F)
 ) -> Tensor:  # (nnz,)
     """Return the entries of V, float64, differentiable once in lengthscale, variance, noise and known features.
@@ -79,7 +79,7 @@ class _InverseFactor(torch.autograd.Function):
         noise: Tensor,
         known: Tensor,
         kind: int,
-        pattern: SparsityPattern,
+        pattern: EntryPattern,
     ) -> Tensor:
         from rfgp.local import loops
 
@@ -92,7 +92,8 @@ class _InverseFactor(torch.autograd.Function):
         scale = 1 / entries[own]
         entries *= np.repeat(-scale, np.diff(pattern.indptr))
         entries[own] = scale
-        return torch.from_numpy(entries)
+        ctx.entries = entries
+        return torch.from_numpy(entries.copy())
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -104,7 +105,7 @@ class _InverseFactor(torch.autograd.Function):
 
         def pull(a: int, b: int) -> tuple[float, Array, Array, Array]:
             found = np.zeros(z.shape[1]), np.zeros(len(z)), np.zeros(phi.shape)
-            return loops.pull_rows(a, b, *ctx.fixed, grad, *found), *found
+            return loops.pull_rows(a, b, *ctx.fixed, ctx.entries, grad, *found), *found
 
         parts = in_blocks(ctx.fixed[-1], pull, most=max(1, MOST_SUMS // max(1, phi.size)))
         in_variance, in_lengths, in_noise, in_known = (sum(part[i] for part in parts) for i in range(4))
@@ -140,7 +141,7 @@ def in_blocks(starts: Any, run: Callable[[int, int], Any], most: int | None = No
 def whitened(
     entries: Tensor,  # (nnz,)
     dense: Tensor,  # (n, c)
-    pattern: SparsityPattern,  # (r, n)
+    pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # (r, c)
     """Return V B, float64, differentiable once in both; for upstream G in V_ij G_i . B_j, in B V^T G."""
     out: Tensor = _Whitened.apply(entries, dense.double(), pattern)
@@ -150,7 +151,7 @@ def whitened(
 def whitened_back(
     entries: Tensor,  # (nnz,)
     dense: Tensor,  # (r, c)
-    pattern: SparsityPattern,  # (r, n)
+    pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # (n, c)
     """Return V^T B, float64, without gradients."""
     turned = SparseValues(entries, pattern).matrix().T.tocsr()
@@ -191,7 +192,7 @@ def conditionals(
 
 class _Whitened(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, entries: Tensor, dense: Tensor, pattern: SparsityPattern) -> Tensor:
+    def forward(ctx: Any, entries: Tensor, dense: Tensor, pattern: EntryPattern) -> Tensor:
         ctx.save_for_backward(entries, dense)
         ctx.pattern = pattern
         return torch.from_numpy(multiply(row_blocks(SparseValues(entries, pattern).matrix()), as_array(dense)))

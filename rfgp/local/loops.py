@@ -4,9 +4,15 @@ Serial and `nogil`; `rfgp.local.factor` runs them over blocks of rows in threads
 
 Row i with neighbours N has, given their observations, the weights b = C^-1 c and the variance d = v + D_i - b^T c, with
 C = v K(N, N) + diag(D_N) and c = v K(N, i). Its entries are -b / sqrt(d) at its neighbours and 1 / sqrt(d) at itself.
-With gradients B and g in b and d, h = C^-1 B,
+With a = (-b, 1), d = a^T M a for the covariance M of N and i, and with gradients B and g in b and d and h = C^-1 B, zero
+at i, the gradient in M is
 
-    in c: h - 2 g b,      in C: g b b^T - (h b^T + b h^T) / 2,      in v and D_i beside: g.
+    g a a^T + (h a^T + a h^T) / 2.
+
+Rows of which each has the neighbours of the one before it, and that row, are a run: they share one factorisation, as
+the conditionals of all of them are rows of M = L L^T for the covariance M of the neighbours of the first and all rows
+of the run. Row p of L without its diagonal is L^T b, and the diagonal is sqrt(d). Their gradients in M are added up
+before they are pulled back to the parameters. Source: Vecchia by blocks, Pan et al. (2025), arXiv 2504.12004.
 
 Of what features phi (n, F) leave of a process, v K - phi phi^T stands for v K everywhere; F is 0 where there are none.
 A gradient W in v K - phi phi^T is -(W + W^T) phi in phi.
@@ -21,6 +27,8 @@ from rfgp.compiled import jit
 
 _SPENT = 1e-13
 """Of v + D: a pivot below it is one of rounding."""
+_LONGEST = 64
+"""The most rows of a run that share a factorisation, which bounds its memory."""
 MATERN12, MATERN32, MATERN52, GAUSSIAN = 0, 1, 2, 3
 
 
@@ -44,17 +52,41 @@ def correlation(kind, square):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _spaces(most, d, features):
-    """Return room for one row with up to `most` neighbours.
+def _run_end(i, last, near, starts):
+    """Return the row after the last of the run that begins at row i, at most `last`."""
+    j = i + 1
+    while j < min(last, i + _LONGEST):
+        a, b, c = starts[j - 1], starts[j], starts[j + 1]
+        if c - b != b - a + 1:
+            return j
+        for e in range(b - a):
+            if near[a + e] != near[b + e]:
+                return j
+        j += 1
+    return j
 
-    Their places, and the row's after them (d, k + 1); values and slopes of the kernel between each of these and those
-    before it (k + 1, k); the factor of C (k, k); b, h, and weights of pairs (k,); what is spent (k,); and their
-    features (k + 1, F) with the products of these (k + 1, k + 1).
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _spaces(most, d, features):
+    """Return room for up to `most` places: neighbours and the rows of a run.
+
+    Their places (d, m), noise and what those before leave of the variance of each (m,); values and slopes of the kernel
+    between each of these and those before it, and the factor (m, m), with the inverses of its diagonal, 0 for what is
+    spent, (m,); and their features (m, F) with the products of these (m, m).
     """
-    tall = (most + 1, most)
-    matrices = np.empty((d, most + 1)), np.empty(tall), np.empty(tall), np.empty((most, most))
-    known = np.empty((most + 1, features)), np.zeros((most + 1, most + 1))
-    return matrices, (np.empty(most), np.empty(most), np.empty(most)), np.zeros(most, dtype=np.bool_), known
+    square = (most, most)
+    given = np.empty((d, most)), np.zeros(most), np.empty(most)
+    known = np.empty((most, features)), np.zeros(square)
+    return given, (np.empty(square), np.empty(square), np.empty(square)), np.empty(most), known
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _most(first, last, starts):
+    """Return the most places of a run of some rows: the entries of its last row."""
+    most = 1
+    for i in range(first, last):
+        most = max(most, starts[i + 1] - starts[i])
+    return most
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -86,50 +118,58 @@ def _multiply(rows, count, products):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _condition(kind, z, phi, noise, variance, point, point_phi, near, spaces):
-    """Fill the spaces of a point (d,) with features (F,) given rows `near`; return v - |phi|^2 - b^T c."""
-    (places, values, slopes, lower), (weights, _, _), is_spent, (rows, products) = spaces
-    count = near.size
-    for c in range(point.size):
-        for p in range(count):
+def _gather(z, phi, noise, near, spaces):
+    """Fill the places, the noise and the features of rows `near` (m,)."""
+    (places, noises, _), _, _, (rows, _) = spaces
+    for p in range(near.size):
+        for c in range(z.shape[1]):
             places[c, p] = z[near[p], c]
-        places[c, count] = point[c]
-    _correlate(kind, places, count + 1, values, slopes)
-    if phi.shape[1] > 0:
-        for p in range(count):
-            rows[p] = phi[near[p]]
-        rows[count] = point_phi
-        _multiply(rows, count + 1, products)
-    for p in range(count):
-        for q in range(p):
-            total = variance * values[p, q] - products[p, q]
-            for s in range(q):
-                total -= lower[p, s] * lower[q, s]
-            lower[p, q] = 0.0 if is_spent[q] else total / lower[q, q]
-        full = variance + noise[near[p]]
-        pivot = full - products[p, p]
-        for s in range(p):
-            pivot -= lower[p, s] ** 2
-        is_spent[p] = pivot < _SPENT * full
-        lower[p, p] = np.sqrt(max(pivot, _SPENT * full))
-    left = variance - products[count, count]
-    for p in range(count):  # L u = c, and then L^T b = u
-        total = variance * values[count, p] - products[count, p]
-        for s in range(p):
-            total -= lower[p, s] * weights[s]
-        weights[p] = 0.0 if is_spent[p] else total / lower[p, p]
-        left -= weights[p] ** 2
-    _solve_transposed(lower, weights, is_spent, count)
-    return left
+        noises[p] = noise[near[p]]
+        for f in range(phi.shape[1]):
+            rows[p, f] = phi[near[p], f]
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _solve_transposed(lower, x, is_spent, count):
-    for p in range(count - 1, -1, -1):
+def _factorize(kind, variance, count, spaces):
+    """Factorise the covariance of `count` places with noise, and note what those before leave of each without it."""
+    (places, noises, left), (values, slopes, lower), inverse, (rows, products) = spaces
+    _correlate(kind, places, count, values, slopes)
+    if rows.shape[1] > 0:
+        _multiply(rows, count, products)
+    for p in range(count):
+        own = lower[p]
+        for q in range(p):
+            other, total = lower[q], variance * values[p, q] - products[p, q]
+            for s in range(q):
+                total -= own[s] * other[s]
+            own[q] = total * inverse[q]
+        total = variance - products[p, p]
+        for s in range(p):
+            total -= own[s] ** 2
+        left[p] = total
+        full = variance + noises[p]
+        pivot = max(total + noises[p], _SPENT * full)
+        own[p] = np.sqrt(pivot)
+        inverse[p] = 1 / own[p] if total + noises[p] >= _SPENT * full else 0.0
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _solve(lower, inverse, x, count):
+    """Turn x (k,) into L^-1 x."""
+    for p in range(count):
         total = x[p]
-        for s in range(p + 1, count):
-            total -= lower[s, p] * x[s]
-        x[p] = 0.0 if is_spent[p] else total / lower[p, p]
+        for s in range(p):
+            total -= lower[p, s] * x[s]
+        x[p] = total * inverse[p]
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _solve_transposed(lower, inverse, x, count):
+    """Turn x (k,) into L^-T x."""
+    for p in range(count - 1, -1, -1):
+        x[p] *= inverse[p]
+        for s in range(p):
+            x[s] -= x[p] * lower[p, s]
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -139,18 +179,20 @@ def conditional_rows(first, last, kind, z, phi, noise, variance, near, starts, s
     z (n, d), phi (n, F), noise (n,), near (nnz,) the rows that the entries belong to, that of the row itself last,
     starts (r + 1,) of the r rows whose entries are wanted, `share` of its own noise in each deviation, entries (nnz,).
     """
-    most = 1
-    for i in range(first, last):
-        most = max(most, starts[i + 1] - starts[i])
-    spaces = _spaces(most, z.shape[1], phi.shape[1])
-    weights = spaces[1][0]
-    for i in range(first, last):
-        a, b = starts[i], starts[i + 1] - 1
-        own = near[b]
-        left = _condition(kind, z, phi, noise, variance, z[own], phi[own], near[a:b], spaces)
-        for p in range(b - a):
-            entries[a + p] = weights[p]
-        entries[b] = np.sqrt(max(left, 0.0) + share * noise[own])
+    spaces = _spaces(_most(first, last, starts), z.shape[1], phi.shape[1])
+    (_, noises, left), (_, _, lower), inverse, _ = spaces
+    i = first
+    while i < last:
+        end = _run_end(i, last, near, starts)
+        _gather(z, phi, noise, near[starts[end - 1] : starts[end]], spaces)
+        _factorize(kind, variance, starts[end] - starts[end - 1], spaces)
+        for j in range(i, end):
+            a, b = starts[j], starts[j + 1] - 1
+            for p in range(b - a):
+                entries[a + p] = lower[b - a, p]
+            _solve_transposed(lower, inverse, entries[a:b], b - a)
+            entries[b] = np.sqrt(max(left[b - a], 0.0) + share * noises[b - a])
+        i = end
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -180,55 +222,65 @@ def gather_rows(entries, near, starts, x):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def pull_rows(first, last, kind, z, phi, noise, variance, near, starts, grad, in_lengths, in_noise, in_phi):
+def pull_rows(
+    first, last, kind, z, phi, noise, variance, near, starts, entries, grad, in_lengths, in_noise, in_phi
+):
     """Add to `in_lengths` (d,) sum W k' (z_p - z_q)^2 over pairs, to `in_noise` (n,) and `in_phi` (n, F).
 
-    `grad` (nnz,) is that in the entries. Return the gradient in v.
+    `entries` (nnz,) are those of the inverse factor, and `grad` (nnz,) is that in them. Return the gradient in v.
     """
-    most = 1
-    for i in range(first, last):
-        most = max(most, starts[i + 1] - starts[i])
+    most = _most(first, last, starts)
     spaces = _spaces(most, z.shape[1], phi.shape[1])
-    (places, values, slopes, lower), (weights, back, pairs), is_spent, (features, _) = spaces
-    in_products = np.zeros((most + 1, most + 1))
+    (places, _, _), (values, slopes, lower), inverse, (features, _) = spaces
+    in_matrix, left, right, pairs = np.zeros((most, most)), np.empty(most), np.empty(most), np.empty(most)
     in_variance = 0.0
-    for i in range(first, last):
-        a, b = starts[i], starts[i + 1] - 1
-        rows, own = near[a:b], near[b]
-        left = _condition(kind, z, phi, noise, variance, z[own], phi[own], rows, spaces)
-        scale = 1 / np.sqrt(max(left, 0.0) + noise[own])
-        in_d = -grad[b]
-        for p in range(b - a):
-            in_d += grad[a + p] * weights[p]
-        in_d *= 0.5 * scale**3
-        for p in range(b - a):  # h: L u = B, and then L^T h = u
-            total = -grad[a + p] * scale
-            for s in range(p):
-                total -= lower[p, s] * back[s]
-            back[p] = 0.0 if is_spent[p] else total / lower[p, p]
-        _solve_transposed(lower, back, is_spent, b - a)
-        in_noise[own] += in_d
-        in_variance += in_d
-        for p in range(b - a):
-            pairs[p] = 0.0 if is_spent[p] else back[p] - 2 * in_d * weights[p]
-            in_products[b - a, p] = pairs[p]
-        in_products[b - a, b - a] = in_d
-        in_variance += _pull(places, b - a, values, slopes, pairs, variance, in_lengths)
-        for p in range(b - a):
-            in_products[p, : p + 1] = 0.0
-            if is_spent[p]:
-                continue
-            in_pivot = weights[p] * (in_d * weights[p] - back[p])
-            in_noise[rows[p]] += in_pivot
-            in_variance += in_pivot
+    i = first
+    while i < last:
+        end = _run_end(i, last, near, starts)
+        rows = near[starts[end - 1] : starts[end]]
+        _gather(z, phi, noise, rows, spaces)
+        _factorize(kind, variance, rows.size, spaces)
+        for p in range(rows.size):
+            in_matrix[p, : p + 1] = 0.0
+        for j in range(i, end):
+            a, b = starts[j], starts[j + 1]
+            _weigh(entries[a:b], grad[a:b], lower, inverse, left, right)
+            for p in range(b - a):
+                x, y = left[p], right[p]
+                for q in range(p + 1):
+                    in_matrix[p, q] += x * right[q] + y * left[q]
+        for p in range(rows.size):
+            in_noise[rows[p]] += 0.5 * in_matrix[p, p]
+            in_variance += 0.5 * in_matrix[p, p]
             for q in range(p):
-                pairs[q] = 2 * in_d * weights[p] * weights[q] - back[p] * weights[q] - weights[p] * back[q]
-                in_products[p, q] = pairs[q]
-            in_products[p, p] = in_pivot
+                pairs[q] = in_matrix[p, q]
             in_variance += _pull(places, p, values, slopes, pairs, variance, in_lengths)
+            in_matrix[p, p] *= 0.5
         if phi.shape[1] > 0:
-            _pull_features(in_products, features, near[a : b + 1], in_phi)
+            _pull_features(in_matrix, features, rows, in_phi)
+        i = end
     return in_variance
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _weigh(entries, grad, lower, inverse, left, right):
+    """Write a and g a + h (k + 1,) of a row, whose gradient in M is half the sum of their products.
+
+    `entries` (k + 1,) are those of its row of the inverse factor, and `grad` is that in them.
+    """
+    count = entries.size - 1
+    scale = entries[count]
+    total = -grad[count]
+    for p in range(count):
+        left[p] = entries[p] / scale
+        total -= grad[p] * left[p]
+        right[p] = -grad[p] * scale
+    in_d = 0.5 * scale**3 * total
+    _solve(lower, inverse, right, count)
+    _solve_transposed(lower, inverse, right, count)
+    for p in range(count):
+        right[p] += in_d * left[p]
+    left[count], right[count] = 1.0, in_d
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -286,13 +338,16 @@ def condition_points(first, last, kind, z, phi, noise, variance, points, points_
     Their features are points_phi (q, F). A row -1 is none.
     """
     most = near.shape[1]
-    spaces = _spaces(most, z.shape[1], phi.shape[1])
-    solved = spaces[1][0]
+    spaces = _spaces(most + 1, z.shape[1], phi.shape[1])
+    (places, noises, rest), (_, _, lower), inverse, (rows, _) = spaces
     for i in range(first, last):
         count = 0
         while count < most and near[i, count] >= 0:
             count += 1
-        rest = _condition(kind, z, phi, noise, variance, points[i], points_phi[i], near[i, :count], spaces)
-        left[i] = max(rest, 0.0)
+        _gather(z, phi, noise, near[i, :count], spaces)
+        places[:, count], rows[count], noises[count] = points[i], points_phi[i], 0.0
+        _factorize(kind, variance, count + 1, spaces)
+        left[i] = max(rest[count], 0.0)
         for p in range(most):
-            weights[i, p] = solved[p] if p < count else 0.0
+            weights[i, p] = lower[count, p] if p < count else 0.0
+        _solve_transposed(lower, inverse, weights[i], count)
