@@ -22,6 +22,8 @@ new: its pivot of the factorisation of C is as good as zero, and it is left out.
 """
 
 import numpy as np
+from numba import float64, int64
+from numba.extending import intrinsic
 
 from rfgp.compiled import jit
 
@@ -32,22 +34,55 @@ _LONGEST = 64
 MATERN12, MATERN32, MATERN52, GAUSSIAN = 0, 1, 2, 3
 
 
+@intrinsic
+def _float_of(context, bits):  # type: ignore[no-untyped-def]
+    """Return the number of float64 that has these bits, an int64."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.bitcast(arguments[0], context.get_value_type(float64))
+
+    return float64(int64), generate
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _exp(x):
+    """Return e^x of x <= 0, to a few roundings, in steps that a compiler can take for several numbers at once.
+
+    With x = n log 2 + r it is 2^n e^r, by 13 terms of the series at |r| < 0.35.
+    """
+    n = np.floor(x * 1.4426950408889634 + 0.5)
+    r = x - n * 0.6931471805599453
+    y = 1 / 12 * r + 1.0
+    y = 1 / 11 * r * y + 1.0
+    y = 1 / 10 * r * y + 1.0
+    y = 1 / 9 * r * y + 1.0
+    y = 1 / 8 * r * y + 1.0
+    y = 1 / 7 * r * y + 1.0
+    y = 1 / 6 * r * y + 1.0
+    y = 1 / 5 * r * y + 1.0
+    y = 1 / 4 * r * y + 1.0
+    y = 1 / 3 * r * y + 1.0
+    y = 1 / 2 * r * y + 1.0
+    y = r * y + 1.0
+    return y * _float_of((np.int64(max(n, -1022.0)) + 1023) << 52) if x > -700.0 else 0.0
+
+
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def correlation(kind, square):
     """Return k and dk / d(r^2) at r^2; of Matern 1/2 the slope at 0, which is infinite, as 0."""
     if kind == GAUSSIAN:
-        value = np.exp(-0.5 * square)
+        value = _exp(-0.5 * square)
         return value, -0.5 * value
     r = np.sqrt(square)
     if kind == MATERN12:
-        value = np.exp(-r)
+        value = _exp(-r)
         return value, -0.5 * value / r if r > 0 else 0.0
     if kind == MATERN32:
         r *= np.sqrt(3.0)
-        decay = np.exp(-r)
+        decay = _exp(-r)
         return (1 + r) * decay, -1.5 * decay
     r *= np.sqrt(5.0)
-    decay = np.exp(-r)
+    decay = _exp(-r)
     return (1 + r + r * r / 3) * decay, -(5.0 / 6) * (1 + r) * decay
 
 
@@ -68,16 +103,31 @@ def _run_end(i, last, near, starts):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _spaces(most, d, features):
-    """Return room for up to `most` places: neighbours and the rows of a run.
+    """Return room for up to `most` places: neighbours and the rows of a run. Rows are filled up to whole multiples.
 
     Their places (d, m), noise and what those before leave of the variance of each (m,); values and slopes of the kernel
-    between each of these and those before it, and the factor (m, m), with the inverses of its diagonal, 0 for what is
-    spent, (m,); and their features (m, F) with the products of these (m, m).
+    between each of these and those after it (m, m); the factor and its transpose (m, m) without the diagonal, and the
+    inverses of that, 0 for what is spent, (m,); and their features (m, F) with the products of these (m, m).
     """
-    square = (most, most)
-    given = np.empty((d, most)), np.zeros(most), np.empty(most)
-    known = np.empty((most, features)), np.zeros(square)
-    return given, (np.empty(square), np.empty(square), np.empty(square)), np.empty(most), known
+    square = (most, int(_whole(most)))
+    given = np.zeros((d, square[1])), np.zeros(most), np.empty(most)
+    factors = np.zeros(square), np.zeros(square), np.empty(most)
+    return given, (np.zeros(square), np.zeros(square)), factors, (np.empty((most, features)), np.zeros(square))
+
+
+@jit()
+def _whole(count):
+    """Return the least multiple of 16 that is not below: loops of so many steps have no slow rest in single steps.
+
+    It is unsigned, and so is what counts up to it: a compiler need not care for indices from the end of an array.
+    """
+    return np.uint64((count + 15) & ~15)
+
+
+@jit()
+def _begin(p):
+    """Return the greatest multiple of 16 that is not above p, unsigned."""
+    return np.uint64(p & ~15)
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -91,20 +141,39 @@ def _most(first, last, starts):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _correlate(kind, places, count, values, slopes):
-    """Fill values and slopes of the kernel between each of `count` places and those before it."""
-    for p in range(1, count):
-        for q in range(p):
-            values[p, q] = 0.0
+    """Fill values and slopes of the kernel between each of `count` places and those after it."""
+    end = _whole(count)
+    for p in range(count):
+        begin, squares = _begin(p), values[p]
+        for q in range(begin, end):
+            squares[q] = 0.0
         for c in range(places.shape[0]):
-            for q in range(p):
-                values[p, q] += (places[c, p] - places[c, q]) ** 2
-        for q in range(p):
-            values[p, q], slopes[p, q] = correlation(kind, values[p, q])
+            own, others = places[c, p], places[c]
+            for q in range(begin, end):
+                squares[q] += (own - others[q]) ** 2
+        _correlate_row(kind, squares, slopes[p], begin, end)
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _correlate_row(kind, values, slopes, begin, end):
+    """Turn squares of distances into values of the kernel, and write its slopes."""
+    if kind == MATERN12:  # one loop each, so that it is taken for several numbers at once
+        for q in range(begin, end):
+            values[q], slopes[q] = correlation(MATERN12, values[q])
+    elif kind == MATERN32:
+        for q in range(begin, end):
+            values[q], slopes[q] = correlation(MATERN32, values[q])
+    elif kind == MATERN52:
+        for q in range(begin, end):
+            values[q], slopes[q] = correlation(MATERN52, values[q])
+    else:
+        for q in range(begin, end):
+            values[q], slopes[q] = correlation(GAUSSIAN, values[q])
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _multiply(rows, count, products):
-    """Write the products (k + 1, k + 1), on and below the diagonal, of `count` rows of features (k + 1, F)."""
+    """Write the products (k + 1, k + 1), on and above the diagonal, of `count` rows of features (k + 1, F)."""
     features = rows.shape[1]
     for p in range(count):
         for q in range(0, p + 1, 2):  # two at a time, for fewer loads
@@ -113,8 +182,8 @@ def _multiply(rows, count, products):
             for c in range(features):
                 first += rows[p, c] * rows[q, c]
                 second += rows[p, c] * rows[r, c]
-            products[p, q] = first
-            products[p, r] = second
+            products[q, p] = first
+            products[r, p] = second
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -132,44 +201,65 @@ def _gather(z, phi, noise, near, spaces):
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _factorize(kind, variance, count, spaces):
     """Factorise the covariance of `count` places with noise, and note what those before leave of each without it."""
-    (places, noises, left), (values, slopes, lower), inverse, (rows, products) = spaces
+    (places, noises, left), (values, slopes), (upper, lower, inverse), (features, products) = spaces
     _correlate(kind, places, count, values, slopes)
-    if rows.shape[1] > 0:
-        _multiply(rows, count, products)
+    if features.shape[1] > 0:
+        _multiply(features, count, products)
+    end = _whole(count)
     for p in range(count):
-        own = lower[p]
-        for q in range(p):
-            other, total = lower[q], variance * values[p, q] - products[p, q]
-            for s in range(q):
-                total -= own[s] * other[s]
-            own[q] = total * inverse[q]
-        total = variance - products[p, p]
-        for s in range(p):
-            total -= own[s] ** 2
-        left[p] = total
-        full = variance + noises[p]
-        pivot = max(total + noises[p], _SPENT * full)
-        own[p] = np.sqrt(pivot)
-        inverse[p] = 1 / own[p] if total + noises[p] >= _SPENT * full else 0.0
+        begin, row, given, known = _begin(p), upper[p], values[p], products[p]
+        for q in range(begin, end):
+            row[q] = variance * given[q] - known[q]
+        _take(upper, p, row, begin, end)
+        left[p] = row[p]
+        full, pivot = variance + noises[p], left[p] + noises[p]
+        inverse[p] = 1 / np.sqrt(pivot) if pivot >= _SPENT * full else 0.0
+        for q in range(begin, end):
+            row[q] *= inverse[p]
+        row[begin : p + 1], row[count:] = 0.0, 0.0
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _solve(lower, inverse, x, count):
-    """Turn x (k,) into L^-1 x."""
+def _take(upper, p, row, begin, end):
+    """Take from a row of a matrix what rows of the factor before row p say of it."""
+    whole = p & ~3
+    for s in range(0, whole, 4):  # four at a time, for fewer stores
+        a, b, c, d = upper[s, p], upper[s + 1, p], upper[s + 2, p], upper[s + 3, p]
+        first, second, third, fourth = upper[s], upper[s + 1], upper[s + 2], upper[s + 3]
+        for q in range(begin, end):
+            row[q] -= (a * first[q] + b * second[q]) + (c * third[q] + d * fourth[q])
+    for s in range(whole, p):
+        a, first = upper[s, p], upper[s]
+        for q in range(begin, end):
+            row[q] -= a * first[q]
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _transpose(upper, lower, count):
     for p in range(count):
-        total = x[p]
-        for s in range(p):
-            total -= lower[p, s] * x[s]
-        x[p] = total * inverse[p]
+        for q in range(p):
+            lower[p, q] = upper[q, p]
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _solve(upper, inverse, x, count):
+    """Turn x, of count entries and zeros, into L^-1 x."""
+    end = _whole(count)
+    for p in range(count):
+        x[p] *= inverse[p]
+        row, last = upper[p], x[p]
+        for s in range(_begin(p), end):
+            x[s] -= last * row[s]
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _solve_transposed(lower, inverse, x, count):
-    """Turn x (k,) into L^-T x."""
+    """Turn x, of count entries and zeros, into L^-T x."""
     for p in range(count - 1, -1, -1):
         x[p] *= inverse[p]
-        for s in range(p):
-            x[s] -= x[p] * lower[p, s]
+        row, last = lower[p], x[p]
+        for s in range(np.uint64(0), _whole(p)):
+            x[s] -= last * row[s]
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -180,17 +270,20 @@ def conditional_rows(first, last, kind, z, phi, noise, variance, near, starts, s
     starts (r + 1,) of the r rows whose entries are wanted, `share` of its own noise in each deviation, entries (nnz,).
     """
     spaces = _spaces(_most(first, last, starts), z.shape[1], phi.shape[1])
-    (_, noises, left), (_, _, lower), inverse, _ = spaces
+    (_, noises, left), _, (upper, lower, inverse), _ = spaces
+    solved = np.empty(lower.shape[1])
     i = first
     while i < last:
         end = _run_end(i, last, near, starts)
         _gather(z, phi, noise, near[starts[end - 1] : starts[end]], spaces)
-        _factorize(kind, variance, starts[end] - starts[end - 1], spaces)
+        count = starts[end] - starts[end - 1]
+        _factorize(kind, variance, count, spaces)
+        _transpose(upper, lower, count)
         for j in range(i, end):
             a, b = starts[j], starts[j + 1] - 1
-            for p in range(b - a):
-                entries[a + p] = lower[b - a, p]
-            _solve_transposed(lower, inverse, entries[a:b], b - a)
+            solved[:] = lower[b - a]  # zeros from its diagonal on
+            _solve_transposed(lower, inverse, solved, b - a)
+            entries[a:b] = solved[: b - a]
             entries[b] = np.sqrt(max(left[b - a], 0.0) + share * noises[b - a])
         i = end
 
@@ -231,8 +324,10 @@ def pull_rows(
     """
     most = _most(first, last, starts)
     spaces = _spaces(most, z.shape[1], phi.shape[1])
-    (places, _, _), (values, slopes, lower), inverse, (features, _) = spaces
-    in_matrix, left, right, pairs = np.zeros((most, most)), np.empty(most), np.empty(most), np.empty(most)
+    (places, _, _), (values, slopes), (upper, lower, inverse), (features, _) = spaces
+    width = lower.shape[1]
+    in_matrix, pairs = np.empty((most, width)), np.empty(width)
+    left, right = np.empty((_LONGEST + 1, width)), np.empty((_LONGEST + 1, width))
     in_variance = 0.0
     i = first
     while i < last:
@@ -240,22 +335,17 @@ def pull_rows(
         rows = near[starts[end - 1] : starts[end]]
         _gather(z, phi, noise, rows, spaces)
         _factorize(kind, variance, rows.size, spaces)
-        for p in range(rows.size):
-            in_matrix[p, : p + 1] = 0.0
+        _transpose(upper, lower, rows.size)
         for j in range(i, end):
             a, b = starts[j], starts[j + 1]
-            _weigh(entries[a:b], grad[a:b], lower, inverse, left, right)
-            for p in range(b - a):
-                x, y = left[p], right[p]
-                for q in range(p + 1):
-                    in_matrix[p, q] += x * right[q] + y * left[q]
+            _weigh(entries[a:b], grad[a:b], spaces[2], left[j - i], right[j - i])
+        left[end - i], right[end - i] = 0.0, 0.0
+        _add_products(left, right, end - i, rows.size, in_matrix)
         for p in range(rows.size):
-            in_noise[rows[p]] += 0.5 * in_matrix[p, p]
-            in_variance += 0.5 * in_matrix[p, p]
-            for q in range(p):
-                pairs[q] = in_matrix[p, q]
-            in_variance += _pull(places, p, values, slopes, pairs, variance, in_lengths)
             in_matrix[p, p] *= 0.5
+            in_noise[rows[p]] += in_matrix[p, p]
+            in_variance += in_matrix[p, p]
+            in_variance += _pull(places, p, rows.size, values[p], slopes[p], in_matrix[p], pairs, variance, in_lengths)
         if phi.shape[1] > 0:
             _pull_features(in_matrix, features, rows, in_phi)
         i = end
@@ -263,11 +353,27 @@ def pull_rows(
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _weigh(entries, grad, lower, inverse, left, right):
+def _add_products(left, right, number, count, out):
+    """Write the sum of products left_p right_q + right_p left_q, on and above the diagonal, of some rows (m,)."""
+    end = _whole(count)
+    for p in range(count):
+        begin, row = _begin(p), out[p]
+        for q in range(begin, end):
+            row[q] = 0.0
+        for j in range(0, number, 2):  # two at a time, for fewer stores; after an odd number there is a row of zeros
+            first, second, third, fourth = left[j], right[j], left[j + 1], right[j + 1]
+            a, b, c, d = first[p], second[p], third[p], fourth[p]
+            for q in range(begin, end):
+                row[q] += (a * second[q] + b * first[q]) + (c * fourth[q] + d * third[q])
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _weigh(entries, grad, factors, left, right):
     """Write a and g a + h (k + 1,) of a row, whose gradient in M is half the sum of their products.
 
     `entries` (k + 1,) are those of its row of the inverse factor, and `grad` is that in them.
     """
+    upper, lower, inverse = factors
     count = entries.size - 1
     scale = entries[count]
     total = -grad[count]
@@ -276,21 +382,22 @@ def _weigh(entries, grad, lower, inverse, left, right):
         total -= grad[p] * left[p]
         right[p] = -grad[p] * scale
     in_d = 0.5 * scale**3 * total
-    _solve(lower, inverse, right, count)
+    _solve(upper, inverse, right, count)
     _solve_transposed(lower, inverse, right, count)
     for p in range(count):
         right[p] += in_d * left[p]
     left[count], right[count] = 1.0, in_d
+    left[count + 1 :], right[count + 1 :] = 0.0, 0.0
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _pull_features(in_products, features, near, in_phi):
-    """Take (W + W^T) phi of rows `near` (k + 1,) from `in_phi` (n, F); what is above W's diagonal is overwritten."""
+    """Take (W + W^T) phi of rows `near` (k + 1,) from `in_phi` (n, F); what is below W's diagonal is overwritten."""
     count, wide = near.size, 4  # so many rows at a time, for fewer stores
     for p in range(count):
         in_products[p, p] *= 2
         for q in range(p):
-            in_products[q, p] = in_products[p, q]
+            in_products[p, q] = in_products[q, p]
     whole = count - count % wide
     for p in range(count):
         i, w = near[p], in_products[p]
@@ -306,16 +413,20 @@ def _pull_features(in_products, features, near, in_phi):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _pull(places, p, values, slopes, pairs, variance, in_lengths):
-    """Add what gradients (k,) in the kernel between place p and those before it are in `in_lengths`; return in v."""
+def _pull(places, p, count, values, slopes, in_row, pairs, variance, in_lengths):
+    """Add what gradients in the kernel between place p and those after it are in `in_lengths`; return in v.
+
+    Values, slopes, gradients `in_row` and room for `pairs` are (m,).
+    """
     in_variance = 0.0
-    for q in range(p):
-        in_variance += pairs[q] * values[p, q]
-        pairs[q] *= variance * slopes[p, q]
+    values, slopes, in_row, pairs = values[p + 1 : count], slopes[p + 1 : count], in_row[p + 1 : count], pairs[p + 1 :]
+    for q in range(values.size):
+        in_variance += in_row[q] * values[q]
+        pairs[q] = in_row[q] * variance * slopes[q]
     for c in range(places.shape[0]):
-        total = 0.0
-        for q in range(p):
-            total += pairs[q] * (places[c, p] - places[c, q]) ** 2
+        total, own, others = 0.0, places[c, p], places[c, p + 1 : count]
+        for q in range(values.size):
+            total += pairs[q] * (own - others[q]) ** 2
         in_lengths[c] += total
     return in_variance
 
@@ -339,7 +450,8 @@ def condition_points(first, last, kind, z, phi, noise, variance, points, points_
     """
     most = near.shape[1]
     spaces = _spaces(most + 1, z.shape[1], phi.shape[1])
-    (places, noises, rest), (_, _, lower), inverse, (rows, _) = spaces
+    (places, noises, rest), _, (upper, lower, inverse), (rows, _) = spaces
+    solved = np.empty(lower.shape[1])
     for i in range(first, last):
         count = 0
         while count < most and near[i, count] >= 0:
@@ -347,7 +459,8 @@ def condition_points(first, last, kind, z, phi, noise, variance, points, points_
         _gather(z, phi, noise, near[i, :count], spaces)
         places[:, count], rows[count], noises[count] = points[i], points_phi[i], 0.0
         _factorize(kind, variance, count + 1, spaces)
+        _transpose(upper, lower, count + 1)
         left[i] = max(rest[count], 0.0)
-        for p in range(most):
-            weights[i, p] = lower[count, p] if p < count else 0.0
-        _solve_transposed(lower, inverse, weights[i], count)
+        solved[:] = lower[count]
+        _solve_transposed(lower, inverse, solved, count)
+        weights[i] = solved[:most]
