@@ -98,7 +98,7 @@ class VecchiaBlock(LatentBlock):
         some = None if rows is None else rows.numpy()
         if self.block_size == 1:
             return nearest_predecessors(self.scaled(x), self.num_neighbors, some)
-        return block_predecessors(self.scaled(x), SHARED * self.num_neighbors, self.block_size, some)
+        return block_predecessors(self.scaled(x), int(SHARED * self.num_neighbors), self.block_size, some)
 
     def scaled(self, x: Tensor) -> Floats:
         """Return the columns of inputs (n, D) in lengthscales, (n, d)."""

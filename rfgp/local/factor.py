@@ -8,7 +8,6 @@ Katzfuss and Guinness 2021).
 """
 
 import itertools
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -20,9 +19,12 @@ from torch import Tensor
 from rfgp.autograd import Array, as_array
 from rfgp.local.neighbors import Indices
 from rfgp.sparse import EntryPattern, SparseValues, multiply, row_blocks
+from rfgp.threads import num_threads
 
 IN_THREADS = 2**14
 """Entries from which on a loop is worth threads."""
+NARROW = 8
+"""Columns up to which a product with a transpose is faster than to turn it."""
 FAR = 1e140
 """Lengthscales."""
 MOST_SUMS = 2**28
@@ -129,7 +131,7 @@ def in_blocks(starts: Any, run: Callable[[int, int], Any], most: int | None = No
         run: Called with the first row of a block and that after its last.
         most: Threads.
     """
-    count = min(os.cpu_count() or 1, most or IN_THREADS) if starts[-1] > IN_THREADS else 1
+    count = min(num_threads(), most or IN_THREADS) if starts[-1] > IN_THREADS else 1
     inner = np.searchsorted(starts, np.linspace(0, starts[-1], count + 1)[1:-1]).tolist()
     ends = list(itertools.pairwise([0, *inner, len(starts) - 1]))
     if count == 1:
@@ -154,8 +156,10 @@ def whitened_back(
     pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # (n, c)
     """Return V^T B, float64, without gradients."""
-    turned = SparseValues(entries, pattern).matrix().T.tocsr()
-    return torch.from_numpy(multiply(row_blocks(turned), as_array(dense)))
+    turned = SparseValues(entries, pattern).matrix().T
+    if dense.shape[1] <= NARROW:
+        return torch.from_numpy(turned @ as_array(dense))
+    return torch.from_numpy(multiply(row_blocks(turned.tocsr()), as_array(dense)))
 
 
 def conditionals(

@@ -242,24 +242,52 @@ def _transpose(upper, lower, count):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _solve(upper, inverse, x, count):
-    """Turn x, of count entries and zeros, into L^-1 x."""
+def _solve(upper, inverse, x, number, count):
+    """Turn `number` rows of x (b, m), each of `count` entries, into L^-1 of them."""
     end = _whole(count)
     for p in range(count):
-        x[p] *= inverse[p]
-        row, last = upper[p], x[p]
-        for s in range(_begin(p), end):
-            x[s] -= last * row[s]
+        row, begin = upper[p], _begin(p)
+        for j in range(0, number - 3, 4):  # four at a time, for fewer loads
+            first, second, third, fourth = x[j], x[j + 1], x[j + 2], x[j + 3]
+            first[p], second[p] = first[p] * inverse[p], second[p] * inverse[p]
+            third[p], fourth[p] = third[p] * inverse[p], fourth[p] * inverse[p]
+            _take_from(first, second, third, fourth, row, p, begin, end)
+        for j in range(number & ~3, number):
+            one = x[j]
+            one[p] *= inverse[p]
+            last = one[p]
+            for s in range(begin, end):
+                one[s] -= last * row[s]
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _solve_transposed(lower, inverse, x, count):
-    """Turn x, of count entries and zeros, into L^-T x."""
+def _solve_transposed(lower, inverse, x, number, count):
+    """Turn `number` rows of x (b, m), each of `count` entries, into L^-T of them."""
+    begin = _begin(0)
     for p in range(count - 1, -1, -1):
-        x[p] *= inverse[p]
-        row, last = lower[p], x[p]
-        for s in range(np.uint64(0), _whole(p)):
-            x[s] -= last * row[s]
+        row, end = lower[p], _whole(p)
+        for j in range(0, number - 3, 4):
+            first, second, third, fourth = x[j], x[j + 1], x[j + 2], x[j + 3]
+            first[p], second[p] = first[p] * inverse[p], second[p] * inverse[p]
+            third[p], fourth[p] = third[p] * inverse[p], fourth[p] * inverse[p]
+            _take_from(first, second, third, fourth, row, p, begin, end)
+        for j in range(number & ~3, number):
+            one = x[j]
+            one[p] *= inverse[p]
+            last = one[p]
+            for s in range(begin, end):
+                one[s] -= last * row[s]
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _take_from(first, second, third, fourth, row, p, begin, end):
+    """Take from four vectors their entries at p times a row."""
+    a, b, c, d = first[p], second[p], third[p], fourth[p]
+    for s in range(begin, end):
+        first[s] -= a * row[s]
+        second[s] -= b * row[s]
+        third[s] -= c * row[s]
+        fourth[s] -= d * row[s]
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -271,7 +299,7 @@ def conditional_rows(first, last, kind, z, phi, noise, variance, near, starts, s
     """
     spaces = _spaces(_most(first, last, starts), z.shape[1], phi.shape[1])
     (_, noises, left), _, (upper, lower, inverse), _ = spaces
-    solved = np.empty(lower.shape[1])
+    solved = np.empty((_LONGEST, lower.shape[1]))
     i = first
     while i < last:
         end = _run_end(i, last, near, starts)
@@ -280,10 +308,11 @@ def conditional_rows(first, last, kind, z, phi, noise, variance, near, starts, s
         _factorize(kind, variance, count, spaces)
         _transpose(upper, lower, count)
         for j in range(i, end):
+            solved[j - i] = lower[count - end + j]  # zeros from its diagonal on
+        _solve_transposed(lower, inverse, solved, end - i, count)
+        for j in range(i, end):
             a, b = starts[j], starts[j + 1] - 1
-            solved[:] = lower[b - a]  # zeros from its diagonal on
-            _solve_transposed(lower, inverse, solved, b - a)
-            entries[a:b] = solved[: b - a]
+            entries[a:b] = solved[j - i, : b - a]
             entries[b] = np.sqrt(max(left[b - a], 0.0) + share * noises[b - a])
         i = end
 
@@ -326,7 +355,7 @@ def pull_rows(
     spaces = _spaces(most, z.shape[1], phi.shape[1])
     (places, _, _), (values, slopes), (upper, lower, inverse), (features, _) = spaces
     width = lower.shape[1]
-    in_matrix, pairs = np.empty((most, width)), np.empty(width)
+    in_matrix, pairs, in_d = np.empty((most, width)), np.empty(width), np.empty(_LONGEST)
     left, right = np.empty((_LONGEST + 1, width)), np.empty((_LONGEST + 1, width))
     in_variance = 0.0
     i = first
@@ -338,7 +367,13 @@ def pull_rows(
         _transpose(upper, lower, rows.size)
         for j in range(i, end):
             a, b = starts[j], starts[j + 1]
-            _weigh(entries[a:b], grad[a:b], spaces[2], left[j - i], right[j - i])
+            in_d[j - i] = _weigh(entries[a:b], grad[a:b], left[j - i], right[j - i])
+        _solve(upper, inverse, right, end - i, rows.size)
+        for j in range(i, end):
+            right[j - i, starts[j + 1] - starts[j] - 1 :] = 0.0
+        _solve_transposed(lower, inverse, right, end - i, rows.size)
+        for j in range(end - i):
+            right[j] += in_d[j] * left[j]
         left[end - i], right[end - i] = 0.0, 0.0
         _add_products(left, right, end - i, rows.size, in_matrix)
         for p in range(rows.size):
@@ -368,26 +403,19 @@ def _add_products(left, right, number, count, out):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _weigh(entries, grad, factors, left, right):
-    """Write a and g a + h (k + 1,) of a row, whose gradient in M is half the sum of their products.
+def _weigh(entries, grad, left, right):
+    """Write a and the gradient in b of a row, with zeros after them, and return that in d.
 
     `entries` (k + 1,) are those of its row of the inverse factor, and `grad` is that in them.
     """
-    upper, lower, inverse = factors
     count = entries.size - 1
-    scale = entries[count]
-    total = -grad[count]
+    scale, total = entries[count], -grad[count]
     for p in range(count):
         left[p] = entries[p] / scale
-        total -= grad[p] * left[p]
         right[p] = -grad[p] * scale
-    in_d = 0.5 * scale**3 * total
-    _solve(upper, inverse, right, count)
-    _solve_transposed(lower, inverse, right, count)
-    for p in range(count):
-        right[p] += in_d * left[p]
-    left[count], right[count] = 1.0, in_d
-    left[count + 1 :], right[count + 1 :] = 0.0, 0.0
+        total -= grad[p] * left[p]
+    left[count], left[count + 1 :], right[count:] = 1.0, 0.0, 0.0
+    return 0.5 * scale**3 * total
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -451,7 +479,7 @@ def condition_points(first, last, kind, z, phi, noise, variance, points, points_
     most = near.shape[1]
     spaces = _spaces(most + 1, z.shape[1], phi.shape[1])
     (places, noises, rest), _, (upper, lower, inverse), (rows, _) = spaces
-    solved = np.empty(lower.shape[1])
+    solved = np.empty((1, lower.shape[1]))
     for i in range(first, last):
         count = 0
         while count < most and near[i, count] >= 0:
@@ -461,6 +489,6 @@ def condition_points(first, last, kind, z, phi, noise, variance, points, points_
         _factorize(kind, variance, count + 1, spaces)
         _transpose(upper, lower, count + 1)
         left[i] = max(rest[count], 0.0)
-        solved[:] = lower[count]
-        _solve_transposed(lower, inverse, solved, count)
-        weights[i] = solved[:most]
+        solved[0] = lower[count]
+        _solve_transposed(lower, inverse, solved, 1, count)
+        weights[i] = solved[0, :most]

@@ -1,6 +1,5 @@
 """Nearest predecessors: the neighbours that each row of an order is conditioned on, and those of new points."""
 
-import os
 from typing import TypeVar
 
 import numpy as np
@@ -8,6 +7,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from rfgp.sparse import EntryPattern, SparsityPattern
+from rfgp.threads import num_threads
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -94,7 +94,7 @@ def _before(tree: cKDTree, points: Floats, lengths: Indices, count: int) -> Indi
 def _query(tree: cKDTree, points: Floats, count: int) -> Indices:
     """Return the nearest points (q, count) of a tree, in increasing order of the distance."""
     slack = 0.0 if tree.n <= EXACT else SLACK
-    return np.asarray(tree.query(points, k=np.arange(1, count + 1), eps=slack, workers=os.cpu_count() or 1)[1])
+    return np.asarray(tree.query(points, k=np.arange(1, count + 1), eps=slack, workers=num_threads())[1])
 
 
 def _pattern(rows: Indices, columns: Indices, shape: tuple[int, int]) -> SparsityPattern:
