@@ -53,7 +53,7 @@ class Vecchia(Approximation):
 
     num_neighbors: int = 30
     condition_on: str = field(default="auto", kw_only=True)
-    block_size: int = field(default=1, kw_only=True)
+    block_size: int = field(default=16, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

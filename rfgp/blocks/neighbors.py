@@ -92,13 +92,12 @@ class VecchiaBlock(LatentBlock):
     def block_predecessors(
         self,
         x: Tensor,  # (n, d)
-        rows: Tensor | None = None,  # (r,)
+        most: int | None = None,
     ) -> EntryPattern:
-        """Return the nearest predecessors of rows in blocks, or of about as many as some, in the blocks of some."""
-        some = None if rows is None else rows.numpy()
-        if self.block_size == 1:
-            return nearest_predecessors(self.scaled(x), self.num_neighbors, some)
-        return block_predecessors(self.scaled(x), int(SHARED * self.num_neighbors), self.block_size, some)
+        """Return the nearest predecessors of rows in blocks that share them, or of so many rows."""
+        size = min(self.block_size, self.num_neighbors // 2 + 1)
+        count = self.num_neighbors if size == 1 else SHARED * self.num_neighbors
+        return block_predecessors(self.scaled(x), int(count), size, most)
 
     def scaled(self, x: Tensor) -> Floats:
         """Return the columns of inputs (n, D) in lengthscales, (n, d)."""

@@ -127,21 +127,14 @@ class NeighborFit:
         enough = self.most if self.plan.most_rows else 2 * self.most
         return len(self.rows) if len(self.rows) <= enough else self.most
 
-    @property
-    def searched(self) -> Tensor | None:
-        """The numbers of the rows of a search. None for all."""
-        return None if self.size == len(self.rows) else torch.linspace(0, len(self.rows) - 1, self.size).long()
-
     def has_missed(self, values: Values, report: FitReport) -> bool:
         """Return whether all rows are far less likely than those of the search, each given its neighbours."""
-        if self.searched is None or not report.stages:
+        if self.size == len(self.rows) or not report.stages:
             return False
         with torch.no_grad():
-            every = self._density_of_all(values)
-        count = self.rows.take(self.searched).count
-        searched = report.log_marginal_likelihood - self.regression.scaling.targets.log_jacobian(count)
-        by_chance = CHANCE / math.sqrt(count)
-        return not every > searched / count - MISSED - by_chance
+            objective = self._objective(values, alone=False)
+            searched, every = float(objective.density(values).value) / objective.count, self._density_of_all(values)
+        return not every > searched - MISSED - CHANCE / math.sqrt(objective.count)
 
     def _density_of_all(self, values: Values) -> float:
         """Return the log density of a row on average over all, or over 16,384 of very many in a rough search."""
@@ -196,11 +189,12 @@ class NeighborFit:
         return float(normal_log_density(self.rows.targets, means, variances[:, None]).mean())
 
     def _objective(self, values: Values, alone: bool) -> Objective:
-        some = self.searched
+        is_whole = self.size == len(self.rows)
         with torch.no_grad():
-            pattern, columns = used(neighbors_of(self.spec.prior(values)).block_predecessors(self.rows.inputs, some))
+            near = neighbors_of(self.spec.prior(values))
+            pattern, columns = used(near.block_predecessors(self.rows.inputs, None if is_whole else self.size))
         used_rows = self.rows.take(torch.from_numpy(columns))
-        rows = self.rows if some is None else self.rows.take(some)
+        rows = self.rows if is_whole else used_rows.take(torch.from_numpy(pattern.indices[pattern.indptr[1:] - 1]))
 
         def density(values: Values, warm_start: WarmStart = ()) -> Evaluation:
             prior = self.spec.prior(values)

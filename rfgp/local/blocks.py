@@ -10,7 +10,7 @@ Source: Guinness (2018), Permutation and grouping methods for sharpening Gaussia
 
 import numpy as np
 
-from rfgp.local.neighbors import Floats, Indices, nearest_of_prefixes, nearest_predecessors
+from rfgp.local.neighbors import Floats, Indices, nearest, nearest_of_prefixes, nearest_predecessors
 from rfgp.sparse import EntryPattern
 
 
@@ -18,56 +18,61 @@ def block_predecessors(
     z: Floats,  # (n, d)
     count: int,
     size: int,
-    rows: Indices | None = None,  # (r,)
+    most: int | None = None,
 ) -> EntryPattern:  # (r, n)
     """Return the neighbours of rows in blocks, and each row itself as the last; blocks follow each other.
 
-    Blocks are in the order of the first row of each, so that rows in a random order have blocks in one.
+    All rows are divided into blocks, which are in the order of the first row of each, so that rows in a random order
+    have blocks in one. Of fewer rows some are chosen at equal distances in the order, and each is in a block with those
+    near it, which are conditioned on rows before it. Blocks may then have rows in common.
 
     Args:
         z: The rows, in order.
         count: k.
         size: The most rows of a block. If 1, the neighbours are those of `nearest_predecessors`.
-        rows: The rows of which blocks are wanted, in increasing order: as many rows as these, in the blocks of every
-            `size`-th. If None, all.
+        most: The number r of rows that are wanted. If None, all.
     """
+    chosen = None if most is None else np.linspace(0, len(z) - 1, -(-most // size)).astype(np.int64)
     if size == 1:
-        return nearest_predecessors(z, count, rows)
-    by, starts = _blocks(z, size)
-    counts = np.diff(starts)
-    centers = np.add.reduceat(z[by], starts[:-1]) / counts[:, None]
-    wanted = np.arange(len(counts))
-    if rows is not None:
-        of = np.empty(len(z), dtype=np.int64)
-        of[by] = np.repeat(wanted, counts)
-        wanted = np.unique(of[rows[::size]])
-    near, sizes = nearest_of_prefixes(z[by], centers[wanted], starts[wanted], count)
-    return _runs(by[near], sizes, by, starts, wanted)
+        return nearest_predecessors(z, count, chosen)
+    if chosen is None:
+        by, starts = _blocks(z, size)
+        sizes = np.diff(starts)
+        centers = np.add.reduceat(z[by], starts[:-1]) / sizes[:, None]
+        near, counts = nearest_of_prefixes(z[by], centers, starts[:-1], count)
+        return _runs(by[near], counts, by, sizes, len(z))
+    members = nearest(z, z[chosen], size)
+    near, counts = nearest_of_prefixes(z, z[members].mean(axis=1), chosen, count + size)
+    of = np.repeat(np.arange(len(chosen)), counts)
+    is_other = ~(near[:, None] == members[of]).any(axis=1)
+    near, of = near[is_other], of[is_other]
+    counts = np.bincount(of, minlength=len(chosen))
+    place = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)  # nearest first
+    near, counts = near[place < count], np.minimum(counts, count)
+    runs = _runs(near, counts, members.reshape(-1), np.full(len(chosen), members.shape[1]), len(z))
+    return runs.take(np.arange(min(most or 0, runs.shape[0])))[0]
 
 
-def _runs(near: Indices, sizes: Indices, by: Indices, starts: Indices, wanted: Indices) -> EntryPattern:
+def _runs(near: Indices, counts: Indices, members: Indices, sizes: Indices, columns: int) -> EntryPattern:
     """Return the pattern of the rows of blocks: the neighbours of the block, the rows before in it, and the row.
 
     Args:
         near: The neighbours of the blocks, one after another.
+        counts: How many each of them has.
+        members: The rows of the blocks.
         sizes: How many each of them has.
-        by: The rows, block by block.
-        starts: Where each block begins.
-        wanted: The blocks.
+        columns: The number of all rows.
     """
-    counts = np.diff(starts)[wanted]
-    first = np.concatenate([[0], np.cumsum(sizes + counts)])[:-1]  # of what a block has together
-    own = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)  # the place of a row in its block
-    members = by[np.repeat(starts[wanted], counts) + own]
-    together = np.empty(sizes.sum() + counts.sum(), dtype=np.int64)
-    at_own = np.repeat(first + sizes, counts) + own
-    is_near = np.ones(len(together), dtype=bool)
+    first = np.cumsum(counts + sizes) - (counts + sizes)  # of what a block has together
+    own = np.arange(len(members)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # the place of a row in its block
+    together, is_near = np.empty(len(near) + len(members), dtype=np.int64), np.ones(len(near) + len(members), dtype=bool)
+    at_own = np.repeat(first + counts, sizes) + own
     is_near[at_own] = False
     together[at_own], together[is_near] = members, near
-    lengths = np.repeat(sizes, counts) + own + 1
+    lengths = np.repeat(counts, sizes) + own + 1
     indptr = np.concatenate([[0], np.cumsum(lengths)])
-    places = np.arange(indptr[-1]) + np.repeat(np.repeat(first, counts) - indptr[:-1], lengths)
-    return EntryPattern(indptr, together[places], (len(members), len(by)))
+    places = np.arange(indptr[-1]) + np.repeat(np.repeat(first, sizes) - indptr[:-1], lengths)
+    return EntryPattern(indptr, together[places], (len(members), columns))
 
 
 def _blocks(z: Floats, size: int) -> tuple[Indices, Indices]:

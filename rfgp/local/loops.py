@@ -446,14 +446,17 @@ def _pull(places, p, count, values, slopes, in_row, pairs, variance, in_lengths)
 
     Values, slopes, gradients `in_row` and room for `pairs` are (m,).
     """
-    in_variance = 0.0
-    values, slopes, in_row, pairs = values[p + 1 : count], slopes[p + 1 : count], in_row[p + 1 : count], pairs[p + 1 :]
-    for q in range(values.size):
-        in_variance += in_row[q] * values[q]
-        pairs[q] = in_row[q] * variance * slopes[q]
+    begin, end, in_variance = _begin(p), _whole(count), 0.0
+    for q in range(begin, end):
+        pairs[q] = in_row[q]
+    for q in range(begin, np.uint64(p + 1)):
+        pairs[q] = 0.0
+    for q in range(begin, end):
+        in_variance += pairs[q] * values[q]
+        pairs[q] *= variance * slopes[q]
     for c in range(places.shape[0]):
-        total, own, others = 0.0, places[c, p], places[c, p + 1 : count]
-        for q in range(values.size):
+        total, own, others = 0.0, places[c, p], places[c]
+        for q in range(begin, end):
             total += pairs[q] * (own - others[q]) ** 2
         in_lengths[c] += total
     return in_variance
