@@ -54,6 +54,8 @@ class KernelVecchiaBlock(LatentBlock):
     name: str = "neighbors"
 
     is_residual: ClassVar[bool] = False
+    rows_together: ClassVar[int] = 1
+    """The most rows of a block that shares its neighbours."""
     residual_of: ClassVar[str | None] = None
     reading_jitter: ClassVar[float] = JITTER
     """The noise of latent values for what reads them, in their variance. It is the jitter that they have.

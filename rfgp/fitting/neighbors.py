@@ -2,7 +2,7 @@
 
 Neighbours are the nearest in the lengthscales of that process. They are found again after each search and are fixed
 within one. For many rows the likelihood is that of 16,384 of them, each given its neighbours among all rows: a table of
-these rows alone would be less dense. Features are marginalised, so that only these rows determine the weights.
+these rows alone would be less dense. Of neighbours alone that blocks of rows share it is that of 4,096 rows. Features are marginalised, so that only these rows determine the weights.
 Frequencies are learned in `rfgp.fitting.learn_frequencies`.
 
 The likelihood has several optima: features may explain structure that neighbours would explain better. So neighbours
@@ -37,11 +37,15 @@ from rfgp.solvers import WarmStart
 from rfgp.solvers.whitened import WhitenedSolver, whitened
 from rfgp.threads import in_one_thread
 
-MOST_ROWS = 2**14
-"""The number of rows of a search, if there are at least twice as many; else all of them.
+MOST_ROWS, MOST_SHARED = 2**14, 2**12
+"""The number of rows of a search, if there are at least twice as many; else all of them. The second one is for a search
+with neighbours alone that blocks of rows share.
 
-For 41,000 rows of protein a search on all gained 0.002 nats a row, in twice the time.
+For 41,000 rows of protein a search on all gained 0.002 nats a row, in twice the time. With shared neighbours 4,096 rows
+are as good as 10,000 (`benchmarks/races/neighbor_blocks.py`).
 """
+FEW = 2**10
+"""The number of rows of the first searches with neighbours alone, if all searches take more than twice as many."""
 MISSED, CHANCE = 0.1, 2.0
 """How much less likely all rows may be than those of a search, in nats a row and in standard errors for unit deviation.
 
@@ -84,7 +88,8 @@ class NeighborFit:
         """Return the fit of a regression."""
         rows = gathered(regression.needed_rows("a fit"))
         neighbors = neighbors_of(regression.prior())
-        return cls(regression, plan, rows.take(neighbors.order(len(rows))), plan.most_rows or MOST_ROWS)
+        found = cls(regression, plan, rows.take(neighbors.order(len(rows))), plan.most_rows or MOST_ROWS)
+        return replace(found, most=MOST_SHARED) if found.shares_neighbors and plan.most_rows is None else found
 
     @property
     def spec(self) -> ModelSpec:
@@ -95,6 +100,12 @@ class NeighborFit:
     def has_residual(self) -> bool:
         """Whether neighbours are what inducing points leave of their kernel."""
         return neighbors_of(self.regression.prior()).is_residual
+
+    @property
+    def shares_neighbors(self) -> bool:
+        """Whether there are neighbours alone, and blocks of rows share them."""
+        prior = self.regression.prior()
+        return neighbors_of(prior).rows_together > 1 and not self.has_residual and not self.of_features
 
     @property
     def of_features(self) -> tuple[str, ...]:
@@ -252,6 +263,8 @@ def _search(fit: NeighborFit) -> Found:
     if fit.has_residual:
         begin, before = rounds(fit, begin, ROUNDS, name=", no points", alone=True)
         fit = fit.through(spec_of(redrawn(fit.regression.replace(hyperparameters=begin))))
+    elif fit.size > 2 * FEW and fit.shares_neighbors:
+        begin, before = rounds(replace(fit, most=FEW), begin, AT_FIRST)
     values, reports = rounds(fit, begin, AT_FIRST)
     is_multistart = fit.plan.max_iterations > 0 and not fit.plan.is_begun
     if fit.has_residual:
