@@ -10,7 +10,15 @@ from rfgp.blocks.kernel import KernelBlock
 from rfgp.blocks.kernel_neighbors import KernelVecchiaBlock, joined, random_order
 from rfgp.blocks.role import LatentBlock
 from rfgp.errors import InvalidArgumentError
-from rfgp.local import KINDS, LatentRoot, as_places, block_predecessors, conditionals, inverse_factor, nearest_predecessors
+from rfgp.local import (
+    KINDS,
+    LatentRoot,
+    as_places,
+    block_predecessors,
+    conditionals,
+    inverse_factor,
+    nearest_predecessors,
+)
 from rfgp.local.kinds import spectrum_of
 from rfgp.local.latent import JITTER
 from rfgp.local.neighbors import Floats, Indices

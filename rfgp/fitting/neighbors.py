@@ -2,7 +2,8 @@
 
 Neighbours are the nearest in the lengthscales of that process. They are found again after each search and are fixed
 within one. For many rows the likelihood is that of 16,384 of them, each given its neighbours among all rows: a table of
-these rows alone would be less dense. Of neighbours alone that blocks of rows share it is that of 4,096 rows. Features are marginalised, so that only these rows determine the weights.
+these rows alone would be less dense. Of neighbours alone that blocks of rows share it is that of 4,096 rows.
+Features are marginalised, so that only these rows determine the weights.
 Frequencies are learned in `rfgp.fitting.learn_frequencies`.
 
 The likelihood has several optima: features may explain structure that neighbours would explain better. So neighbours
@@ -19,7 +20,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
 
 from rfgp.blocks import NeighborBlock, Prior, VecchiaBlock
 from rfgp.fitting.context import TermFit, redrawn, spec_of

@@ -65,7 +65,10 @@ def _runs(near: Indices, counts: Indices, members: Indices, sizes: Indices, colu
     """
     first = np.cumsum(counts + sizes) - (counts + sizes)  # of what a block has together
     own = np.arange(len(members)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # the place of a row in its block
-    together, is_near = np.empty(len(near) + len(members), dtype=np.int64), np.ones(len(near) + len(members), dtype=bool)
+    together, is_near = (
+        np.empty(len(near) + len(members), dtype=np.int64),
+        np.ones(len(near) + len(members), dtype=bool),
+    )
     at_own = np.repeat(first + counts, sizes) + own
     is_near[at_own] = False
     together[at_own], together[is_near] = members, near
@@ -86,7 +89,7 @@ def _blocks(z: Floats, size: int) -> tuple[Indices, Indices]:
         known, begin = z[by], starts[:-1]
         widest = np.argmax(np.maximum.reduceat(known, begin) - np.minimum.reduceat(known, begin), axis=1)
         by = by[np.lexsort((known[np.arange(len(by)), widest[part]], part))]
-        half = -(-(-(-counts // size)) // 2) * size  # whole blocks
+        half = (counts + 2 * size - 1) // (2 * size) * size  # whole blocks
         starts = np.unique(np.concatenate([starts, np.minimum(begin + half, starts[1:])]))
     part = np.repeat(np.arange(len(counts)), counts)
     by = by[np.lexsort((by, part))]

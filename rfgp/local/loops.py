@@ -4,8 +4,8 @@ Serial and `nogil`; `rfgp.local.factor` runs them over blocks of rows in threads
 
 Row i with neighbours N has, given their observations, the weights b = C^-1 c and the variance d = v + D_i - b^T c, with
 C = v K(N, N) + diag(D_N) and c = v K(N, i). Its entries are -b / sqrt(d) at its neighbours and 1 / sqrt(d) at itself.
-With a = (-b, 1), d = a^T M a for the covariance M of N and i, and with gradients B and g in b and d and h = C^-1 B, zero
-at i, the gradient in M is
+With a = (-b, 1), d = a^T M a for the covariance M of N and i, and with gradients B and g in b and d and h = C^-1 B,
+zero at i, the gradient in M is
 
     g a a^T + (h a^T + a h^T) / 2.
 
@@ -35,10 +35,10 @@ MATERN12, MATERN32, MATERN52, GAUSSIAN = 0, 1, 2, 3
 
 
 @intrinsic
-def _float_of(context, bits):  # type: ignore[no-untyped-def]
+def _float_of(context, bits):
     """Return the number of float64 that has these bits, an int64."""
 
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, arguments):
         return builder.bitcast(arguments[0], context.get_value_type(float64))
 
     return float64(int64), generate
@@ -201,7 +201,7 @@ def _gather(z, phi, noise, near, spaces):
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _factorize(kind, variance, count, spaces):
     """Factorise the covariance of `count` places with noise, and note what those before leave of each without it."""
-    (places, noises, left), (values, slopes), (upper, lower, inverse), (features, products) = spaces
+    (places, noises, left), (values, slopes), (upper, _, inverse), (features, products) = spaces
     _correlate(kind, places, count, values, slopes)
     if features.shape[1] > 0:
         _multiply(features, count, products)
@@ -344,9 +344,7 @@ def gather_rows(entries, near, starts, x):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def pull_rows(
-    first, last, kind, z, phi, noise, variance, near, starts, entries, grad, in_lengths, in_noise, in_phi
-):
+def pull_rows(first, last, kind, z, phi, noise, variance, near, starts, entries, grad, in_lengths, in_noise, in_phi):
     """Add to `in_lengths` (d,) sum W k' (z_p - z_q)^2 over pairs, to `in_noise` (n,) and `in_phi` (n, F).
 
     `entries` (nnz,) are those of the inverse factor, and `grad` (nnz,) is that in them. Return the gradient in v.

@@ -7,6 +7,10 @@ to a thousand.
 
 from dataclasses import dataclass
 
+from rfgp.approximations import Vecchia
+from rfgp.blocks.neighbors import SHARED
+from rfgp.fitting.neighbors import MOST_ROWS as MOST_SEARCHED
+from rfgp.fitting.neighbors import MOST_SHARED
 from rfgp.fitting.subsets import MOST_ROWS
 from rfgp.regression.selection_report import RATE
 from rfgp.selection.candidates import POINTS as BY_POINTS
@@ -29,9 +33,11 @@ SCORING, ON_LATTICE = 20.0, {1: 200.0, 2: 1000.0, 3: 1500.0}
 """The evaluations of a fit on a lattice, and a typical number of features of a term by the number of columns."""
 _TRANSFORM = 1e4
 """The operations of a non-uniform transform for each row."""
-BATCH, SEARCHED, SUBSET = 6000, 2**14, 8000
-"""The rows of a step that learns frequencies, of a search with neighbours if there are at least twice as many, and of a
-search with fixed frequencies."""
+BATCH, SUBSET = 6000, 8000
+"""The rows of a step that learns frequencies, and of a search with fixed frequencies."""
+_TOGETHER = 0.4
+"""The operations of neighbours that blocks of rows share, in those of neighbours of each row (loops over 4,000 rows:
+5.6 and 14.7 microseconds a row)."""
 _OVERHEAD, _FOUND, _FEATURE = 4e7, 1e4, 300.0
 """The operations of an evaluation apart from its matrices, for each row among which neighbours are found (once in 25
 evaluations), and for each feature of a row that is a neighbour."""
@@ -67,7 +73,7 @@ class Cost:
 
 def fit_cost(candidate: Candidate, rows: int, columns: int, outputs: int = 1) -> Cost:
     """Return the predicted cost of a fit to a number of rows, with the posterior at its end."""
-    searched = rows if candidate.is_exact else _searched(rows)
+    searched = rows if candidate.is_exact else _searched(candidate, rows)
     operations = search_operations(candidate, searched, columns, rows) + posterior_operations(candidate, rows, columns)
     return Cost(operations, memory(candidate, rows, columns, outputs))
 
@@ -82,7 +88,7 @@ def search_operations(candidate: Candidate, rows: int, columns: int, among: int)
     neighbors, near, more = candidate.neighbors, 0.0, 1 + columns / TWICE
     rows = min(rows, SUBSET) if neighbors is None else rows
     if neighbors is not None:
-        near = rows * _neighbors(neighbors.num_neighbors, columns) + among * _FOUND
+        near = rows * _neighbors(neighbors, columns) + among * _FOUND
     if candidate.kind == BY_POINTS:
         features = rows * 12.0 * candidate.num_points**2 + 20.0 * candidate.num_points**3
         return (POINTS if candidate.has_residual else FIXED) * more * (near + features + _OVERHEAD)
@@ -91,7 +97,7 @@ def search_operations(candidate: Candidate, rows: int, columns: int, among: int)
     if neighbors is None:
         return _alone(candidate, rows, columns)
     size = candidate.num_features
-    beside = rows * (5.0 * size**2 + 6.0 * size * neighbors.num_neighbors)
+    beside = rows * (5.0 * size**2 + 6.0 * size * _entries(neighbors))
     beside += min(among, rows * (neighbors.num_neighbors + 1)) * size * _FEATURE
     fixed = BOTH * (near + beside + _OVERHEAD)
     if not candidate.learns_frequencies:
@@ -124,8 +130,7 @@ def posterior_operations(candidate: Candidate, rows: int, columns: int) -> float
         return 2.0 * _size_on_lattice(candidate, columns) ** 3 + rows * _TRANSFORM
     size, near = candidate.num_features, 0.0
     if candidate.neighbors is not None:
-        count = candidate.neighbors.num_neighbors
-        near = rows * (0.5 * _neighbors(count, columns) + _SOLVED[0] + _SOLVED[1] * size)
+        near = rows * (0.5 * _neighbors(candidate.neighbors, columns) + _SOLVED[0] + _SOLVED[1] * size)
     return near + 3.0 * rows * size**2 + float(size) ** 3
 
 
@@ -139,9 +144,9 @@ def memory(candidate: Candidate, rows: int, columns: int, outputs: int = 1) -> f
     size, neighbors, has_points = candidate.num_features, candidate.neighbors, candidate.kind == BY_POINTS
     if neighbors is None:
         return own + 8.0 * (_COPIES_ALONE[has_points] * min(rows, MOST_ROWS) * size + 4 * float(size) ** 2)
-    held = min(rows, max(_searched(rows) * (neighbors.num_neighbors + 1), MOST_FEATURES // max(size, 1)))
+    held = min(rows, max(_searched(candidate, rows) * (neighbors.num_neighbors + 1), MOST_FEATURES // max(size, 1)))
     entries = held * size + min(held * size, _SCATTERED)
-    near = _COPIES[has_points] * entries + _ENTRIES * rows * neighbors.num_neighbors
+    near = _COPIES[has_points] * entries + _ENTRIES * rows * _entries(neighbors)
     may_solve = neighbors.condition_on == "auto" and rows <= MOST_LATENT and size * rows <= MOST_FEATURES
     is_latent = neighbors.condition_on == "latent"
     solving = _SOLVING * rows * min(NUM_PATHS, columns_at_once(rows)) if may_solve or is_latent else 0
@@ -149,9 +154,12 @@ def memory(candidate: Candidate, rows: int, columns: int, outputs: int = 1) -> f
     return own + 8.0 * (near + solving) + factor
 
 
-def _searched(rows: int) -> int:
+def _searched(candidate: Candidate, rows: int) -> int:
     """Return the rows of a search with neighbours."""
-    return rows if rows <= 2 * SEARCHED else SEARCHED
+    near = candidate.neighbors
+    is_shared = near is not None and near.block_size > 1 and not candidate.num_features
+    most = MOST_SHARED if is_shared else MOST_SEARCHED
+    return rows if rows <= 2 * most else most
 
 
 def _exact(rows: int, columns: int, kernels: int) -> float:
@@ -173,6 +181,13 @@ def _fixed(rows: int, columns: int, size: int) -> float:
     return FIXED * (_linear(rows, size) + _OVERHEAD)
 
 
-def _neighbors(count: int, columns: int) -> float:
+def _neighbors(near: Vecchia, columns: int) -> float:
     """Return the operations that the neighbours of a row take in an evaluation."""
-    return 7.5 * float(count) ** 3 + 5.0 * float(count) ** 2 * columns + 1e4
+    singly = 7.5 * float(near.num_neighbors) ** 3 + 5.0 * float(near.num_neighbors) ** 2 * columns + 1e4
+    return singly if near.block_size == 1 else _TOGETHER * singly
+
+
+def _entries(near: Vecchia) -> float:
+    """Return the entries of a row of the inverse factor."""
+    shared = SHARED * near.num_neighbors + 0.5 * near.block_size
+    return shared if near.block_size > 1 and near.condition_on != "latent" else near.num_neighbors
