@@ -131,7 +131,7 @@ def in_blocks(starts: Any, run: Callable[[int, int], Any], most: int | None = No
         run: Called with the first row of a block and that after its last.
         most: Threads.
     """
-    count = min(num_threads(), most or IN_THREADS) if starts[-1] > IN_THREADS else 1
+    count = min(num_threads(), most or num_threads()) if starts[-1] > IN_THREADS else 1
     inner = np.searchsorted(starts, np.linspace(0, starts[-1], count + 1)[1:-1]).tolist()
     ends = list(itertools.pairwise([0, *inner, len(starts) - 1]))
     if count == 1:
