@@ -6,6 +6,13 @@ import rfgp
 from rfgp.saving.values import Decoder, Encoder
 
 
+def without(content, key):
+    """Return JSON without a key of its mappings."""
+    if isinstance(content, dict):
+        return {name: without(one, key) for name, one in content.items() if name != key}
+    return content
+
+
 @pytest.mark.parametrize("size", [1, 8, 16])
 def test_block_sizes_are_always_written(size):
     written = Encoder().encode(rfgp.InducingPoints(8, residual=rfgp.Vecchia(6, block_size=size)))
@@ -16,7 +23,6 @@ def test_block_sizes_are_always_written(size):
 def test_files_without_block_sizes_have_neighbors_of_each_row():
     written = Encoder().encode(rfgp.Vecchia(6))
     assert str(written).count("block_size") == 1
-    text = repr(written).replace("'block_size': 16, ", "").replace(", 'block_size': 16", "").replace("'block_size': 16", "")
-    old = eval(text)  # noqa: S307
+    old = without(written, "block_size")
     assert "block_size" not in str(old)
     assert Decoder([], {}).decode(old) == rfgp.Vecchia(6, block_size=1)
