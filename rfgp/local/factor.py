@@ -204,14 +204,14 @@ class _Whitened(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        from rfgp.local import loops
+        from rfgp.local import products
 
         (entries, dense), pattern = ctx.saved_tensors, ctx.pattern
         grad, in_entries, in_dense = np.ascontiguousarray(as_array(grads[0])), None, None
         if ctx.needs_input_grad[0]:
             found, right = np.empty(len(entries)), np.ascontiguousarray(as_array(dense))
             fixed = (grad, right, pattern.indices, pattern.indptr, found)
-            in_blocks(pattern.indptr, lambda a, b: loops.outer_rows(a, b, *fixed))
+            in_blocks(pattern.indptr, lambda a, b: products.outer_rows(a, b, *fixed))
             in_entries = torch.from_numpy(found)
         if ctx.needs_input_grad[1]:
             in_dense = whitened_back(entries, grads[0], pattern)

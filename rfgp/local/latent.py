@@ -71,15 +71,15 @@ class LatentRoot:
 
     def spread(self, u: Tensor) -> Tensor:
         """Return L u, (n, c)."""
-        from rfgp.local import loops
+        from rfgp.local import products
 
-        return self._through(loops.spread_rows, u)
+        return self._through(products.spread_rows, u)
 
     def gather(self, v: Tensor) -> Tensor:
         """Return L^T v, (n, c)."""
-        from rfgp.local import loops
+        from rfgp.local import products
 
-        return self._through(loops.gather_rows, v)
+        return self._through(products.gather_rows, v)
 
     def _through(self, loop: Callable[..., Any], x: Tensor) -> Tensor:
         array = as_array(x)

@@ -22,68 +22,15 @@ new: its pivot of the factorisation of C is as good as zero, and it is left out.
 """
 
 import numpy as np
-from numba import float64, int64
-from numba.extending import intrinsic
 
 from rfgp.compiled import jit
+from rfgp.local.correlations import correlate_row
+from rfgp.local.correlations import correlation as correlation
 
 _SPENT = 1e-13
 """Of v + D: a pivot below it is one of rounding."""
 _LONGEST = 64
 """The most rows of a run that share a factorisation, which bounds its memory."""
-MATERN12, MATERN32, MATERN52, GAUSSIAN = 0, 1, 2, 3
-
-
-@intrinsic
-def _float_of(context, bits):
-    """Return the number of float64 that has these bits, an int64."""
-
-    def generate(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], context.get_value_type(float64))
-
-    return float64(int64), generate
-
-
-@jit(fastmath={"reassoc", "contract", "nsz"})
-def _exp(x):
-    """Return e^x of x <= 0, to a few roundings, in steps that a compiler can take for several numbers at once.
-
-    With x = n log 2 + r it is 2^n e^r, by 13 terms of the series at |r| < 0.35.
-    """
-    n = np.floor(x * 1.4426950408889634 + 0.5)
-    r = x - n * 0.6931471805599453
-    y = 1 / 12 * r + 1.0
-    y = 1 / 11 * r * y + 1.0
-    y = 1 / 10 * r * y + 1.0
-    y = 1 / 9 * r * y + 1.0
-    y = 1 / 8 * r * y + 1.0
-    y = 1 / 7 * r * y + 1.0
-    y = 1 / 6 * r * y + 1.0
-    y = 1 / 5 * r * y + 1.0
-    y = 1 / 4 * r * y + 1.0
-    y = 1 / 3 * r * y + 1.0
-    y = 1 / 2 * r * y + 1.0
-    y = r * y + 1.0
-    return y * _float_of((np.int64(max(n, -1022.0)) + 1023) << 52) if x > -700.0 else 0.0
-
-
-@jit(fastmath={"reassoc", "contract", "nsz"})
-def correlation(kind, square):
-    """Return k and dk / d(r^2) at r^2; of Matern 1/2 the slope at 0, which is infinite, as 0."""
-    if kind == GAUSSIAN:
-        value = _exp(-0.5 * square)
-        return value, -0.5 * value
-    r = np.sqrt(square)
-    if kind == MATERN12:
-        value = _exp(-r)
-        return value, -0.5 * value / r if r > 0 else 0.0
-    if kind == MATERN32:
-        r *= np.sqrt(3.0)
-        decay = _exp(-r)
-        return (1 + r) * decay, -1.5 * decay
-    r *= np.sqrt(5.0)
-    decay = _exp(-r)
-    return (1 + r + r * r / 3) * decay, -(5.0 / 6) * (1 + r) * decay
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -151,24 +98,7 @@ def _correlate(kind, places, count, values, slopes):
             own, others = places[c, p], places[c]
             for q in range(begin, end):
                 squares[q] += (own - others[q]) ** 2
-        _correlate_row(kind, squares, slopes[p], begin, end)
-
-
-@jit(fastmath={"reassoc", "contract", "nsz"})
-def _correlate_row(kind, values, slopes, begin, end):
-    """Turn squares of distances into values of the kernel, and write its slopes."""
-    if kind == MATERN12:  # one loop each, so that it is taken for several numbers at once
-        for q in range(begin, end):
-            values[q], slopes[q] = correlation(MATERN12, values[q])
-    elif kind == MATERN32:
-        for q in range(begin, end):
-            values[q], slopes[q] = correlation(MATERN32, values[q])
-    elif kind == MATERN52:
-        for q in range(begin, end):
-            values[q], slopes[q] = correlation(MATERN52, values[q])
-    else:
-        for q in range(begin, end):
-            values[q], slopes[q] = correlation(GAUSSIAN, values[q])
+        correlate_row(kind, squares, slopes[p], begin, end)
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -318,32 +248,6 @@ def conditional_rows(first, last, kind, z, phi, noise, variance, near, starts, s
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def spread_rows(entries, near, starts, x):
-    """Turn x (n, c) into L x: row i is sqrt(d_i) x_i and the weighted rows of its neighbours, those of L x."""
-    for i in range(x.shape[0]):
-        a, b = starts[i], starts[i + 1] - 1
-        for c in range(x.shape[1]):
-            x[i, c] *= entries[b]
-        for e in range(a, b):
-            weight, j = entries[e], near[e]
-            for c in range(x.shape[1]):
-                x[i, c] += weight * x[j, c]
-
-
-@jit(fastmath={"reassoc", "contract", "nsz"})
-def gather_rows(entries, near, starts, x):
-    """Turn x (n, c) into L^T x."""
-    for i in range(x.shape[0] - 1, -1, -1):
-        a, b = starts[i], starts[i + 1] - 1
-        for e in range(a, b):
-            weight, j = entries[e], near[e]
-            for c in range(x.shape[1]):
-                x[j, c] += weight * x[i, c]
-        for c in range(x.shape[1]):
-            x[i, c] *= entries[b]
-
-
-@jit(fastmath={"reassoc", "contract", "nsz"})
 def pull_rows(first, last, kind, z, phi, noise, variance, near, starts, entries, grad, in_lengths, in_noise, in_phi):
     """Add to `in_lengths` (d,) sum W k' (z_p - z_q)^2 over pairs, to `in_noise` (n,) and `in_phi` (n, F).
 
@@ -458,17 +362,6 @@ def _pull(places, p, count, values, slopes, in_row, pairs, variance, in_lengths)
             total += pairs[q] * (own - others[q]) ** 2
         in_lengths[c] += total
     return in_variance
-
-
-@jit(fastmath={"reassoc", "contract", "nsz"})
-def outer_rows(first, last, left, right, near, starts, out):
-    """Write left[i] . right[j] at the entries (i, j) of rows from `first` to before `last`; left, right (n, c)."""
-    for i in range(first, last):
-        for e in range(starts[i], starts[i + 1]):
-            j, total = near[e], 0.0
-            for c in range(left.shape[1]):
-                total += left[i, c] * right[j, c]
-            out[e] = total
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
