@@ -12,11 +12,11 @@ from rfgp import random
 from rfgp.blocks.kernel import KernelBlock
 from rfgp.blocks.role import LatentBlock
 from rfgp.errors import InvalidArgumentError
-from rfgp.local import LatentRoot, as_places, nearest_predecessors
+from rfgp.local import LatentRoot, as_places, block_predecessors, nearest_predecessors
 from rfgp.local.covariances import Process, conditional_entries, in_pattern, pattern_of
 from rfgp.local.latent import JITTER
 from rfgp.local.neighbors import Floats, Indices
-from rfgp.sparse import SparsityPattern
+from rfgp.sparse import EntryPattern, SparsityPattern
 
 Places = Callable[..., Tensor]
 """Maps rows (n, D), and the parameters of a covariance function after them, to places (n, e).
@@ -54,6 +54,8 @@ class KernelVecchiaBlock(LatentBlock):
     name: str = "neighbors"
 
     is_residual: ClassVar[bool] = False
+    rows_together: ClassVar[int] = 1
+    """The most rows of a block that shares its neighbours."""
     residual_of: ClassVar[str | None] = None
     reading_jitter: ClassVar[float] = JITTER
     """The noise of latent values for what reads them, in their variance. It is the jitter that they have.
@@ -117,6 +119,14 @@ class KernelVecchiaBlock(LatentBlock):
         """Return the nearest predecessors of rows in order, or of some of them, at these parameters."""
         return nearest_predecessors(self.scaled(x), self.num_neighbors, None if rows is None else rows.numpy())
 
+    def block_predecessors(
+        self,
+        x: Tensor,  # (n, D)
+        most: int | None = None,
+    ) -> EntryPattern:
+        """Return the nearest predecessors of rows in order, or of so many of them. Each row is a block of its own."""
+        return block_predecessors(self.scaled(x), self.num_neighbors, 1, most)
+
     def scaled(self, x: Tensor) -> Floats:
         """Return the places (n, e) of inputs (n, D), those by each term side by side."""
         rows, one = self.read(x).detach().double(), torch.ones((), dtype=torch.float64)
@@ -146,7 +156,7 @@ class KernelVecchiaBlock(LatentBlock):
         self,
         x: Tensor,  # (n, D)
         noise: Tensor,  # (n,)
-        pattern: SparsityPattern,  # (r, n)
+        pattern: EntryPattern,  # (r, n)
         phi: Tensor,  # (n, F)
     ) -> Tensor:  # (nnz,)
         """Return the entries of the sparse inverse factor V of g + noise. Features Phi of weights do not matter."""
@@ -237,7 +247,7 @@ def _inverse_entries(
     process: Process,
     noise: Tensor | float,  # (n,)
     places: Floats,  # (n, e)
-    pattern: SparsityPattern,  # (r, n)
+    pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # (nnz,)
     """Return the entries of the inverse factor of a process with noise, each row given its neighbours."""
     weights, left = conditional_entries(process, noise, places, pattern, share=1.0)

@@ -10,11 +10,19 @@ from rfgp.blocks.kernel import KernelBlock
 from rfgp.blocks.kernel_neighbors import KernelVecchiaBlock, joined, random_order
 from rfgp.blocks.role import LatentBlock
 from rfgp.errors import InvalidArgumentError
-from rfgp.local import KINDS, LatentRoot, as_places, conditionals, inverse_factor, nearest_predecessors
+from rfgp.local import (
+    KINDS,
+    LatentRoot,
+    as_places,
+    block_predecessors,
+    conditionals,
+    inverse_factor,
+    nearest_predecessors,
+)
 from rfgp.local.kinds import spectrum_of
 from rfgp.local.latent import JITTER
 from rfgp.local.neighbors import Floats, Indices
-from rfgp.sparse import SparsityPattern
+from rfgp.sparse import EntryPattern, SparsityPattern
 
 AHEAD = 2
 """How many times as many neighbours new points have: those of rows cost k^3 at each step of a fit, these once.
@@ -22,6 +30,8 @@ AHEAD = 2
 On protein with k = 30 the RMSE falls from 0.495 to 0.494 and the NLPD rises from 0.509 to 0.511; on kin40k they fall
 from 0.133 to 0.114 and from -0.66 to -0.81.
 """
+SHARED = 2
+"""How many times as many neighbours a block of rows has as a row by itself (`benchmarks/races/neighbor_blocks.py`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +52,7 @@ class VecchiaBlock(LatentBlock):
         name: The name of the term.
         columns: The places of the columns of inputs (n, D) that g depends on, d of them. If None, all.
         residual_of: The name of the term of weights that the block is the residual of. If None, it is none.
+        block_size: The most rows that share their neighbours, if they are conditioned on responses.
     """
 
     kernel_name: str
@@ -53,6 +64,7 @@ class VecchiaBlock(LatentBlock):
     name: str = "neighbors"
     columns: tuple[int, ...] | None = None
     residual_of: str | None = None
+    block_size: int = 1
 
     @property
     def is_residual(self) -> bool:
@@ -73,6 +85,11 @@ class VecchiaBlock(LatentBlock):
         """The lengthscale, (d,) or (), and the variance, ()."""
         return self.lengthscale, self.variance
 
+    @property
+    def rows_together(self) -> int:
+        """The most rows of a block: few neighbours are not shared by many rows."""
+        return min(self.block_size, self.num_neighbors // 2 + 1)
+
     def order(self, count: int) -> Tensor:
         """Return a random order of so many rows, (n,)."""
         return random_order(count, self.seed)
@@ -84,6 +101,16 @@ class VecchiaBlock(LatentBlock):
     ) -> SparsityPattern:
         """Return the nearest predecessors of rows in order, or of some of them, at this lengthscale."""
         return nearest_predecessors(self.scaled(x), self.num_neighbors, None if rows is None else rows.numpy())
+
+    def block_predecessors(
+        self,
+        x: Tensor,  # (n, d)
+        most: int | None = None,
+    ) -> EntryPattern:
+        """Return the nearest predecessors of rows in blocks that share them, or of so many rows."""
+        size = self.rows_together
+        count = self.num_neighbors if size == 1 else SHARED * self.num_neighbors
+        return block_predecessors(self.scaled(x), count, size, most)
 
     def scaled(self, x: Tensor) -> Floats:
         """Return the columns of inputs (n, D) in lengthscales, (n, d)."""
@@ -110,7 +137,7 @@ class VecchiaBlock(LatentBlock):
         self,
         x: Tensor,  # (n, d)
         noise: Tensor,  # (n,)
-        pattern: SparsityPattern,  # (r, n)
+        pattern: EntryPattern,  # (r, n)
         phi: Tensor,  # (n, F)
     ) -> Tensor:  # (nnz,)
         """Return the entries of the sparse inverse factor V of g + noise.

@@ -2,7 +2,8 @@
 
 Neighbours are the nearest in the lengthscales of that process. They are found again after each search and are fixed
 within one. For many rows the likelihood is that of 16,384 of them, each given its neighbours among all rows: a table of
-these rows alone would be less dense. Features are marginalised, so that only these rows determine the weights.
+these rows alone would be less dense. Of neighbours alone that blocks of rows share it is that of 4,096 rows.
+Features are marginalised, so that only these rows determine the weights.
 Frequencies are learned in `rfgp.fitting.learn_frequencies`.
 
 The likelihood has several optima: features may explain structure that neighbours would explain better. So neighbours
@@ -19,7 +20,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
 
 from rfgp.blocks import NeighborBlock, Prior, VecchiaBlock
 from rfgp.fitting.context import TermFit, redrawn, spec_of
@@ -37,11 +37,15 @@ from rfgp.solvers import WarmStart
 from rfgp.solvers.whitened import WhitenedSolver, whitened
 from rfgp.threads import in_one_thread
 
-MOST_ROWS = 2**14
-"""The number of rows of a search, if there are at least twice as many; else all of them.
+MOST_ROWS, MOST_SHARED = 2**14, 2**12
+"""The number of rows of a search, if there are at least twice as many; else all of them. The second one is for a search
+with neighbours alone that blocks of rows share.
 
-For 41,000 rows of protein a search on all gained 0.002 nats a row, in twice the time.
+For 41,000 rows of protein a search on all gained 0.002 nats a row, in twice the time. With shared neighbours 4,096 rows
+are as good as 10,000 (`benchmarks/races/neighbor_blocks.py`).
 """
+FEW = 2**10
+"""The number of rows of the first searches with neighbours alone, if all searches take more than twice as many."""
 MISSED, CHANCE = 0.1, 2.0
 """How much less likely all rows may be than those of a search, in nats a row and in standard errors for unit deviation.
 
@@ -84,7 +88,8 @@ class NeighborFit:
         """Return the fit of a regression."""
         rows = gathered(regression.needed_rows("a fit"))
         neighbors = neighbors_of(regression.prior())
-        return cls(regression, plan, rows.take(neighbors.order(len(rows))), plan.most_rows or MOST_ROWS)
+        found = cls(regression, plan, rows.take(neighbors.order(len(rows))), plan.most_rows or MOST_ROWS)
+        return replace(found, most=MOST_SHARED) if found.shares_neighbors and plan.most_rows is None else found
 
     @property
     def spec(self) -> ModelSpec:
@@ -95,6 +100,12 @@ class NeighborFit:
     def has_residual(self) -> bool:
         """Whether neighbours are what inducing points leave of their kernel."""
         return neighbors_of(self.regression.prior()).is_residual
+
+    @property
+    def shares_neighbors(self) -> bool:
+        """Whether there are neighbours alone, and blocks of rows share them."""
+        prior = self.regression.prior()
+        return neighbors_of(prior).rows_together > 1 and not self.has_residual and not self.of_features
 
     @property
     def of_features(self) -> tuple[str, ...]:
@@ -127,21 +138,14 @@ class NeighborFit:
         enough = self.most if self.plan.most_rows else 2 * self.most
         return len(self.rows) if len(self.rows) <= enough else self.most
 
-    @property
-    def searched(self) -> Tensor | None:
-        """The numbers of the rows of a search. None for all."""
-        return None if self.size == len(self.rows) else torch.linspace(0, len(self.rows) - 1, self.size).long()
-
     def has_missed(self, values: Values, report: FitReport) -> bool:
         """Return whether all rows are far less likely than those of the search, each given its neighbours."""
-        if self.searched is None or not report.stages:
+        if self.size == len(self.rows) or not report.stages:
             return False
         with torch.no_grad():
-            every = self._density_of_all(values)
-        count = self.rows.take(self.searched).count
-        searched = report.log_marginal_likelihood - self.regression.scaling.targets.log_jacobian(count)
-        by_chance = CHANCE / math.sqrt(count)
-        return not every > searched / count - MISSED - by_chance
+            objective = self._objective(values, alone=False)
+            searched, every = float(objective.density(values).value) / objective.count, self._density_of_all(values)
+        return not every > searched - MISSED - CHANCE / math.sqrt(objective.count)
 
     def _density_of_all(self, values: Values) -> float:
         """Return the log density of a row on average over all, or over 16,384 of very many in a rough search."""
@@ -196,11 +200,12 @@ class NeighborFit:
         return float(normal_log_density(self.rows.targets, means, variances[:, None]).mean())
 
     def _objective(self, values: Values, alone: bool) -> Objective:
-        some = self.searched
+        is_whole = self.size == len(self.rows)
         with torch.no_grad():
-            pattern, columns = used(neighbors_of(self.spec.prior(values)).predecessors(self.rows.inputs, some))
+            near = neighbors_of(self.spec.prior(values))
+            pattern, columns = used(near.block_predecessors(self.rows.inputs, None if is_whole else self.size))
         used_rows = self.rows.take(torch.from_numpy(columns))
-        rows = self.rows if some is None else self.rows.take(some)
+        rows = self.rows if is_whole else used_rows.take(torch.from_numpy(pattern.indices[pattern.indptr[1:] - 1]))
 
         def density(values: Values, warm_start: WarmStart = ()) -> Evaluation:
             prior = self.spec.prior(values)
@@ -258,6 +263,8 @@ def _search(fit: NeighborFit) -> Found:
     if fit.has_residual:
         begin, before = rounds(fit, begin, ROUNDS, name=", no points", alone=True)
         fit = fit.through(spec_of(redrawn(fit.regression.replace(hyperparameters=begin))))
+    elif fit.size > 2 * FEW and fit.shares_neighbors:
+        begin, before = rounds(replace(fit, most=FEW), begin, AT_FIRST)
     values, reports = rounds(fit, begin, AT_FIRST)
     is_multistart = fit.plan.max_iterations > 0 and not fit.plan.is_begun
     if fit.has_residual:

@@ -1,5 +1,6 @@
 """Nearest-neighbour (Vecchia) processes: neighbours of rows in an order, and the sparse inverse factor."""
 
+from rfgp.local.blocks import block_predecessors as block_predecessors
 from rfgp.local.factor import as_places as as_places
 from rfgp.local.factor import conditionals as conditionals
 from rfgp.local.factor import inverse_factor as inverse_factor

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rfgp.autograd import recomputed
 from rfgp.local.neighbors import Floats, Indices, near_each_other
-from rfgp.sparse import SparsityPattern
+from rfgp.sparse import EntryPattern, SparsityPattern
 
 BLOCK = 64
 """The number of rows of a block."""
@@ -34,7 +34,7 @@ def conditional_entries(
     process: Process,
     noise: Tensor | float,  # (n,)
     places: Floats,  # (n, e)
-    pattern: SparsityPattern,  # (r, n)
+    pattern: EntryPattern,  # (r, n)
     *,
     share: float,
 ) -> tuple[Tensor, Tensor]:  # (r, k), (r,)
@@ -68,7 +68,7 @@ def conditional_entries(
 
 
 def neighbors_of(
-    pattern: SparsityPattern,  # (r, n)
+    pattern: EntryPattern,  # (r, n)
 ) -> tuple[Indices, Indices]:  # (r, k), (r,)
     """Return the neighbours of rows, -1 after the last of each, and the numbers of the rows themselves."""
     counts = np.diff(pattern.indptr) - 1
@@ -94,7 +94,7 @@ def pattern_of(
 def in_pattern(
     weights: Tensor,  # (r, k)
     own: Tensor,  # (r,)
-    pattern: SparsityPattern,  # (r, n)
+    pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # (nnz,)
     """Return the entries of a pattern that has these numbers at the neighbours of rows and at the rows themselves."""
     counts = torch.from_numpy(np.diff(pattern.indptr)) - 1

@@ -8,7 +8,6 @@ Katzfuss and Guinness 2021).
 """
 
 import itertools
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,10 +18,13 @@ from torch import Tensor
 
 from rfgp.autograd import Array, as_array
 from rfgp.local.neighbors import Indices
-from rfgp.sparse import SparseValues, SparsityPattern, multiply, row_blocks
+from rfgp.sparse import EntryPattern, SparseValues, multiply, row_blocks
+from rfgp.threads import num_threads
 
 IN_THREADS = 2**14
 """Entries from which on a loop is worth threads."""
+NARROW = 8
+"""Columns up to which a product with a transpose is faster than to turn it."""
 FAR = 1e140
 """Lengthscales."""
 MOST_SUMS = 2**28
@@ -35,7 +37,7 @@ def inverse_factor(
     variance: Tensor,  # ()
     noise: Tensor,  # (n,)
     kind: int,
-    pattern: SparsityPattern,
+    pattern: EntryPattern,
     known: Tensor | None = None,  # (n, F)
 ) -> Tensor:  # (nnz,)
     """Return the entries of V, float64, differentiable once in lengthscale, variance, noise and known features.
@@ -79,7 +81,7 @@ class _InverseFactor(torch.autograd.Function):
         noise: Tensor,
         known: Tensor,
         kind: int,
-        pattern: SparsityPattern,
+        pattern: EntryPattern,
     ) -> Tensor:
         from rfgp.local import loops
 
@@ -92,7 +94,8 @@ class _InverseFactor(torch.autograd.Function):
         scale = 1 / entries[own]
         entries *= np.repeat(-scale, np.diff(pattern.indptr))
         entries[own] = scale
-        return torch.from_numpy(entries)
+        ctx.entries = entries
+        return torch.from_numpy(entries.copy())
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -104,7 +107,7 @@ class _InverseFactor(torch.autograd.Function):
 
         def pull(a: int, b: int) -> tuple[float, Array, Array, Array]:
             found = np.zeros(z.shape[1]), np.zeros(len(z)), np.zeros(phi.shape)
-            return loops.pull_rows(a, b, *ctx.fixed, grad, *found), *found
+            return loops.pull_rows(a, b, *ctx.fixed, ctx.entries, grad, *found), *found
 
         parts = in_blocks(ctx.fixed[-1], pull, most=max(1, MOST_SUMS // max(1, phi.size)))
         in_variance, in_lengths, in_noise, in_known = (sum(part[i] for part in parts) for i in range(4))
@@ -128,7 +131,7 @@ def in_blocks(starts: Any, run: Callable[[int, int], Any], most: int | None = No
         run: Called with the first row of a block and that after its last.
         most: Threads.
     """
-    count = min(os.cpu_count() or 1, most or IN_THREADS) if starts[-1] > IN_THREADS else 1
+    count = min(num_threads(), most or num_threads()) if starts[-1] > IN_THREADS else 1
     inner = np.searchsorted(starts, np.linspace(0, starts[-1], count + 1)[1:-1]).tolist()
     ends = list(itertools.pairwise([0, *inner, len(starts) - 1]))
     if count == 1:
@@ -140,7 +143,7 @@ def in_blocks(starts: Any, run: Callable[[int, int], Any], most: int | None = No
 def whitened(
     entries: Tensor,  # (nnz,)
     dense: Tensor,  # (n, c)
-    pattern: SparsityPattern,  # (r, n)
+    pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # (r, c)
     """Return V B, float64, differentiable once in both; for upstream G in V_ij G_i . B_j, in B V^T G."""
     out: Tensor = _Whitened.apply(entries, dense.double(), pattern)
@@ -150,11 +153,13 @@ def whitened(
 def whitened_back(
     entries: Tensor,  # (nnz,)
     dense: Tensor,  # (r, c)
-    pattern: SparsityPattern,  # (r, n)
+    pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # (n, c)
     """Return V^T B, float64, without gradients."""
-    turned = SparseValues(entries, pattern).matrix().T.tocsr()
-    return torch.from_numpy(multiply(row_blocks(turned), as_array(dense)))
+    turned = SparseValues(entries, pattern).matrix().T
+    if dense.shape[1] <= NARROW:
+        return torch.from_numpy(turned @ as_array(dense))
+    return torch.from_numpy(multiply(row_blocks(turned.tocsr()), as_array(dense)))
 
 
 def conditionals(
@@ -191,7 +196,7 @@ def conditionals(
 
 class _Whitened(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, entries: Tensor, dense: Tensor, pattern: SparsityPattern) -> Tensor:
+    def forward(ctx: Any, entries: Tensor, dense: Tensor, pattern: EntryPattern) -> Tensor:
         ctx.save_for_backward(entries, dense)
         ctx.pattern = pattern
         return torch.from_numpy(multiply(row_blocks(SparseValues(entries, pattern).matrix()), as_array(dense)))
@@ -199,14 +204,14 @@ class _Whitened(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        from rfgp.local import loops
+        from rfgp.local import products
 
         (entries, dense), pattern = ctx.saved_tensors, ctx.pattern
         grad, in_entries, in_dense = np.ascontiguousarray(as_array(grads[0])), None, None
         if ctx.needs_input_grad[0]:
             found, right = np.empty(len(entries)), np.ascontiguousarray(as_array(dense))
             fixed = (grad, right, pattern.indices, pattern.indptr, found)
-            in_blocks(pattern.indptr, lambda a, b: loops.outer_rows(a, b, *fixed))
+            in_blocks(pattern.indptr, lambda a, b: products.outer_rows(a, b, *fixed))
             in_entries = torch.from_numpy(found)
         if ctx.needs_input_grad[1]:
             in_dense = whitened_back(entries, grads[0], pattern)

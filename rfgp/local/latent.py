@@ -5,7 +5,6 @@ sqrt(d_i) u_i for independent standard normal u is g = L u, and L L^T the covari
 transpose go through the rows in order, and back.
 """
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from torch import Tensor
 from rfgp.autograd import Array, as_array
 from rfgp.local.factor import IN_THREADS, as_places, as_rows, in_blocks, no_features
 from rfgp.sparse import SparsityPattern
+from rfgp.threads import num_threads
 
 JITTER = 1e-11
 """Noise of neighbours, in the variance: of smooth kernels the weights would grow without bound where rows are near."""
@@ -71,19 +71,19 @@ class LatentRoot:
 
     def spread(self, u: Tensor) -> Tensor:
         """Return L u, (n, c)."""
-        from rfgp.local import loops
+        from rfgp.local import products
 
-        return self._through(loops.spread_rows, u)
+        return self._through(products.spread_rows, u)
 
     def gather(self, v: Tensor) -> Tensor:
         """Return L^T v, (n, c)."""
-        from rfgp.local import loops
+        from rfgp.local import products
 
-        return self._through(loops.gather_rows, v)
+        return self._through(products.gather_rows, v)
 
     def _through(self, loop: Callable[..., Any], x: Tensor) -> Tensor:
         array = as_array(x)
-        count = (os.cpu_count() or 1) if len(self.entries) * array.shape[1] > IN_THREADS else 1
+        count = num_threads() if len(self.entries) * array.shape[1] > IN_THREADS else 1
         parts = [
             np.array(part, order="C") for part in np.array_split(array, min(count, max(array.shape[1], 1)), axis=1)
         ]

@@ -4,9 +4,15 @@ Serial and `nogil`; `rfgp.local.factor` runs them over blocks of rows in threads
 
 Row i with neighbours N has, given their observations, the weights b = C^-1 c and the variance d = v + D_i - b^T c, with
 C = v K(N, N) + diag(D_N) and c = v K(N, i). Its entries are -b / sqrt(d) at its neighbours and 1 / sqrt(d) at itself.
-With gradients B and g in b and d, h = C^-1 B,
+With a = (-b, 1), d = a^T M a for the covariance M of N and i, and with gradients B and g in b and d and h = C^-1 B,
+zero at i, the gradient in M is
 
-    in c: h - 2 g b,      in C: g b b^T - (h b^T + b h^T) / 2,      in v and D_i beside: g.
+    g a a^T + (h a^T + a h^T) / 2.
+
+Rows of which each has the neighbours of the one before it, and that row, are a run: they share one factorisation, as
+the conditionals of all of them are rows of M = L L^T for the covariance M of the neighbours of the first and all rows
+of the run. Row p of L without its diagonal is L^T b, and the diagonal is sqrt(d). Their gradients in M are added up
+before they are pulled back to the parameters. Source: Vecchia by blocks, Pan et al. (2025), arXiv 2504.12004.
 
 Of what features phi (n, F) leave of a process, v K - phi phi^T stands for v K everywhere; F is 0 where there are none.
 A gradient W in v K - phi phi^T is -(W + W^T) phi in phi.
@@ -18,61 +24,86 @@ new: its pivot of the factorisation of C is as good as zero, and it is left out.
 import numpy as np
 
 from rfgp.compiled import jit
+from rfgp.local.correlations import correlate_row
+from rfgp.local.correlations import correlation as correlation
 
 _SPENT = 1e-13
 """Of v + D: a pivot below it is one of rounding."""
-MATERN12, MATERN32, MATERN52, GAUSSIAN = 0, 1, 2, 3
+_LONGEST = 64
+"""The most rows of a run that share a factorisation, which bounds its memory."""
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def correlation(kind, square):
-    """Return k and dk / d(r^2) at r^2; of Matern 1/2 the slope at 0, which is infinite, as 0."""
-    if kind == GAUSSIAN:
-        value = np.exp(-0.5 * square)
-        return value, -0.5 * value
-    r = np.sqrt(square)
-    if kind == MATERN12:
-        value = np.exp(-r)
-        return value, -0.5 * value / r if r > 0 else 0.0
-    if kind == MATERN32:
-        r *= np.sqrt(3.0)
-        decay = np.exp(-r)
-        return (1 + r) * decay, -1.5 * decay
-    r *= np.sqrt(5.0)
-    decay = np.exp(-r)
-    return (1 + r + r * r / 3) * decay, -(5.0 / 6) * (1 + r) * decay
+def _run_end(i, last, near, starts):
+    """Return the row after the last of the run that begins at row i, at most `last`."""
+    j = i + 1
+    while j < min(last, i + _LONGEST):
+        a, b, c = starts[j - 1], starts[j], starts[j + 1]
+        if c - b != b - a + 1:
+            return j
+        for e in range(b - a):
+            if near[a + e] != near[b + e]:
+                return j
+        j += 1
+    return j
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _spaces(most, d, features):
-    """Return room for one row with up to `most` neighbours.
+    """Return room for up to `most` places: neighbours and the rows of a run. Rows are filled up to whole multiples.
 
-    Their places, and the row's after them (d, k + 1); values and slopes of the kernel between each of these and those
-    before it (k + 1, k); the factor of C (k, k); b, h, and weights of pairs (k,); what is spent (k,); and their
-    features (k + 1, F) with the products of these (k + 1, k + 1).
+    Their places (d, m), noise and what those before leave of the variance of each (m,); values and slopes of the kernel
+    between each of these and those after it (m, m); the factor and its transpose (m, m) without the diagonal, and the
+    inverses of that, 0 for what is spent, (m,); and their features (m, F) with the products of these (m, m).
     """
-    tall = (most + 1, most)
-    matrices = np.empty((d, most + 1)), np.empty(tall), np.empty(tall), np.empty((most, most))
-    known = np.empty((most + 1, features)), np.zeros((most + 1, most + 1))
-    return matrices, (np.empty(most), np.empty(most), np.empty(most)), np.zeros(most, dtype=np.bool_), known
+    square = (most, int(_whole(most)))
+    given = np.zeros((d, square[1])), np.zeros(most), np.empty(most)
+    factors = np.zeros(square), np.zeros(square), np.empty(most)
+    return given, (np.zeros(square), np.zeros(square)), factors, (np.empty((most, features)), np.zeros(square))
+
+
+@jit()
+def _whole(count):
+    """Return the least multiple of 16 that is not below: loops of so many steps have no slow rest in single steps.
+
+    It is unsigned, and so is what counts up to it: a compiler need not care for indices from the end of an array.
+    """
+    return np.uint64((count + 15) & ~15)
+
+
+@jit()
+def _begin(p):
+    """Return the greatest multiple of 16 that is not above p, unsigned."""
+    return np.uint64(p & ~15)
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _most(first, last, starts):
+    """Return the most places of a run of some rows: the entries of its last row."""
+    most = 1
+    for i in range(first, last):
+        most = max(most, starts[i + 1] - starts[i])
+    return most
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _correlate(kind, places, count, values, slopes):
-    """Fill values and slopes of the kernel between each of `count` places and those before it."""
-    for p in range(1, count):
-        for q in range(p):
-            values[p, q] = 0.0
+    """Fill values and slopes of the kernel between each of `count` places and those after it."""
+    end = _whole(count)
+    for p in range(count):
+        begin, squares = _begin(p), values[p]
+        for q in range(begin, end):
+            squares[q] = 0.0
         for c in range(places.shape[0]):
-            for q in range(p):
-                values[p, q] += (places[c, p] - places[c, q]) ** 2
-        for q in range(p):
-            values[p, q], slopes[p, q] = correlation(kind, values[p, q])
+            own, others = places[c, p], places[c]
+            for q in range(begin, end):
+                squares[q] += (own - others[q]) ** 2
+        correlate_row(kind, squares, slopes[p], begin, end)
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _multiply(rows, count, products):
-    """Write the products (k + 1, k + 1), on and below the diagonal, of `count` rows of features (k + 1, F)."""
+    """Write the products (k + 1, k + 1), on and above the diagonal, of `count` rows of features (k + 1, F)."""
     features = rows.shape[1]
     for p in range(count):
         for q in range(0, p + 1, 2):  # two at a time, for fewer loads
@@ -81,55 +112,112 @@ def _multiply(rows, count, products):
             for c in range(features):
                 first += rows[p, c] * rows[q, c]
                 second += rows[p, c] * rows[r, c]
-            products[p, q] = first
-            products[p, r] = second
+            products[q, p] = first
+            products[r, p] = second
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _condition(kind, z, phi, noise, variance, point, point_phi, near, spaces):
-    """Fill the spaces of a point (d,) with features (F,) given rows `near`; return v - |phi|^2 - b^T c."""
-    (places, values, slopes, lower), (weights, _, _), is_spent, (rows, products) = spaces
-    count = near.size
-    for c in range(point.size):
-        for p in range(count):
+def _gather(z, phi, noise, near, spaces):
+    """Fill the places, the noise and the features of rows `near` (m,)."""
+    (places, noises, _), _, _, (rows, _) = spaces
+    for p in range(near.size):
+        for c in range(z.shape[1]):
             places[c, p] = z[near[p], c]
-        places[c, count] = point[c]
-    _correlate(kind, places, count + 1, values, slopes)
-    if phi.shape[1] > 0:
-        for p in range(count):
-            rows[p] = phi[near[p]]
-        rows[count] = point_phi
-        _multiply(rows, count + 1, products)
+        noises[p] = noise[near[p]]
+        for f in range(phi.shape[1]):
+            rows[p, f] = phi[near[p], f]
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _factorize(kind, variance, count, spaces):
+    """Factorise the covariance of `count` places with noise, and note what those before leave of each without it."""
+    (places, noises, left), (values, slopes), (upper, _, inverse), (features, products) = spaces
+    _correlate(kind, places, count, values, slopes)
+    if features.shape[1] > 0:
+        _multiply(features, count, products)
+    end = _whole(count)
+    for p in range(count):
+        begin, row, given, known = _begin(p), upper[p], values[p], products[p]
+        for q in range(begin, end):
+            row[q] = variance * given[q] - known[q]
+        _take(upper, p, row, begin, end)
+        left[p] = row[p]
+        full, pivot = variance + noises[p], left[p] + noises[p]
+        inverse[p] = 1 / np.sqrt(pivot) if pivot >= _SPENT * full else 0.0
+        for q in range(begin, end):
+            row[q] *= inverse[p]
+        row[begin : p + 1], row[count:] = 0.0, 0.0
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _take(upper, p, row, begin, end):
+    """Take from a row of a matrix what rows of the factor before row p say of it."""
+    whole = p & ~3
+    for s in range(0, whole, 4):  # four at a time, for fewer stores
+        a, b, c, d = upper[s, p], upper[s + 1, p], upper[s + 2, p], upper[s + 3, p]
+        first, second, third, fourth = upper[s], upper[s + 1], upper[s + 2], upper[s + 3]
+        for q in range(begin, end):
+            row[q] -= (a * first[q] + b * second[q]) + (c * third[q] + d * fourth[q])
+    for s in range(whole, p):
+        a, first = upper[s, p], upper[s]
+        for q in range(begin, end):
+            row[q] -= a * first[q]
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _transpose(upper, lower, count):
     for p in range(count):
         for q in range(p):
-            total = variance * values[p, q] - products[p, q]
-            for s in range(q):
-                total -= lower[p, s] * lower[q, s]
-            lower[p, q] = 0.0 if is_spent[q] else total / lower[q, q]
-        full = variance + noise[near[p]]
-        pivot = full - products[p, p]
-        for s in range(p):
-            pivot -= lower[p, s] ** 2
-        is_spent[p] = pivot < _SPENT * full
-        lower[p, p] = np.sqrt(max(pivot, _SPENT * full))
-    left = variance - products[count, count]
-    for p in range(count):  # L u = c, and then L^T b = u
-        total = variance * values[count, p] - products[count, p]
-        for s in range(p):
-            total -= lower[p, s] * weights[s]
-        weights[p] = 0.0 if is_spent[p] else total / lower[p, p]
-        left -= weights[p] ** 2
-    _solve_transposed(lower, weights, is_spent, count)
-    return left
+            lower[p, q] = upper[q, p]
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _solve_transposed(lower, x, is_spent, count):
+def _solve(upper, inverse, x, number, count):
+    """Turn `number` rows of x (b, m), each of `count` entries, into L^-1 of them."""
+    end = _whole(count)
+    for p in range(count):
+        row, begin = upper[p], _begin(p)
+        for j in range(0, number - 3, 4):  # four at a time, for fewer loads
+            first, second, third, fourth = x[j], x[j + 1], x[j + 2], x[j + 3]
+            first[p], second[p] = first[p] * inverse[p], second[p] * inverse[p]
+            third[p], fourth[p] = third[p] * inverse[p], fourth[p] * inverse[p]
+            _take_from(first, second, third, fourth, row, p, begin, end)
+        for j in range(number & ~3, number):
+            one = x[j]
+            one[p] *= inverse[p]
+            last = one[p]
+            for s in range(begin, end):
+                one[s] -= last * row[s]
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _solve_transposed(lower, inverse, x, number, count):
+    """Turn `number` rows of x (b, m), each of `count` entries, into L^-T of them."""
+    begin = _begin(0)
     for p in range(count - 1, -1, -1):
-        total = x[p]
-        for s in range(p + 1, count):
-            total -= lower[s, p] * x[s]
-        x[p] = 0.0 if is_spent[p] else total / lower[p, p]
+        row, end = lower[p], _whole(p)
+        for j in range(0, number - 3, 4):
+            first, second, third, fourth = x[j], x[j + 1], x[j + 2], x[j + 3]
+            first[p], second[p] = first[p] * inverse[p], second[p] * inverse[p]
+            third[p], fourth[p] = third[p] * inverse[p], fourth[p] * inverse[p]
+            _take_from(first, second, third, fourth, row, p, begin, end)
+        for j in range(number & ~3, number):
+            one = x[j]
+            one[p] *= inverse[p]
+            last = one[p]
+            for s in range(begin, end):
+                one[s] -= last * row[s]
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _take_from(first, second, third, fourth, row, p, begin, end):
+    """Take from four vectors their entries at p times a row."""
+    a, b, c, d = first[p], second[p], third[p], fourth[p]
+    for s in range(begin, end):
+        first[s] -= a * row[s]
+        second[s] -= b * row[s]
+        third[s] -= c * row[s]
+        fourth[s] -= d * row[s]
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -139,106 +227,107 @@ def conditional_rows(first, last, kind, z, phi, noise, variance, near, starts, s
     z (n, d), phi (n, F), noise (n,), near (nnz,) the rows that the entries belong to, that of the row itself last,
     starts (r + 1,) of the r rows whose entries are wanted, `share` of its own noise in each deviation, entries (nnz,).
     """
-    most = 1
-    for i in range(first, last):
-        most = max(most, starts[i + 1] - starts[i])
-    spaces = _spaces(most, z.shape[1], phi.shape[1])
-    weights = spaces[1][0]
-    for i in range(first, last):
-        a, b = starts[i], starts[i + 1] - 1
-        own = near[b]
-        left = _condition(kind, z, phi, noise, variance, z[own], phi[own], near[a:b], spaces)
-        for p in range(b - a):
-            entries[a + p] = weights[p]
-        entries[b] = np.sqrt(max(left, 0.0) + share * noise[own])
+    spaces = _spaces(_most(first, last, starts), z.shape[1], phi.shape[1])
+    (_, noises, left), _, (upper, lower, inverse), _ = spaces
+    solved = np.empty((_LONGEST, lower.shape[1]))
+    i = first
+    while i < last:
+        end = _run_end(i, last, near, starts)
+        _gather(z, phi, noise, near[starts[end - 1] : starts[end]], spaces)
+        count = starts[end] - starts[end - 1]
+        _factorize(kind, variance, count, spaces)
+        _transpose(upper, lower, count)
+        for j in range(i, end):
+            solved[j - i] = lower[count - end + j]  # zeros from its diagonal on
+        _solve_transposed(lower, inverse, solved, end - i, count)
+        for j in range(i, end):
+            a, b = starts[j], starts[j + 1] - 1
+            entries[a:b] = solved[j - i, : b - a]
+            entries[b] = np.sqrt(max(left[b - a], 0.0) + share * noises[b - a])
+        i = end
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def spread_rows(entries, near, starts, x):
-    """Turn x (n, c) into L x: row i is sqrt(d_i) x_i and the weighted rows of its neighbours, those of L x."""
-    for i in range(x.shape[0]):
-        a, b = starts[i], starts[i + 1] - 1
-        for c in range(x.shape[1]):
-            x[i, c] *= entries[b]
-        for e in range(a, b):
-            weight, j = entries[e], near[e]
-            for c in range(x.shape[1]):
-                x[i, c] += weight * x[j, c]
-
-
-@jit(fastmath={"reassoc", "contract", "nsz"})
-def gather_rows(entries, near, starts, x):
-    """Turn x (n, c) into L^T x."""
-    for i in range(x.shape[0] - 1, -1, -1):
-        a, b = starts[i], starts[i + 1] - 1
-        for e in range(a, b):
-            weight, j = entries[e], near[e]
-            for c in range(x.shape[1]):
-                x[j, c] += weight * x[i, c]
-        for c in range(x.shape[1]):
-            x[i, c] *= entries[b]
-
-
-@jit(fastmath={"reassoc", "contract", "nsz"})
-def pull_rows(first, last, kind, z, phi, noise, variance, near, starts, grad, in_lengths, in_noise, in_phi):
+def pull_rows(first, last, kind, z, phi, noise, variance, near, starts, entries, grad, in_lengths, in_noise, in_phi):
     """Add to `in_lengths` (d,) sum W k' (z_p - z_q)^2 over pairs, to `in_noise` (n,) and `in_phi` (n, F).
 
-    `grad` (nnz,) is that in the entries. Return the gradient in v.
+    `entries` (nnz,) are those of the inverse factor, and `grad` (nnz,) is that in them. Return the gradient in v.
     """
-    most = 1
-    for i in range(first, last):
-        most = max(most, starts[i + 1] - starts[i])
+    most = _most(first, last, starts)
     spaces = _spaces(most, z.shape[1], phi.shape[1])
-    (places, values, slopes, lower), (weights, back, pairs), is_spent, (features, _) = spaces
-    in_products = np.zeros((most + 1, most + 1))
+    (places, _, _), (values, slopes), (upper, lower, inverse), (features, _) = spaces
+    width = lower.shape[1]
+    in_matrix, pairs, in_d = np.empty((most, width)), np.empty(width), np.empty(_LONGEST)
+    left, right = np.empty((_LONGEST + 1, width)), np.empty((_LONGEST + 1, width))
     in_variance = 0.0
-    for i in range(first, last):
-        a, b = starts[i], starts[i + 1] - 1
-        rows, own = near[a:b], near[b]
-        left = _condition(kind, z, phi, noise, variance, z[own], phi[own], rows, spaces)
-        scale = 1 / np.sqrt(max(left, 0.0) + noise[own])
-        in_d = -grad[b]
-        for p in range(b - a):
-            in_d += grad[a + p] * weights[p]
-        in_d *= 0.5 * scale**3
-        for p in range(b - a):  # h: L u = B, and then L^T h = u
-            total = -grad[a + p] * scale
-            for s in range(p):
-                total -= lower[p, s] * back[s]
-            back[p] = 0.0 if is_spent[p] else total / lower[p, p]
-        _solve_transposed(lower, back, is_spent, b - a)
-        in_noise[own] += in_d
-        in_variance += in_d
-        for p in range(b - a):
-            pairs[p] = 0.0 if is_spent[p] else back[p] - 2 * in_d * weights[p]
-            in_products[b - a, p] = pairs[p]
-        in_products[b - a, b - a] = in_d
-        in_variance += _pull(places, b - a, values, slopes, pairs, variance, in_lengths)
-        for p in range(b - a):
-            in_products[p, : p + 1] = 0.0
-            if is_spent[p]:
-                continue
-            in_pivot = weights[p] * (in_d * weights[p] - back[p])
-            in_noise[rows[p]] += in_pivot
-            in_variance += in_pivot
-            for q in range(p):
-                pairs[q] = 2 * in_d * weights[p] * weights[q] - back[p] * weights[q] - weights[p] * back[q]
-                in_products[p, q] = pairs[q]
-            in_products[p, p] = in_pivot
-            in_variance += _pull(places, p, values, slopes, pairs, variance, in_lengths)
+    i = first
+    while i < last:
+        end = _run_end(i, last, near, starts)
+        rows = near[starts[end - 1] : starts[end]]
+        _gather(z, phi, noise, rows, spaces)
+        _factorize(kind, variance, rows.size, spaces)
+        _transpose(upper, lower, rows.size)
+        for j in range(i, end):
+            a, b = starts[j], starts[j + 1]
+            in_d[j - i] = _weigh(entries[a:b], grad[a:b], left[j - i], right[j - i])
+        _solve(upper, inverse, right, end - i, rows.size)
+        for j in range(i, end):
+            right[j - i, starts[j + 1] - starts[j] - 1 :] = 0.0
+        _solve_transposed(lower, inverse, right, end - i, rows.size)
+        for j in range(end - i):
+            right[j] += in_d[j] * left[j]
+        left[end - i], right[end - i] = 0.0, 0.0
+        _add_products(left, right, end - i, rows.size, in_matrix)
+        for p in range(rows.size):
+            in_matrix[p, p] *= 0.5
+            in_noise[rows[p]] += in_matrix[p, p]
+            in_variance += in_matrix[p, p]
+            in_variance += _pull(places, p, rows.size, values[p], slopes[p], in_matrix[p], pairs, variance, in_lengths)
         if phi.shape[1] > 0:
-            _pull_features(in_products, features, near[a : b + 1], in_phi)
+            _pull_features(in_matrix, features, rows, in_phi)
+        i = end
     return in_variance
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
+def _add_products(left, right, number, count, out):
+    """Write the sum of products left_p right_q + right_p left_q, on and above the diagonal, of some rows (m,)."""
+    end = _whole(count)
+    for p in range(count):
+        begin, row = _begin(p), out[p]
+        for q in range(begin, end):
+            row[q] = 0.0
+        for j in range(0, number, 2):  # two at a time, for fewer stores; after an odd number there is a row of zeros
+            first, second, third, fourth = left[j], right[j], left[j + 1], right[j + 1]
+            a, b, c, d = first[p], second[p], third[p], fourth[p]
+            for q in range(begin, end):
+                row[q] += (a * second[q] + b * first[q]) + (c * fourth[q] + d * third[q])
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _weigh(entries, grad, left, right):
+    """Write a and the gradient in b of a row, with zeros after them, and return that in d.
+
+    `entries` (k + 1,) are those of its row of the inverse factor, and `grad` is that in them.
+    """
+    count = entries.size - 1
+    scale, total = entries[count], -grad[count]
+    for p in range(count):
+        left[p] = entries[p] / scale
+        right[p] = -grad[p] * scale
+        total -= grad[p] * left[p]
+    left[count], left[count + 1 :], right[count:] = 1.0, 0.0, 0.0
+    return 0.5 * scale**3 * total
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
 def _pull_features(in_products, features, near, in_phi):
-    """Take (W + W^T) phi of rows `near` (k + 1,) from `in_phi` (n, F); what is above W's diagonal is overwritten."""
+    """Take (W + W^T) phi of rows `near` (k + 1,) from `in_phi` (n, F); what is below W's diagonal is overwritten."""
     count, wide = near.size, 4  # so many rows at a time, for fewer stores
     for p in range(count):
         in_products[p, p] *= 2
         for q in range(p):
-            in_products[q, p] = in_products[p, q]
+            in_products[p, q] = in_products[q, p]
     whole = count - count % wide
     for p in range(count):
         i, w = near[p], in_products[p]
@@ -254,29 +343,25 @@ def _pull_features(in_products, features, near, in_phi):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _pull(places, p, values, slopes, pairs, variance, in_lengths):
-    """Add what gradients (k,) in the kernel between place p and those before it are in `in_lengths`; return in v."""
-    in_variance = 0.0
-    for q in range(p):
-        in_variance += pairs[q] * values[p, q]
-        pairs[q] *= variance * slopes[p, q]
+def _pull(places, p, count, values, slopes, in_row, pairs, variance, in_lengths):
+    """Add what gradients in the kernel between place p and those after it are in `in_lengths`; return in v.
+
+    Values, slopes, gradients `in_row` and room for `pairs` are (m,).
+    """
+    begin, end, in_variance = _begin(p), _whole(count), 0.0
+    for q in range(begin, end):
+        pairs[q] = in_row[q]
+    for q in range(begin, np.uint64(p + 1)):
+        pairs[q] = 0.0
+    for q in range(begin, end):
+        in_variance += pairs[q] * values[q]
+        pairs[q] *= variance * slopes[q]
     for c in range(places.shape[0]):
-        total = 0.0
-        for q in range(p):
-            total += pairs[q] * (places[c, p] - places[c, q]) ** 2
+        total, own, others = 0.0, places[c, p], places[c]
+        for q in range(begin, end):
+            total += pairs[q] * (own - others[q]) ** 2
         in_lengths[c] += total
     return in_variance
-
-
-@jit(fastmath={"reassoc", "contract", "nsz"})
-def outer_rows(first, last, left, right, near, starts, out):
-    """Write left[i] . right[j] at the entries (i, j) of rows from `first` to before `last`; left, right (n, c)."""
-    for i in range(first, last):
-        for e in range(starts[i], starts[i + 1]):
-            j, total = near[e], 0.0
-            for c in range(left.shape[1]):
-                total += left[i, c] * right[j, c]
-            out[e] = total
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -286,13 +371,18 @@ def condition_points(first, last, kind, z, phi, noise, variance, points, points_
     Their features are points_phi (q, F). A row -1 is none.
     """
     most = near.shape[1]
-    spaces = _spaces(most, z.shape[1], phi.shape[1])
-    solved = spaces[1][0]
+    spaces = _spaces(most + 1, z.shape[1], phi.shape[1])
+    (places, noises, rest), _, (upper, lower, inverse), (rows, _) = spaces
+    solved = np.empty((1, lower.shape[1]))
     for i in range(first, last):
         count = 0
         while count < most and near[i, count] >= 0:
             count += 1
-        rest = _condition(kind, z, phi, noise, variance, points[i], points_phi[i], near[i, :count], spaces)
-        left[i] = max(rest, 0.0)
-        for p in range(most):
-            weights[i, p] = solved[p] if p < count else 0.0
+        _gather(z, phi, noise, near[i, :count], spaces)
+        places[:, count], rows[count], noises[count] = points[i], points_phi[i], 0.0
+        _factorize(kind, variance, count + 1, spaces)
+        _transpose(upper, lower, count + 1)
+        left[i] = max(rest[count], 0.0)
+        solved[0] = lower[count]
+        _solve_transposed(lower, inverse, solved, 1, count)
+        weights[i] = solved[0, :most]

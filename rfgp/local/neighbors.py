@@ -1,15 +1,17 @@
 """Nearest predecessors: the neighbours that each row of an order is conditioned on, and those of new points."""
 
-import os
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from rfgp.sparse import SparsityPattern
+from rfgp.sparse import EntryPattern, SparsityPattern
+from rfgp.threads import num_threads
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
+PatternOf = TypeVar("PatternOf", bound=EntryPattern)
 
 _SPARE = 1.6
 """How many more points than neighbours are asked for first: of the nearest of a prefix most come before a row."""
@@ -36,34 +38,52 @@ def nearest_predecessors(
         count: k.
         rows: Of which rows, in increasing order; None: of all.
     """
-    n, rows = len(z), np.arange(len(z)) if rows is None else rows
-    first, columns = min(n, max(_TREE, 2 * count)), []
-    early = rows[rows < first]
-    square = ((z[early, None] - z[None, :first]) ** 2).sum(-1)
-    square[np.arange(first) >= early[:, None]] = np.inf
+    rows = np.arange(len(z)) if rows is None else rows
+    near, counts = nearest_of_prefixes(z, z[rows], rows, count)
+    of = np.concatenate([np.repeat(np.arange(len(rows)), counts), np.arange(len(rows))])
+    return _pattern(of, np.concatenate([near, rows]), (len(rows), len(z)))
+
+
+def nearest_of_prefixes(
+    z: Floats,  # (n, d)
+    points: Floats,  # (q, d)
+    lengths: Indices,  # (q,)
+    count: int,
+) -> tuple[Indices, Indices]:  # (sum of counts,), (q,)
+    """Return the nearest `count` of the first rows to each point, or all of these rows; and how many they are.
+
+    Args:
+        z: The rows, in order.
+        points: The points.
+        lengths: How many rows are the first ones for each point, increasing.
+        count: k.
+    """
+    n = len(z)
+    first = min(n, max(_TREE, 2 * count))
+    number = int(np.searchsorted(lengths, first))
+    square = ((points[:number, None] - z[None, :first]) ** 2).sum(-1)
+    square[np.arange(first) >= lengths[:number, None]] = np.inf
     kept = np.argsort(square, axis=1, kind="stable")[:, :count]
     is_kept = np.isfinite(np.take_along_axis(square, kept, axis=1))
-    sizes = [is_kept.sum(1)]
-    columns.append(kept[is_kept])
+    sizes, columns = [is_kept.sum(1)], [kept[is_kept]]
     while first < n:
         last = min(n, 2 * first)
-        wanted = rows[(rows >= first) & (rows < last)]
-        if len(wanted):
-            columns.append(_before(cKDTree(z[:last]), z, wanted, count).reshape(-1))
-            sizes.append(np.full(len(wanted), count))
-        first = last
-    counts = np.concatenate(sizes)
-    of = np.concatenate([np.repeat(np.arange(len(rows)), counts), np.arange(len(rows))])
-    return _pattern(of, np.concatenate([*columns, rows]), (len(rows), n))
+        end = int(np.searchsorted(lengths, last))
+        if end > number:
+            tree = cKDTree(z[:last])
+            columns.append(_before(tree, points[number:end], lengths[number:end], count).reshape(-1))
+            sizes.append(np.full(end - number, count))
+        first, number = last, end
+    return np.concatenate(columns), np.concatenate(sizes)
 
 
-def _before(tree: cKDTree, z: Floats, rows: Indices, count: int) -> Indices:
-    """Return the nearest predecessors (r, count) of rows, all of which have as many in the tree."""
-    out = np.empty((len(rows), count), dtype=np.int64)
-    asked, left = min(tree.n, int(_SPARE * count) + 2), np.arange(len(rows))
+def _before(tree: cKDTree, points: Floats, lengths: Indices, count: int) -> Indices:
+    """Return the nearest (q, count) of the first rows to points, all of which have as many in the tree."""
+    out = np.empty((len(points), count), dtype=np.int64)
+    asked, left = min(tree.n, int(_SPARE * count) + 2), np.arange(len(points))
     while len(left):
-        near = _query(tree, z[rows[left]], asked)
-        is_before = near < rows[left, None]
+        near = _query(tree, points[left], asked)
+        is_before = near < lengths[left, None]
         is_full = is_before.sum(1) >= count
         chosen = np.argsort(~is_before[is_full], axis=1, kind="stable")[:, :count]
         out[left[is_full]] = np.take_along_axis(near[is_full], chosen, axis=1)
@@ -74,7 +94,7 @@ def _before(tree: cKDTree, z: Floats, rows: Indices, count: int) -> Indices:
 def _query(tree: cKDTree, points: Floats, count: int) -> Indices:
     """Return the nearest points (q, count) of a tree, in increasing order of the distance."""
     slack = 0.0 if tree.n <= EXACT else SLACK
-    return np.asarray(tree.query(points, k=np.arange(1, count + 1), eps=slack, workers=os.cpu_count() or 1)[1])
+    return np.asarray(tree.query(points, k=np.arange(1, count + 1), eps=slack, workers=num_threads())[1])
 
 
 def _pattern(rows: Indices, columns: Indices, shape: tuple[int, int]) -> SparsityPattern:
@@ -84,11 +104,11 @@ def _pattern(rows: Indices, columns: Indices, shape: tuple[int, int]) -> Sparsit
 
 
 def used(
-    pattern: SparsityPattern,  # (r, n)
-) -> tuple[SparsityPattern, Indices]:
+    pattern: PatternOf,  # (r, n)
+) -> tuple[PatternOf, Indices]:
     """Return the pattern (r, u) over the u columns that it has entries in, and which these are."""
     columns, places = np.unique(np.asarray(pattern.indices, dtype=np.int64), return_inverse=True)
-    return SparsityPattern(pattern.indptr, places.reshape(-1), (pattern.shape[0], len(columns))), columns
+    return type(pattern)(pattern.indptr, places.reshape(-1), (pattern.shape[0], len(columns))), columns
 
 
 def near_each_other(

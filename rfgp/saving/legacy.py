@@ -144,7 +144,7 @@ def _table(old: Json, tensors: Tensors) -> tuple[ModelOptions, list[Json]]:
     features, local, seed = given.get("features", "exact"), given.get("local"), given.get("seed", 0)
     known = {name: given[name] for name in (*_SHARED, "dtype", "likelihood") if name in given}
     asked, neighbors = given.get("conditioning", "auto"), given.get("num_neighbors", 30)
-    near = Vecchia(neighbors, condition_on={"observations": "responses"}.get(asked, asked), seed=seed)
+    near = Vecchia(neighbors, condition_on={"observations": "responses"}.get(asked, asked), block_size=1, seed=seed)
     first, other = _first(given, features, near, seed), Exact() if features == "exact" else near
     spectrum: Any = local if features == "none" else given.get("spectrum", "gaussian")
     second = None if features in ("none", "nystrom") else local

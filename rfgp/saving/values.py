@@ -84,6 +84,8 @@ APPROXIMATIONS: Registry[Approximation] = Registry(
         )
     },
 )
+ADDED: Mapping[type, Mapping[str, Any]] = {approximations.Vecchia: {"block_size": 1}}
+"""Arguments whose defaults are not what values in files without them have. They are always written."""
 
 
 class _Role(NamedTuple):
@@ -110,6 +112,16 @@ def _changed(value: Any) -> dict[str, Any]:
     return dict(changed_arguments(value))
 
 
+def _dated(value: Any) -> dict[str, Any]:
+    """Return the changed arguments of a value, and those that older files lack."""
+    return {**{name: getattr(value, name) for name in ADDED.get(type(value), {})}, **_changed(value)}
+
+
+def _of_dated(registry: Registry[Any], name: str, arguments: Mapping[str, Any]) -> Any:
+    kind = registry.find(name)
+    return kind(**{**ADDED.get(kind, {}), **arguments})
+
+
 def _of_registry(registry: Registry[Any], name: str, arguments: Mapping[str, Any]) -> Any:
     return registry.find(name)(**arguments)
 
@@ -126,7 +138,7 @@ def _rule(name: str, arguments: Mapping[str, Any]) -> HopRule:
 
 _ROLES = {
     "kernel": _Role(Kernel, KERNELS.name_of, _changed, partial(_of_registry, KERNELS)),
-    "approximation": _Role(Approximation, APPROXIMATIONS.name_of, _changed, partial(_of_registry, APPROXIMATIONS)),
+    "approximation": _Role(Approximation, APPROXIMATIONS.name_of, _dated, partial(_of_dated, APPROXIMATIONS)),
     "spectrum": _Role(Spectrum, spectra.name_of, vars, partial(_by_name, spectra.by_name)),
     "coupling": _Role(Coupling, couplings.name_of, couplings.options_of, partial(_by_name, couplings.by_name)),
     "graph kernel": _Role(GraphKernel, graphs.kernels.name_of, _fields, partial(_by_name, graphs.kernels.by_name)),

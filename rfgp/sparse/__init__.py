@@ -8,6 +8,7 @@ from rfgp.sparse.khatri_rao import KhatriRao as KhatriRao
 from rfgp.sparse.khatri_rao import KhatriRaoValues as KhatriRaoValues
 from rfgp.sparse.kronecker import KroneckerRows as KroneckerRows
 from rfgp.sparse.kronecker import on_grid as on_grid
+from rfgp.sparse.patterns import EntryPattern as EntryPattern
 from rfgp.sparse.patterns import Pattern as Pattern
 from rfgp.sparse.patterns import SparseValues as SparseValues
 from rfgp.sparse.patterns import SparsityPattern as SparsityPattern

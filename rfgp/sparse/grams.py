@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rfgp.autograd import Array
 from rfgp.errors import InvalidArgumentError
-from rfgp.sparse.patterns import SparseValues, SparsityPattern
+from rfgp.sparse.patterns import EntryPattern, SparseValues, SparsityPattern
 
 _UNCOVERED = "A row reads two latent values that have no entry in the precision. Give them an entry, which may be 0."
 
@@ -81,7 +81,7 @@ def _arrays(matrix: sp.csr_array) -> tuple[Any, Any, Any]:
 
 def times_sparse(
     values: Tensor,  # (nnz,)
-    pattern: SparsityPattern,  # (n, m)
+    pattern: EntryPattern,  # (n, m)
     right: sp.csr_array,  # (m, N)
 ) -> SparseValues:  # (n, N)
     """Return the product of a sparse matrix, whose values carry gradients, and a constant sparse matrix."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -44,8 +44,8 @@ class SparseValues(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class SparsityPattern:
-    """Where a sparse matrix (n, N) has entries, row by row, their columns in increasing order.
+class EntryPattern:
+    """Where a sparse matrix (n, N) has entries, row by row, their columns in any order.
 
     Attributes:
         indptr: (n + 1,), where each row begins.
@@ -53,7 +53,7 @@ class SparsityPattern:
         shape: (n, N).
 
     Raises:
-        InvalidArgumentError: columns that repeat or decrease within a row, or lie outside.
+        InvalidArgumentError: rows that do not follow each other, or columns outside.
     """
 
     indptr: Indices
@@ -68,16 +68,37 @@ class SparsityPattern:
         whole = len(starts) == self.shape[0] + 1 and starts[0] == 0 and starts[-1] == len(columns)
         if not whole or not bounded or (starts[1:] < starts[:-1]).any():
             raise InvalidArgumentError(f"These are no rows and columns of a sparse matrix of shape {self.shape}.")
-        if bool((np.diff(self.keys) <= 0).any()):
-            raise InvalidArgumentError("The columns of each row must increase.")
 
-    def __deepcopy__(self, memo: Any) -> "SparsityPattern":
+    def __deepcopy__(self, memo: Any) -> Self:
         return self  # it never changes
 
     @cached_property
     def rows(self) -> Indices:
         """The row of each entry, (nnz,)."""
         return np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
+
+    def take(
+        self,
+        rows: Indices,  # (b,)
+    ) -> tuple[Self, Tensor]:
+        """Return the pattern (b, N) of some rows, and which entries of this one its entries are."""
+        counts = np.diff(self.indptr)[rows]
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        entries = np.arange(starts[-1]) + np.repeat(self.indptr[:-1][rows] - starts[:-1], counts)
+        return type(self)(starts, self.indices[entries], (len(rows), self.shape[1])), torch.from_numpy(entries)
+
+
+class SparsityPattern(EntryPattern):
+    """Where a sparse matrix (n, N) has entries, row by row, their columns in increasing order.
+
+    Raises:
+        InvalidArgumentError: columns that repeat or decrease within a row, or lie outside.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if bool((np.diff(self.keys) <= 0).any()):
+            raise InvalidArgumentError("The columns of each row must increase.")
 
     @cached_property
     def keys(self) -> Indices:
@@ -91,13 +112,3 @@ class SparsityPattern:
         counts = np.bincount(self.indices, minlength=self.shape[1])
         starts = np.concatenate([[0], np.cumsum(counts)])
         return SparsityPattern(starts, self.rows[order], self.shape[::-1]), torch.from_numpy(order)
-
-    def take(
-        self,
-        rows: Indices,  # (b,)
-    ) -> tuple["SparsityPattern", Tensor]:
-        """Return the pattern (b, N) of some rows, and which entries of this one its entries are."""
-        counts = np.diff(self.indptr)[rows]
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        entries = np.arange(starts[-1]) + np.repeat(self.indptr[:-1][rows] - starts[:-1], counts)
-        return SparsityPattern(starts, self.indices[entries], (len(rows), self.shape[1])), torch.from_numpy(entries)

@@ -1,7 +1,6 @@
 """Products of sparse matrices whose values carry gradients, and entries of products on a pattern."""
 
 import itertools
-import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from rfgp.autograd import Array, as_array, once
 from rfgp.sparse.patterns import Pattern, SparseValues, SparsityPattern
+from rfgp.threads import num_threads
 
 _BLOCKS = 8
 _ENTRIES = 2**22
@@ -79,7 +79,7 @@ def sampled_product(
         loops.sampled_product(0, pattern.shape[0], *fixed)
         return out
     bounds = np.linspace(0, pattern.shape[0], _BLOCKS + 1, dtype=np.int64)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(num_threads()) as pool:
         list(pool.map(lambda ends: loops.sampled_product(*ends, *fixed), itertools.pairwise(bounds)))
     return out
 
@@ -186,7 +186,9 @@ def _tensor(array: Any, like: Tensor) -> Tensor:
 
 def row_blocks(matrix: sp.csr_array) -> list[sp.csr_array]:
     """Return blocks (b, N) of the rows of a matrix, of about as many entries each, one for each thread."""
-    count = os.cpu_count() or 1
+    count = num_threads()
+    if count == 1:
+        return [matrix]
     ends = np.searchsorted(matrix.indptr, np.linspace(0, matrix.nnz, count + 1)[1:-1]).tolist()
     return [matrix[a:b] for a, b in itertools.pairwise([0, *ends, matrix.shape[0]])]
 

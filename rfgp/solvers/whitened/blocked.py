@@ -7,6 +7,7 @@ that few features of other rows are computed. Of P = V Phi only P^T P and P^T V 
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -63,7 +64,7 @@ class BlockedInference(Inference):
         self._prior, self._mean, self._noise = prior.detached(), mean, noise.double()
         block = neighbors_of(prior)
         self._rows = rows.take(block.order(len(rows)))
-        self._pattern = block.predecessors(self._rows.inputs)
+        self._pattern = block.block_predecessors(self._rows.inputs)
         self._noise_diag = torch.zeros(len(rows), dtype=torch.float64)
         with torch.no_grad():
             squares, sums, self._square, self._others = self._sums()
@@ -78,9 +79,10 @@ class BlockedInference(Inference):
         """
         F, k, each = self._prior.num_features, self._rows.num_outputs, self._rows.each
         total, others = torch.zeros(F + k, F + k, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
-        places = neighbors_of(self._prior).scaled(self._rows.inputs)
+        own = self._pattern.indices[self._pattern.indptr[1:] - 1]
+        places = neighbors_of(self._prior).scaled(self._rows.inputs)[own]
         for block in near_each_other(places, max(1, BLOCK_FEATURES // (F + k))):
-            pattern, columns = used(self._pattern.take(block)[0])
+            pattern, columns = used(self._pattern.take(np.sort(block))[0])
             known = torch.from_numpy(columns)
             near = self._rows.take(known)
             phi = features(self._prior, self._prior.dense, near.inputs)

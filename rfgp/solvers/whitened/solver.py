@@ -27,7 +27,7 @@ from rfgp.solvers.nearby import check_sum, features, neighbors_of
 from rfgp.solvers.role import Inference
 from rfgp.solvers.whitened.posterior import WhitenedPosterior
 from rfgp.solvers.whitened.whitening import Whitener, WhiteRows, white_system
-from rfgp.sparse import SparsityPattern
+from rfgp.sparse import EntryPattern
 
 _COLUMNS = 64
 """The number of rows for which the latent values are solved at once."""
@@ -69,7 +69,7 @@ class WhitenedSolver(Inference):
         rows: Block,
         mean: Tensor,
         noise: Tensor,
-        pattern: SparsityPattern,
+        pattern: EntryPattern,
         order: Tensor | None = None,
     ) -> None:
         check_sum(prior)
@@ -93,7 +93,7 @@ class WhitenedSolver(Inference):
         block = neighbors_of(prior)
         order = block.order(len(rows))
         ordered = rows.take(order)
-        return cls(prior, ordered, mean, noise, block.predecessors(ordered.inputs), order)
+        return cls(prior, ordered, mean, noise, block.block_predecessors(ordered.inputs), order)
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver with other targets (n, k) and noise of the same inputs, as they were given."""

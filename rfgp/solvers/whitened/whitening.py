@@ -19,7 +19,7 @@ from rfgp.local import whitened, whitened_back
 from rfgp.solvers.bordered.reads import all_weights, bordered_system, joined_reads
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.nearby import explained_columns, features, neighbors_of
-from rfgp.sparse import SparseValues, SparsityPattern, times_sparse
+from rfgp.sparse import EntryPattern, SparseValues, times_sparse
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Whitener:
     """
 
     entries: Tensor
-    pattern: SparsityPattern
+    pattern: EntryPattern
 
     @classmethod
     def of(
@@ -41,7 +41,7 @@ class Whitener:
         x: Tensor,  # (n, d)
         noise: Tensor,  # (n,)
         phi: Tensor,  # (n, F)
-        pattern: SparsityPattern,  # (r, n)
+        pattern: EntryPattern,  # (r, n)
     ) -> "Whitener":
         """Return the whitener of rows with inputs x and features Phi of the dense weights, and others after them."""
         own = explained_columns(prior, phi)
@@ -141,7 +141,7 @@ class WhiteRows:
     def _white(self) -> tuple[Whitener, Tensor, Tensor]:
         """The whitener, and the features (n, F) and targets (n, k) whitened."""
         phi = features(self._prior, self.weights, self.inputs)
-        pattern = neighbors_of(self._prior).predecessors(self.inputs)
+        pattern = neighbors_of(self._prior).block_predecessors(self.inputs)
         whitener = Whitener.of(self._prior, self.inputs, self.noise, phi, pattern)
         both = whitener.times(torch.cat([phi, self.targets], dim=1))
         return whitener, both[:, : phi.shape[1]], both[:, phi.shape[1] :]

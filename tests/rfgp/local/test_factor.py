@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from local_rows import as_dense, dense_factor, known_features, parameters, rows
 
 from rfgp import local
 from rfgp.local import factor, kinds, loops, neighbors
@@ -12,41 +13,9 @@ from rfgp.local.neighbors import nearest_before
 from rfgp.sparse import SparsityPattern
 
 
-def rows(n=40, d=3, seed=0):
-    rng = np.random.default_rng(seed)
-    x = torch.from_numpy(rng.standard_normal((n, d)) * [1.0, 0.5, 2.0][:d])
-    x[7] = x[3]  # a copy
-    return x, torch.from_numpy(rng.uniform(0.02, 0.3, n))
-
-
 def all_before(n):
     starts = np.cumsum([0, *range(1, n + 1)])
     return SparsityPattern(starts, np.concatenate([np.arange(i + 1) for i in range(n)]), (n, n))
-
-
-def parameters(d=3, shared=False):
-    lengthscale = torch.tensor(0.9 if shared else [0.7, 1.1, 1.9][:d], dtype=torch.float64)
-    return [lengthscale.requires_grad_(), torch.tensor(1.3, dtype=torch.float64).requires_grad_()]
-
-
-def known_features(x, name):
-    """Return those of five points, of a part of the process."""
-    lengthscale, variance = (p.detach() for p in parameters())
-    kernel = kinds.spectrum_of(name).kernel_between
-    z, x = x[5:10] / lengthscale, x / lengthscale
-    factor = torch.linalg.cholesky(kernel(z, z) + 1e-8 * torch.eye(5))
-    return (variance.sqrt() * torch.linalg.solve_triangular(factor, kernel(z, x), upper=False).mT).requires_grad_()
-
-
-def dense_factor(x, lengthscale, variance, noise, name, known=None):
-    kernel = variance * kinds.spectrum_of(name).kernel_between(x / lengthscale, x / lengthscale)
-    left = kernel if known is None else kernel - known @ known.mT
-    return torch.linalg.inv(torch.linalg.cholesky(left + noise.diag()))
-
-
-def as_dense(entries, pattern):
-    places = torch.as_tensor(pattern.rows), torch.as_tensor(pattern.indices)
-    return torch.zeros(pattern.shape, dtype=torch.float64).index_put(places, entries)
 
 
 @pytest.mark.parametrize("of", ["each", "shared", "residual"])
@@ -137,7 +106,7 @@ def test_threads_change_nothing(monkeypatch):
 
     alone = both()
     monkeypatch.setattr(factor, "IN_THREADS", 1)
-    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    monkeypatch.setattr(factor, "num_threads", lambda: 3)
     for one, other in zip(alone, both(), strict=True):
         assert torch.allclose(one, other, rtol=1e-13, atol=0)
 

@@ -31,6 +31,8 @@ ESTIMATES = {
 """Standard errors of log marginal likelihoods that conjugate gradients estimated. A sparse factor computes them now."""
 RESOLVED = {"golden-neighbors-learned": 1e-5}
 """Tolerances of models whose posterior another solver computes when rows are added. Its jitter differs by 1e-11."""
+ROUNDED = {"neighbors-gaussian-column": 5e-6}
+"""Tolerances of ill-conditioned models: rounding the rows differently moves these predictions by 2e-6 of their size."""
 READ_SINGLY = {"roads-data": 1e-10, "golden-roads-smooth": 1e-10}
 """Tolerances of smooth fields on roads. Points read the ends of their pieces now, and once refined the field."""
 RENAMED = {"TableGP": "GP"}
@@ -62,6 +64,7 @@ def assert_close(gp, found, expected, tolerance=0.0):
 def assert_predicts(name, gp, expected, tolerance=0.0):
     """The law at the inputs of `expected.json` has the mean and the variance that are expected."""
     tolerance = max(tolerance, LOOSER.get(name.removeprefix("golden-"), 0.0), READ_SINGLY.get(name, 0.0))
+    tolerance = max(tolerance, ROUNDED.get(name, 0.0))
     prediction = gp.predict(inputs_of(name, EXPECTED[name]["inputs"]))
     for found, values in ((prediction.mean, expected["mean"]), (prediction.variance, expected["variance"])):
         assert isinstance(found, torch.Tensor) == EXPECTED[name]["tensors"]
@@ -110,7 +113,8 @@ def test_a_model_saved_with_its_data_has_their_likelihood(name):
     if name in ESTIMATES:
         assert abs(float(found) - expected) <= 5 * ESTIMATES[name]
     else:
-        assert_close(gp, found, expected, LOOSER.get(name.removeprefix("golden-"), 0.0))
+        tolerance = max(LOOSER.get(name.removeprefix("golden-"), 0.0), ROUNDED.get(name, 0.0))
+        assert_close(gp, found, expected, tolerance)
 
 
 @pytest.mark.parametrize("name", WITHOUT_DATA)

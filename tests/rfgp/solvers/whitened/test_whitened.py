@@ -3,6 +3,7 @@
 With all predecessors as neighbours they are in `test_solvers`.
 """
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -23,16 +24,18 @@ from rfgp.sparse import SparsityPattern
 
 
 class Few(Problem):
-    """A problem with so many neighbours, those of the last term."""
+    """A problem with so many neighbours, those of the last term, in blocks of so many rows."""
 
-    def __init__(self, names, kind="uneven", neighbors=1000, count=24):
+    def __init__(self, names, kind="uneven", neighbors=1000, count=24, block_size=1):
         super().__init__(names, kind, count)
-        self.neighbors = neighbors
+        self.neighbors, self.block_size = neighbors, block_size
 
     @property
     def prior(self):
-        prior = super().prior
-        return replace(prior, neighbors=replace(prior.neighbors, num_neighbors=self.neighbors))
+        prior, options = super().prior, {"num_neighbors": self.neighbors}
+        if self.block_size > 1:
+            options["block_size"] = self.block_size
+        return replace(prior, neighbors=replace(prior.neighbors, **options))
 
     @property
     def given(self):
@@ -43,14 +46,15 @@ class Few(Problem):
         """The rows in order, and their neighbours."""
         block = self.prior.neighbors
         ordered = self.rows.take(block.order(len(self.rows)))
-        return ordered, block.predecessors(ordered.inputs)
+        return ordered, block.block_predecessors(ordered.inputs)
 
     def by_definition(self, ordered, pattern):
         """Return the log density of rows in order, each given its neighbours, by dense algebra."""
         x, count, kernel = ordered.inputs, len(ordered), self.twin.kernel
         G, noise, lines = kernel(x, x, self.names[-1:]), ordered.noise_diag(self.noise).expand(count), []
-        for i in range(count):
-            near, line = pattern.indices[pattern.indptr[i] : pattern.indptr[i + 1] - 1], torch.zeros(count, dtype=F64)
+        for begin, end in itertools.pairwise(pattern.indptr):
+            *near, i = pattern.indices[begin:end].tolist()
+            line = torch.zeros(count, dtype=F64)
             b = torch.linalg.solve(G[near][:, near] + noise[near].diag(), G[near, i])
             scale = (G[i, i] + noise[i] - G[i, near] @ b).rsqrt()
             lines.append(line.index_put((torch.as_tensor([*near, i]),), torch.cat([-scale * b, scale[None]])))
@@ -68,10 +72,10 @@ SUMS = [
 ]
 
 
-@pytest.mark.parametrize("count", [0, 4])
+@pytest.mark.parametrize(("count", "block_size"), [(0, 1), (4, 1), (6, 4)])
 @pytest.mark.parametrize("names", SUMS)
-def test_few_neighbors_follow_their_definition(names, count):
-    problem = Few(names, neighbors=max(count, 1), count=40)
+def test_few_neighbors_follow_their_definition(names, count, block_size):
+    problem = Few(names, neighbors=max(count, 1), count=40, block_size=block_size)
     ordered, pattern = problem.in_order
     if count == 0:
         pattern = SparsityPattern(np.arange(41), np.arange(40), (40, 40))
@@ -128,11 +132,12 @@ def test_parts_of_rows_add_up():
     same(total, whole)
 
 
+@pytest.mark.parametrize("block_size", [1, 4])
 @pytest.mark.parametrize("names", [("smooth", "neighbors"), ("inducing", "residual"), ("fitc", "neighbors")])
-def test_blocks_of_rows_match_one_block(names, monkeypatch):
+def test_blocks_of_rows_match_one_block(names, block_size, monkeypatch):
     monkeypatch.setattr(blocked, "MOST_FEATURES", 0)
     monkeypatch.setattr(blocked, "BLOCK_FEATURES", 200)
-    problem, new = Few(names, "signs", neighbors=7, count=300), table(5, seed=9)
+    problem, new = Few(names, "signs", neighbors=7, count=300, block_size=block_size), table(5, seed=9)
     with torch.no_grad():
         prior, *rest = problem.given
         one, many = (of(prior.detached(), *rest) for of in (WhitenedSolver.of, inference_of))

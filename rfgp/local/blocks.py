@@ -1,0 +1,99 @@
+"""Predecessors of blocks of rows: near rows that share their neighbours, and are neighbours of those after them.
+
+Each block B of b rows is conditioned on the k rows before it that are nearest to its center, and each of its rows on
+those of the block before it as well. So one factorisation of a matrix (k + b, k + b) serves b rows, where rows alone
+take b factorisations of matrices (k, k) (`rfgp.local.loops`). With all rows before it as neighbours it is exact.
+
+Source: Guinness (2018), Permutation and grouping methods for sharpening Gaussian process approximations; Pan et al.
+(2024, 2025), arXiv 2410.04477 and 2504.12004.
+"""
+
+import numpy as np
+
+from rfgp.local.neighbors import Floats, Indices, nearest, nearest_of_prefixes, nearest_predecessors
+from rfgp.sparse import EntryPattern
+
+
+def block_predecessors(
+    z: Floats,  # (n, d)
+    count: int,
+    size: int,
+    most: int | None = None,
+) -> EntryPattern:  # (r, n)
+    """Return the neighbours of rows in blocks, and each row itself as the last; blocks follow each other.
+
+    All rows are divided into blocks, which are in the order of the first row of each, so that rows in a random order
+    have blocks in one. Of fewer rows some are chosen at equal distances in the order, and each is in a block with those
+    near it, which are conditioned on rows before it. Blocks may then have rows in common.
+
+    Args:
+        z: The rows, in order.
+        count: k.
+        size: The most rows of a block. If 1, the neighbours are those of `nearest_predecessors`.
+        most: The number r of rows that are wanted. If None, all.
+    """
+    chosen = None if most is None else np.linspace(0, len(z) - 1, -(-most // size)).astype(np.int64)
+    if size == 1:
+        return nearest_predecessors(z, count, chosen)
+    if chosen is None:
+        by, starts = _blocks(z, size)
+        sizes = np.diff(starts)
+        centers = np.add.reduceat(z[by], starts[:-1]) / sizes[:, None]
+        near, counts = nearest_of_prefixes(z[by], centers, starts[:-1], count)
+        return _runs(by[near], counts, by, sizes, len(z))
+    members = nearest(z, z[chosen], size)
+    near, counts = nearest_of_prefixes(z, z[members].mean(axis=1), chosen, count + size)
+    of = np.repeat(np.arange(len(chosen)), counts)
+    is_other = ~(near[:, None] == members[of]).any(axis=1)
+    near, of = near[is_other], of[is_other]
+    counts = np.bincount(of, minlength=len(chosen))
+    place = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)  # nearest first
+    near, counts = near[place < count], np.minimum(counts, count)
+    runs = _runs(near, counts, members.reshape(-1), np.full(len(chosen), members.shape[1]), len(z))
+    return runs.take(np.arange(min(most or 0, runs.shape[0])))[0]
+
+
+def _runs(near: Indices, counts: Indices, members: Indices, sizes: Indices, columns: int) -> EntryPattern:
+    """Return the pattern of the rows of blocks: the neighbours of the block, the rows before in it, and the row.
+
+    Args:
+        near: The neighbours of the blocks, one after another.
+        counts: How many each of them has.
+        members: The rows of the blocks.
+        sizes: How many each of them has.
+        columns: The number of all rows.
+    """
+    first = np.cumsum(counts + sizes) - (counts + sizes)  # of what a block has together
+    own = np.arange(len(members)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # the place of a row in its block
+    together, is_near = (
+        np.empty(len(near) + len(members), dtype=np.int64),
+        np.ones(len(near) + len(members), dtype=bool),
+    )
+    at_own = np.repeat(first + counts, sizes) + own
+    is_near[at_own] = False
+    together[at_own], together[is_near] = members, near
+    lengths = np.repeat(counts, sizes) + own + 1
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    places = np.arange(indptr[-1]) + np.repeat(np.repeat(first, sizes) - indptr[:-1], lengths)
+    return EntryPattern(indptr, together[places], (len(members), columns))
+
+
+def _blocks(z: Floats, size: int) -> tuple[Indices, Indices]:
+    """Return rows (n,) block by block, in the order of the first row of each, and where each block begins (m + 1,).
+
+    Rows are halved at the column in which they are widest until `size` or fewer are left.
+    """
+    by, starts = np.arange(len(z)), np.array([0, len(z)])
+    while (counts := np.diff(starts)).max() > size:
+        part = np.repeat(np.arange(len(counts)), counts)
+        known, begin = z[by], starts[:-1]
+        widest = np.argmax(np.maximum.reduceat(known, begin) - np.minimum.reduceat(known, begin), axis=1)
+        by = by[np.lexsort((known[np.arange(len(by)), widest[part]], part))]
+        half = (counts + 2 * size - 1) // (2 * size) * size  # whole blocks
+        starts = np.unique(np.concatenate([starts, np.minimum(begin + half, starts[1:])]))
+    part = np.repeat(np.arange(len(counts)), counts)
+    by = by[np.lexsort((by, part))]
+    order = np.argsort(by[starts[:-1]])
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return by[np.argsort(rank[part], kind="stable")], np.concatenate([[0], np.cumsum(counts[order])])
