@@ -393,8 +393,7 @@ def main() -> None:
         row = {"set": options.set, **dict(zip(("kind", "table", "racer", "seed"), key, strict=True)), **found}
         print(json.dumps(row), flush=True)
         if options.out:
-            with options.out.open("a") as file:
-                file.write(json.dumps(row) + "\n")
+            options.out.open("a").write(json.dumps(row) + "\n")
 
 
 if __name__ == "__main__":

@@ -149,7 +149,7 @@ class NeighborTerm(TermPrior):
             self.condition_on,
             name=self.term.name,
             columns=tuple(places),
-            block_size=self.block_size,
+            block_size=min(self.block_size, self.num_neighbors // 2 + 1),  # few are not shared by many
         )
         return Prior(neighbors=block)
 

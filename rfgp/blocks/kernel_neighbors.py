@@ -54,7 +54,7 @@ class KernelVecchiaBlock(LatentBlock):
     name: str = "neighbors"
 
     is_residual: ClassVar[bool] = False
-    rows_together: ClassVar[int] = 1
+    block_size: ClassVar[int] = 1
     """The most rows of a block that shares its neighbours."""
     residual_of: ClassVar[str | None] = None
     reading_jitter: ClassVar[float] = JITTER

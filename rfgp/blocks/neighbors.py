@@ -85,11 +85,6 @@ class VecchiaBlock(LatentBlock):
         """The lengthscale, (d,) or (), and the variance, ()."""
         return self.lengthscale, self.variance
 
-    @property
-    def rows_together(self) -> int:
-        """The most rows of a block: few neighbours are not shared by many rows."""
-        return min(self.block_size, self.num_neighbors // 2 + 1)
-
     def order(self, count: int) -> Tensor:
         """Return a random order of so many rows, (n,)."""
         return random_order(count, self.seed)
@@ -108,9 +103,8 @@ class VecchiaBlock(LatentBlock):
         most: int | None = None,
     ) -> EntryPattern:
         """Return the nearest predecessors of rows in blocks that share them, or of so many rows."""
-        size = self.rows_together
-        count = self.num_neighbors if size == 1 else SHARED * self.num_neighbors
-        return block_predecessors(self.scaled(x), count, size, most)
+        count = self.num_neighbors if self.block_size == 1 else SHARED * self.num_neighbors
+        return block_predecessors(self.scaled(x), count, self.block_size, most)
 
     def scaled(self, x: Tensor) -> Floats:
         """Return the columns of inputs (n, D) in lengthscales, (n, d)."""

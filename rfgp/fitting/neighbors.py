@@ -105,7 +105,7 @@ class NeighborFit:
     def shares_neighbors(self) -> bool:
         """Whether there are neighbours alone, and blocks of rows share them."""
         prior = self.regression.prior()
-        return neighbors_of(prior).rows_together > 1 and not self.has_residual and not self.of_features
+        return neighbors_of(prior).block_size > 1 and not self.has_residual and not self.of_features
 
     @property
     def of_features(self) -> tuple[str, ...]:

@@ -389,7 +389,7 @@ class SourceInputs:
 
 
 def check_kind(chunk: Chunk, rows: SourceRows) -> None:
-    """Refuse checked rows of another kind than those that the source had when it was looked at.
+    """Refuse checked rows of another kind than those that the source had when it was surveyed.
 
     Raises:
         DataError: another number of columns or outputs, or weights or noise that came or went.

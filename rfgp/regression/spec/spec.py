@@ -204,7 +204,9 @@ class ModelSpec(Family):
         """
         spec = self.drawn(self.options.approximations, values, len(rows), in_blocks=is_read_in_blocks(rows))
         check_blocks(spec, values, rows)
-        values = with_least_noise(values, spec.approximations, spec.term_data(values, len(rows)), pool_of(rows))
+        values = with_least_noise(
+            values, spec.approximations, spec.term_data(values, len(rows)), pool_of(rows).take(slice(1))
+        )
         return spec, spec.normalized(values, pool_of(rows).take(slice(NORMALIZED_ROWS)))
 
     def normalized(self, values: Values, rows: Block) -> Values:

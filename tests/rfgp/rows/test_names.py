@@ -158,6 +158,7 @@ def test_columns_may_be_named_as_attributes_are():
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")
 def test_the_process_of_an_estimator_knows_them_too():
     d = data()
     estimator = rfgp.sklearn.GPRegressor(k.RBF(), rfgp.RandomFeatures(6), random_state=0, max_iter=2).fit(d.table, d.y)
