@@ -378,8 +378,7 @@ class SourceInputs:
         Raises:
             DataError: another number of columns than the training data have.
         """
-        some = False
-        chunks = checked(self.source.chunks(), self.dtype, False, self.scaling.columns)
+        some, chunks = False, checked(self.source.chunks(), self.dtype, False, self.scaling.columns)
         for chunk in rebatched(chunks, size):
             some = True
             self.scaling.check_columns(chunk.X)
