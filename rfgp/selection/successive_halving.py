@@ -34,7 +34,7 @@ GOING_ON = {True: 2, False: 4}
 """The most candidates that go on, if rows are held out, and if not."""
 BEHIND = 2.0
 """The standard errors by which a candidate is clearly behind."""
-CATCHING_UP, LEFT_OUT, AVERAGED = 0.15, 1.0, 0.05
+CATCHING_UP, LEFT_OUT, AVERAGED = 0.15, 1.0, 0.1
 """The nats a row by which a candidate may be behind in any case and go on, be scored in folds, and be averaged."""
 QUIET, TAIL = 1e-3, 1e-4
 """The noise that counts as none, in variances of the target, and the weight of a line if no other candidate that is

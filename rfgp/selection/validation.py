@@ -36,7 +36,7 @@ MOST_LEFT_OUT = 1000
 """The most rows that are left out in turn."""
 HELD_OUT, MOST_HELD_OUT = 0.2, 4000
 """The share of the rows that is held out, and the most of them."""
-FOLDS, A_HYPERPARAMETER = 5, 10
+FOLDS, A_HYPERPARAMETER = 5, 20
 """The number of folds, and the least rows for each hyperparameter of a sum of two kernels without folds."""
 SPACING = 1e-4
 """The grid, in standard deviations of the columns, on which rows with equal inputs stay together."""
