@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 
 from rfgp.counts import counted
@@ -11,7 +12,7 @@ from rfgp.fitting import Plan, fit_terms
 from rfgp.regression import FitReport, Regression, Score, SelectionReport
 from rfgp.regression.selection_report import CONSTANT, LINE, RATE
 from rfgp.regression.spec import ModelSpec, averaged
-from rfgp.rows import SourceRows
+from rfgp.rows import SourceRows, pool_of
 from rfgp.selection.candidates import SearchSpace
 from rfgp.selection.kernels import fit_kernels
 from rfgp.selection.successive_halving import CandidateState, SuccessiveHalving, density_of, mean_and_error
@@ -150,7 +151,22 @@ def _reason(rounds: SuccessiveHalving, taken: Sequence[CandidateState]) -> str:
     value, error = mean_and_error(density_of(taken), rounds.validation.validated.counts())
     rows = counted(len(rounds.validation.validated), "held-out row" if rounds.holds_out else "left-out row")
     score = f"log density {value:.3f} of {rows} (standard error {error:.2g})"
+    proposal = _proposal(rounds.validation.begun)
     if len(taken) > 1:
-        parts = [f"{state.candidate.name} ({state.weight:.2f})" for state in taken]
-        return f"The average of {', '.join(parts)}: {score}."
-    return f"{taken[0].candidate.name}: the best, {score}, fitted to {taken[0].scores[-1].rows:,} rows."
+        parts = [f"{state.candidate.name} ({state.weight:.2g})" for state in taken]
+        return f"The average of {', '.join(parts)}: {score}.{proposal}"
+    return f"{taken[0].candidate.name}: the best, {score}, fitted to {taken[0].scores[-1].rows:,} rows.{proposal}"
+
+
+def _proposal(begun: Regression) -> str:
+    """Return a sentence on another likelihood that the targets call for. It is empty if there is none."""
+    rows = pool_of(begun.needed_rows("a fit"))
+    if not begun.family.is_normal or rows.num_outputs > 1:
+        return ""
+    values = np.unique(begun.scaling.targets.inverse(rows.targets).double().cpu().numpy())
+    if len(values) == 2:
+        return ' The target has two values: likelihood="bernoulli" models classes.'
+    is_whole = bool(np.all(np.abs(values - values.round()) <= 1e-6 * np.abs(values).max()))
+    if is_whole and len(values) > 2 and values[0].round() == 0:
+        return ' The target holds counts: likelihood="poisson" or "negative-binomial" models them.'
+    return ""

@@ -223,6 +223,21 @@ def test_a_line_is_found(n):
     assert gp.predict([[3.0]]).mean[0] == pytest.approx(-150_000, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("target", "proposal"),
+    [
+        (lambda y: np.round(np.exp(y / 5)) * (y > 5), "poisson"),
+        (lambda y: np.where(y > 5, "yes", "no") == "yes", "bernoulli"),
+        (lambda y: np.round(y) + 20, None),
+        (lambda y: y, None),
+    ],
+)
+def test_other_likelihoods_are_proposed_and_not_taken(target, proposal):
+    X, y = table(60)
+    reason = rfgp.GP(seed=0).select(X, target(y).astype(float)).reason
+    assert [word for word in ("poisson", "bernoulli") if word in reason] == ([proposal] if proposal else [])
+
+
 def test_few_of_many_columns_are_found():
     rng = np.random.default_rng(3)
     X, new = rng.standard_normal((60, 80)), rng.standard_normal((500, 80))
