@@ -4,6 +4,7 @@ from rfgp.blocks.kernel import KernelBlock as KernelBlock
 from rfgp.blocks.kernel_neighbors import KernelVecchiaBlock as KernelVecchiaBlock
 from rfgp.blocks.neighbors import NeighborBlock as NeighborBlock
 from rfgp.blocks.neighbors import VecchiaBlock as VecchiaBlock
+from rfgp.blocks.neighbors import predecessors_in_blocks as predecessors_in_blocks
 from rfgp.blocks.precision import MaternColumn as MaternColumn
 from rfgp.blocks.precision import PrecisionBlock as PrecisionBlock
 from rfgp.blocks.prior import Prior as Prior

@@ -12,7 +12,7 @@ from rfgp import random
 from rfgp.blocks.kernel import KernelBlock
 from rfgp.blocks.role import LatentBlock
 from rfgp.errors import InvalidArgumentError
-from rfgp.local import LatentRoot, as_places, block_predecessors, nearest_predecessors
+from rfgp.local import LatentRoot, as_places, nearest_predecessors
 from rfgp.local.covariances import Process, conditional_entries, in_pattern, pattern_of
 from rfgp.local.latent import JITTER
 from rfgp.local.neighbors import Floats, Indices
@@ -118,14 +118,6 @@ class KernelVecchiaBlock(LatentBlock):
     ) -> SparsityPattern:
         """Return the nearest predecessors of rows in order, or of some of them, at these parameters."""
         return nearest_predecessors(self.scaled(x), self.num_neighbors, None if rows is None else rows.numpy())
-
-    def block_predecessors(
-        self,
-        x: Tensor,  # (n, D)
-        most: int | None = None,
-    ) -> EntryPattern:
-        """Return the nearest predecessors of rows in order, or of so many of them. Each row is a block of its own."""
-        return block_predecessors(self.scaled(x), self.num_neighbors, 1, most)
 
     def scaled(self, x: Tensor) -> Floats:
         """Return the places (n, e) of inputs (n, D), those by each term side by side."""

@@ -97,15 +97,6 @@ class VecchiaBlock(LatentBlock):
         """Return the nearest predecessors of rows in order, or of some of them, at this lengthscale."""
         return nearest_predecessors(self.scaled(x), self.num_neighbors, None if rows is None else rows.numpy())
 
-    def block_predecessors(
-        self,
-        x: Tensor,  # (n, d)
-        most: int | None = None,
-    ) -> EntryPattern:
-        """Return the nearest predecessors of rows in blocks that share them, or of so many rows."""
-        count = self.num_neighbors if self.block_size == 1 else SHARED * self.num_neighbors
-        return block_predecessors(self.scaled(x), count, self.block_size, most)
-
     def scaled(self, x: Tensor) -> Floats:
         """Return the columns of inputs (n, D) in lengthscales, (n, d)."""
         return as_places(self.read(x).detach(), self.lengthscale.detach())
@@ -274,3 +265,13 @@ class _StationaryCovariance:
 
     def _read(self, x: Tensor) -> Tensor:
         return x if self.columns is None else x[:, list(self.columns)]
+
+
+def predecessors_in_blocks(
+    block: NeighborBlock,
+    x: Tensor,  # (n, D)
+    most: int | None = None,
+) -> EntryPattern:
+    """Return the nearest predecessors of rows in blocks that share them, or of so many rows, at present parameters."""
+    count = block.num_neighbors if block.block_size == 1 else SHARED * block.num_neighbors
+    return block_predecessors(block.scaled(x), count, block.block_size, most)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from rfgp.blocks import NeighborBlock, Prior, VecchiaBlock
+from rfgp.blocks import NeighborBlock, Prior, VecchiaBlock, predecessors_in_blocks
 from rfgp.fitting.context import TermFit, redrawn, spec_of
 from rfgp.fitting.finish import if_finite, left_out
 from rfgp.fitting.frequencies import MOST_SCALE, learned_frequencies
@@ -203,7 +203,7 @@ class NeighborFit:
         is_whole = self.size == len(self.rows)
         with torch.no_grad():
             near = neighbors_of(self.spec.prior(values))
-            pattern, columns = used(near.block_predecessors(self.rows.inputs, None if is_whole else self.size))
+            pattern, columns = used(predecessors_in_blocks(near, self.rows.inputs, None if is_whole else self.size))
         used_rows = self.rows.take(torch.from_numpy(columns))
         rows = self.rows if is_whole else used_rows.take(torch.from_numpy(pattern.indices[pattern.indptr[1:] - 1]))
 

@@ -40,7 +40,7 @@ def block_predecessors(
         sizes = np.diff(starts)
         centers = np.add.reduceat(z[by], starts[:-1]) / sizes[:, None]
         near, counts = nearest_of_prefixes(z[by], centers, starts[:-1], count)
-        return _runs(by[near], counts, by, sizes, len(z))
+        return runs_of(by[near], counts, by, sizes, len(z))
     members = nearest(z, z[chosen], size)
     near, counts = nearest_of_prefixes(z, z[members].mean(axis=1), chosen, count + size)
     of = np.repeat(np.arange(len(chosen)), counts)
@@ -49,11 +49,11 @@ def block_predecessors(
     counts = np.bincount(of, minlength=len(chosen))
     place = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)  # nearest first
     near, counts = near[place < count], np.minimum(counts, count)
-    runs = _runs(near, counts, members.reshape(-1), np.full(len(chosen), members.shape[1]), len(z))
+    runs = runs_of(near, counts, members.reshape(-1), np.full(len(chosen), members.shape[1]), len(z))
     return runs.take(np.arange(min(most or 0, runs.shape[0])))[0]
 
 
-def _runs(near: Indices, counts: Indices, members: Indices, sizes: Indices, columns: int) -> EntryPattern:
+def runs_of(near: Indices, counts: Indices, members: Indices, sizes: Indices, columns: int) -> EntryPattern:
     """Return the pattern of the rows of blocks: the neighbours of the block, the rows before in it, and the row.
 
     Args:

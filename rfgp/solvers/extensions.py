@@ -40,7 +40,7 @@ class KernelDraws:
     def of(
         cls, design: LatticeDesign, parameters: Sequence[Tensor], count: int, k: int, generator: torch.Generator
     ) -> "KernelDraws":
-        """Return draws of the kernel of a design, `count` of k outputs each."""
+        """Return draws of the kernel of a design at parameters, () or (d,) each: `count` of k outputs each."""
         size, values = count * NUM_COSINES, dict(zip(design.names, parameters, strict=True))
         frequencies = design.product.sample(size, generator)
         phases = 2 * math.pi * torch.rand(count, NUM_COSINES, generator=generator, dtype=torch.float64)

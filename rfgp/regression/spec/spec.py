@@ -204,10 +204,8 @@ class ModelSpec(Family):
         """
         spec = self.drawn(self.options.approximations, values, len(rows), in_blocks=is_read_in_blocks(rows))
         check_blocks(spec, values, rows)
-        values = with_least_noise(
-            values, spec.approximations, spec.term_data(values, len(rows)), pool_of(rows).take(slice(1))
-        )
-        return spec, spec.normalized(values, pool_of(rows).take(slice(NORMALIZED_ROWS)))
+        data, some = spec.term_data(values, len(rows)), pool_of(rows).take(slice(NORMALIZED_ROWS))
+        return spec, spec.normalized(with_least_noise(values, spec.approximations, data, some), some)
 
     def normalized(self, values: Values, rows: Block) -> Values:
         """Return values with output scales that make up for the mean variances of kernels that are not stationary.

@@ -154,7 +154,8 @@ class ChainPosterior(Posterior):
             InvalidArgumentError: there is no such term, or none is named.
             NotDifferentiableError: it would have to be differentiated in the inputs.
         """
-        known_terms(self.prior, (*first, *second))
+        for names in (first, second):
+            known_terms(self.prior, names)
         return self.covariance(inputs, self._read(inputs))
 
     def _read(self, inputs: Tensor) -> ChainReads:

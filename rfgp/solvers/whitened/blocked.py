@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp.blocks import Prior
+from rfgp.blocks import Prior, predecessors_in_blocks
 from rfgp.linalg import cholesky
 from rfgp.local import near_each_other, used
 from rfgp.rows import Block
@@ -64,7 +64,7 @@ class BlockedInference(Inference):
         self._prior, self._mean, self._noise = prior.detached(), mean, noise.double()
         block = neighbors_of(prior)
         self._rows = rows.take(block.order(len(rows)))
-        self._pattern = block.block_predecessors(self._rows.inputs)
+        self._pattern = predecessors_in_blocks(block, self._rows.inputs)
         self._noise_diag = torch.zeros(len(rows), dtype=torch.float64)
         with torch.no_grad():
             squares, sums, self._square, self._others = self._sums()

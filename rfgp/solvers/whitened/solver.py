@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from rfgp.autograd import Gradients, Needs, with_gradient
-from rfgp.blocks import Prior
+from rfgp.blocks import Prior, predecessors_in_blocks
 from rfgp.rows import Block
 from rfgp.solvers.bordered.reads import all_weights, completed, joined_reads
 from rfgp.solvers.bordered.system import BorderedSystem
@@ -93,7 +93,7 @@ class WhitenedSolver(Inference):
         block = neighbors_of(prior)
         order = block.order(len(rows))
         ordered = rows.take(order)
-        return cls(prior, ordered, mean, noise, block.block_predecessors(ordered.inputs), order)
+        return cls(prior, ordered, mean, noise, predecessors_in_blocks(block, ordered.inputs), order)
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver with other targets (n, k) and noise of the same inputs, as they were given."""

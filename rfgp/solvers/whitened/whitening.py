@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from rfgp.blocks import PrecisionBlock, Prior
+from rfgp.blocks import PrecisionBlock, Prior, predecessors_in_blocks
 from rfgp.linalg import half_solve
 from rfgp.local import whitened, whitened_back
 from rfgp.solvers.bordered.reads import all_weights, bordered_system, joined_reads
@@ -141,7 +141,7 @@ class WhiteRows:
     def _white(self) -> tuple[Whitener, Tensor, Tensor]:
         """The whitener, and the features (n, F) and targets (n, k) whitened."""
         phi = features(self._prior, self.weights, self.inputs)
-        pattern = neighbors_of(self._prior).block_predecessors(self.inputs)
+        pattern = predecessors_in_blocks(neighbors_of(self._prior), self.inputs)
         whitener = Whitener.of(self._prior, self.inputs, self.noise, phi, pattern)
         both = whitener.times(torch.cat([phi, self.targets], dim=1))
         return whitener, both[:, : phi.shape[1]], both[:, phi.shape[1] :]

@@ -14,6 +14,7 @@ import graphs
 import rfgp
 from rfgp import kernels as k
 from rfgp.approximations.inducing_points import PointTerm
+from rfgp.blocks import predecessors_in_blocks
 from rfgp.blocks.neighbors import VecchiaBlock
 from rfgp.regression.spec import with_rows
 from rfgp.solvers.bordered import planning
@@ -166,7 +167,7 @@ def test_few_neighbours_are_those_of_the_residual_alone(case):
     with torch.no_grad():
         phi = prior.explained[0].scaled(x).numpy()
         order = prior.neighbors.order(60)
-        pattern = prior.neighbors.block_predecessors(x[order])
+        pattern = predecessors_in_blocks(prior.neighbors, x[order])
     order = order.numpy()
     parts = [pattern.indices[a:b] for a, b in zip(pattern.indptr[:-1], pattern.indptr[1:], strict=True)]
     neighbours = {part[-1]: part for part in parts}

@@ -351,7 +351,7 @@ def test_a_kernel_without_columns_reads_the_others(monkeypatch, capsys, tmp_path
 
 def test_an_average_has_no_terms_to_write(monkeypatch, capsys, tmp_path):
     written(tmp_path / "t.csv", 60)
-    given = ("--target", "units", "--missing", "drop", "--drop", "order no", "--drop", "store")
+    given = ("--target", "units", "--missing", "drop", "--drop", "order no", "--drop", "day")
     code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", *given, "--no-compare", "--out", tmp_path / "o")
     assert code == 0, err
     model = tmp_path / "o" / "model.safetensors"

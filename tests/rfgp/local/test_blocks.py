@@ -183,7 +183,7 @@ def test_degenerate_rows_have_finite_factors(case):
 
 @pytest.mark.parametrize("fault", ["later", "far", "lost", "none"])
 def test_planted_errors_in_blocks_are_seen(fault, monkeypatch):
-    original, runs = module.nearest_of_prefixes, module._runs
+    original, runs = module.nearest_of_prefixes, module.runs_of
 
     def wrong(z, points, lengths, count):
         if fault == "later":  # rows of later blocks
@@ -199,7 +199,7 @@ def test_planted_errors_in_blocks_are_seen(fault, monkeypatch):
         return EntryPattern(found.indptr, indices, found.shape)
 
     monkeypatch.setattr(module, "nearest_of_prefixes", wrong)
-    monkeypatch.setattr(module, "_runs", lost)
+    monkeypatch.setattr(module, "runs_of", lost)
     if fault == "none":
         test_blocks_are_near_rows_with_the_nearest_before(60, 4, 7)
         return

@@ -210,7 +210,8 @@ def test_updates_add_sums_of_rows_with_and_without_noise(tmp_path):
 def test_several_outputs_share_the_noise_of_rows():
     regression = model("map", sample_weight=WEIGHT).regression
     targets = torch.cat([regression.rows.targets, regression.rows.inputs[:, :1].double()], dim=1)
-    rows, prior = replace(regression.rows, targets=targets), regression.prior().detached()
+    rows = Block(regression.rows.inputs, targets, regression.rows.fixed_noise, regression.rows.weight)
+    prior = regression.prior().detached()
     noise, mean = regression.hyperparameters.standardized("noise").double().detach(), torch.tensor([0.2, -0.1]).double()
     slow = LowRankSolver(LinearModel(prior.dense, rows, mean, noise)).log_marginal_likelihood()
     np.testing.assert_allclose(OnePassSolver(prior, rows, mean, noise).log_marginal_likelihood(), slow, rtol=1e-9)

@@ -14,7 +14,7 @@ from solver_checks import check_likelihood, check_predictions, gradients, same
 from terms import F64, table
 
 import rfgp
-from rfgp.blocks import Residual
+from rfgp.blocks import Residual, predecessors_in_blocks
 from rfgp.local.neighbors import used
 from rfgp.solvers.bordered.latent import SparseReads
 from rfgp.solvers.lowrank import LinearModel, LowRankSolver
@@ -46,7 +46,7 @@ class Few(Problem):
         """The rows in order, and their neighbours."""
         block = self.prior.neighbors
         ordered = self.rows.take(block.order(len(self.rows)))
-        return ordered, block.block_predecessors(ordered.inputs)
+        return ordered, predecessors_in_blocks(block, ordered.inputs)
 
     def by_definition(self, ordered, pattern):
         """Return the log density of rows in order, each given its neighbours, by dense algebra."""
