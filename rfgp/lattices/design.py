@@ -75,13 +75,10 @@ class LatticeDesign:
         if place not in self.lattice.places:
             return torch.zeros((), dtype=torch.float64)
         column = self.lattice.places.index(place)
-        total = self.product.measure_of(column).slope_variance / self.lengthscale(column, parameters).square()
+        lengthscale = self.product.lengthscales(self._values(parameters))[column]
+        total = self.product.measure_of(column).slope_variance / lengthscale.square()
         rates = self.modes.by_feature(2 * math.pi * self.modes.frequencies[:, column])
         return (total - (rates.square() * self._log_variances(parameters).exp()).sum()).clamp_min(0)
-
-    def lengthscale(self, column: int, parameters: tuple[Tensor, ...]) -> Tensor:
-        """Return the lengthscale of a column of the lattice, 0-d."""
-        return self.product.lengthscales(self._values(parameters))[column]
 
     def fixed_features(self, x: Tensor) -> Tensor:
         """Return the features of rows (n, D) in the box, (n, F), whatever the hyperparameters."""
