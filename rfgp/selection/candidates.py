@@ -7,7 +7,7 @@ from functools import reduce
 from operator import add
 from typing import Any, Protocol
 
-from rfgp.approximations import Approximation, Exact, InducingPoints, RandomFeatures, Vecchia
+from rfgp.approximations import Approximation, EquispacedFourier, Exact, InducingPoints, RandomFeatures, Vecchia
 from rfgp.approximations.equispaced_fourier import MOST_COLUMNS
 from rfgp.kernels import RBF, Kernel, Linear, Matern, Periodic
 from rfgp.kernels.terms import Term
@@ -56,6 +56,11 @@ class Candidate:
     def is_line(self) -> bool:
         """Whether the only term is linear, so that the candidate is a baseline too."""
         return all(isinstance(factor, Linear) for term in self.terms for factor in term.factors)
+
+    @property
+    def is_on_lattices(self) -> bool:
+        """Whether all terms have equispaced frequencies, or what is planned in their place."""
+        return all(isinstance(one, EquispacedFourier) for one in self.approximations.values())
 
     @property
     def features(self) -> RandomFeatures | None:
@@ -119,6 +124,8 @@ def _sizes(approximation: Any) -> Iterator[str]:
         method = approximation.method
         yield f"{approximation.num_points} inducing points" + ("" if method in (None, "sor") else f" ({method})")
         yield from () if approximation.residual is None else _sizes(approximation.residual)
+    elif isinstance(approximation, EquispacedFourier):
+        yield "equispaced frequencies"
     elif isinstance(approximation, Vecchia):
         yield f"{approximation.num_neighbors} neighbors"
 
@@ -226,9 +233,12 @@ class AutoSpace:
 
     def _planned(self, num_columns: int, seasons: Seasons) -> tuple[Candidate, ...]:
         """Return the candidates for at most three columns: on lattices, with neighbors if these are too large."""
-        sums = [_rbf() + _matern(1.5, "local")] if num_columns == 1 else []
-        sums += _with_seasons(_line() + _matern(1.5), seasons)
-        return tuple(self._of("auto", one) for one in (_line(), _rbf(), _matern(2.5), _matern(1.5), *sums))
+        found = [self._of("auto", one) for one in (_line(), _rbf(), _matern(2.5), _matern(1.5))]
+        found += [self._of("auto", one) for one in _with_seasons(_line() + _rbf(), seasons)]
+        if num_columns == 1:
+            found.append(self._of("auto", _matern(0.5)))
+            found.append(self._of(EquispacedFourier(), _rbf() + _matern(1.5, "local")))
+        return tuple(found)
 
     def _with_frequencies(self) -> tuple[Candidate, ...]:
         """Return the candidates with random features alone."""

@@ -252,7 +252,7 @@ class Validation:
         with torch.no_grad():
             if self.held_out is None:
                 return self._left_out(found) + self._jacobian
-            others = self._given(found, is_planned=not candidate.approximations)
+            others = self._given(found, is_planned=candidate.is_on_lattices)
             family = found.family.covering(found.hyperparameters, others)
             found = found.replace(family=family, rows=others, num_observations=len(others))
             return _densities(found, self.held_out) + self._jacobian
@@ -383,7 +383,7 @@ def start_of(begun: Regression, candidate: Candidate, rows: Rows, start: FittedC
     first = started(spec.with_options(candidate.model.changed(**kept)), data_summary(begun), rows)
     if start is None or not is_warm(candidate, start):
         return first
-    is_same = start.candidate is candidate and candidate.approximations
+    is_same = start.candidate is candidate and not candidate.is_on_lattices
     family = start.regression.family if is_same else first.family  # with its draws
     return first.replace(family=family, hyperparameters=start.regression.hyperparameters)
 
