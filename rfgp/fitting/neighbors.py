@@ -46,8 +46,9 @@ are as good as 10,000 (`benchmarks/races/neighbor_blocks.py`).
 """
 FEW = 2**10
 """The number of rows of the first searches with neighbours alone, if all searches take more than twice as many."""
-MISSED, CHANCE = 0.1, 2.0
-"""How much less likely all rows may be than those of a search, in nats a row and in standard errors for unit deviation.
+MISSED, CHANCE, TOGETHER = 0.1, 2.0, 4.0
+"""How much less likely all rows may be than those of a search, in nats a row and in standard errors for unit deviation;
+and the rows of blocks that say as much as one independent row.
 
 Without noise, a few close rows with different targets decide, and a search without them ends at the lower bound of the
 noise: at -0.86 nats a row for 4,096 of 9,900 rows of protein, where all rows have -23,000."""
@@ -145,7 +146,8 @@ class NeighborFit:
         with torch.no_grad():
             objective = self._objective(values, alone=False)
             searched, every = float(objective.density(values).value) / objective.count, self._density_of_all(values)
-        return not every > searched - MISSED - CHANCE / math.sqrt(objective.count)
+        count = objective.count / (TOGETHER if neighbors_of(self.regression.prior()).block_size > 1 else 1)
+        return not every > searched - MISSED - CHANCE / math.sqrt(count)
 
     def _density_of_all(self, values: Values) -> float:
         """Return the log density of a row on average over all, or over 16,384 of very many in a rough search."""
@@ -364,7 +366,8 @@ def finalize(found: Regression, plan: Plan, reports: list[FitReport], words: str
     last = reports[-1]
     if plan.most_rows is not None:
         return found, last.with_all(reports)
-    converged = last.converged or bool(words) or (last.iterations > 0 and last.stages[0].gain < SETTLED)
+    least = ROUGHLY if plan.is_begun else SETTLED
+    converged = last.converged or bool(words) or (last.iterations > 0 and last.stages[0].gain < least)
     message = last.message if last.converged else "new neighbours gained little" if converged else last.message
     rows = gathered(found.needed_rows("a fit"))
     with torch.no_grad():

@@ -10,7 +10,7 @@ Source: Guinness (2018), Permutation and grouping methods for sharpening Gaussia
 
 import numpy as np
 
-from rfgp.local.neighbors import Floats, Indices, nearest, nearest_of_prefixes, nearest_predecessors
+from rfgp.local.neighbors import Floats, Indices, nearest_of_prefixes, nearest_predecessors
 from rfgp.sparse import EntryPattern
 
 
@@ -23,34 +23,27 @@ def block_predecessors(
     """Return the neighbours of rows in blocks, and each row itself as the last; blocks follow each other.
 
     All rows are divided into blocks, which are in the order of the first row of each, so that rows in a random order
-    have blocks in one. Of fewer rows some are chosen at equal distances in the order, and each is in a block with those
-    near it, which are conditioned on rows before it. Blocks may then have rows in common.
+    have blocks in one. Of fewer rows, some blocks are chosen at equal distances in that order: their density is that of
+    all rows, on average.
 
     Args:
         z: The rows, in order.
         count: k.
         size: The most rows of a block. If 1, the neighbours are those of `nearest_predecessors`.
-        most: The number r of rows that are wanted. If None, all.
+        most: About the number r of rows that are wanted. If None, all.
     """
-    chosen = None if most is None else np.linspace(0, len(z) - 1, -(-most // size)).astype(np.int64)
     if size == 1:
+        chosen = None if most is None else np.linspace(0, len(z) - 1, most).astype(np.int64)
         return nearest_predecessors(z, count, chosen)
-    if chosen is None:
-        by, starts = _blocks(z, size)
-        sizes = np.diff(starts)
-        centers = np.add.reduceat(z[by], starts[:-1]) / sizes[:, None]
-        near, counts = nearest_of_prefixes(z[by], centers, starts[:-1], count)
-        return runs_of(by[near], counts, by, sizes, len(z))
-    members = nearest(z, z[chosen], size)
-    near, counts = nearest_of_prefixes(z, z[members].mean(axis=1), chosen, count + size)
-    of = np.repeat(np.arange(len(chosen)), counts)
-    is_other = ~(near[:, None] == members[of]).any(axis=1)
-    near, of = near[is_other], of[is_other]
-    counts = np.bincount(of, minlength=len(chosen))
-    place = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)  # nearest first
-    near, counts = near[place < count], np.minimum(counts, count)
-    runs = runs_of(near, counts, members.reshape(-1), np.full(len(chosen), members.shape[1]), len(z))
-    return runs.take(np.arange(min(most or 0, runs.shape[0])))[0]
+    by, starts = _blocks(z, size)
+    first, sizes = starts[:-1], np.diff(starts)
+    centers = np.add.reduceat(z[by], first) / sizes[:, None]
+    if most is not None:
+        chosen = np.unique(np.linspace(0, len(first) - 1, min(-(-most // size), len(first))).astype(np.int64))
+        first, sizes, centers = first[chosen], sizes[chosen], centers[chosen]
+    near, counts = nearest_of_prefixes(z[by], centers, first, count)
+    members = by[np.repeat(first - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())]
+    return runs_of(by[near], counts, members, sizes, len(z))
 
 
 def runs_of(near: Indices, counts: Indices, members: Indices, sizes: Indices, columns: int) -> EntryPattern:

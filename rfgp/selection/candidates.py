@@ -72,11 +72,11 @@ class Candidate:
         """Whether a fit changes the frequencies."""
         return self.features is not None and self.features.learn_frequencies
 
-    @property
-    def has_fixed_frequencies_alone(self) -> bool:
-        """Whether all terms have random features that are not learned."""
-        known = list(self.approximations.values())
-        return bool(known) and all(isinstance(one, RandomFeatures) and not one.learn_frequencies for one in known)
+    def learns_those_of(self, other: "Candidate") -> bool:
+        """Return whether the candidate learns as many frequencies as another has alone, which are fixed."""
+        if not self.learns_frequencies or other.features is None or other.learns_frequencies or other.neighbors:
+            return False
+        return self.num_features == other.num_features
 
     @property
     def neighbors(self) -> Vecchia | None:

@@ -230,7 +230,7 @@ class SuccessiveHalving:
         seconds = self._cost(one, size).seconds
         self.predicted += seconds
         with validation.plan.reporter.about(f"selection, {place}, {one.name}, about {seconds:.2g} s"):
-            found = validation.fitted(one, size, state.fitted or self._start_of(one), self._gain_needed())
+            found = validation.fitted(one, size, state.fitted or self._start_of(one), self._gain_needed(one))
         if isinstance(found, str):
             state.status = found
         elif found.report.frequencies == "fell back":
@@ -245,12 +245,12 @@ class SuccessiveHalving:
         for state, score in zip(states, found, strict=True):
             state.scores.append(score)
 
-    def _gain_needed(self) -> float:
-        """Return the nats a row by which the best candidate so far is ahead of fixed frequencies alone."""
+    def _gain_needed(self, candidate: Candidate) -> float:
+        """Return the nats a row by which the best candidate so far is ahead of as many fixed frequencies alone."""
         weight, known = self.validation.validated.counts(), [state for state in self.states if state.fitted is not None]
         means = {state: mean_and_error(state.density, weight)[0] for state in known}
-        fixed = [means[one] for one in known if one.candidate.has_fixed_frequencies_alone]
-        return max(means.values()) - max(fixed) if fixed else -math.inf
+        fixed = [means[state] for state in known if candidate.learns_those_of(state.candidate)]
+        return max(means.values()) - fixed[0] if fixed else -math.inf
 
     def _start_of(self, candidate: Candidate) -> FittedCandidate | None:
         """Return the fit of the candidate of which this is a variant with other neighbors."""

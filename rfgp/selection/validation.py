@@ -42,9 +42,9 @@ SPACING = 1e-4
 """The grid, in standard deviations of the columns, on which rows with equal inputs stay together."""
 MOST_MERGED = 4000
 """The most rows that are conditioned on after a fit to their distinct inputs."""
-ITERATIONS, GAIN = 50, 0.1
-"""The most iterations of an exact kernel on some of the rows, and the least gain in nats of the last five iterations if
-kernels are averaged."""
+ITERATIONS, REFITTED, GAIN = 50, 15, 0.1
+"""The most iterations of an exact kernel on some of the rows and without a fold, and the least gain in nats of the last
+five iterations if kernels are averaged."""
 MOST_GIVEN, AROUND, MOST_PLANNED = 2**17, 2, 20_000
 """The most rows that neighbors are all given to be scored, and beyond them how many times their neighbors are taken
 around each held-out row; and the most rows that planned approximations are given, whose size grows with the rows."""
@@ -235,7 +235,7 @@ class Validation:
             begun = start_of(self.begun, found.candidate, others, None)
             begun = begun.replace(hyperparameters=begun.hyperparameters.replaced(found.regression.hyperparameters.raw))
             plan = replace(self.plan_of(found.candidate, None), is_begun=True)
-            refitted, _ = fit_terms(begun, replace(plan, given_iterations=min(ITERATIONS, plan.max_iterations)))
+            refitted, _ = fit_terms(begun, replace(plan, given_iterations=min(REFITTED, plan.max_iterations)))
             density[fold] = _densities(refitted, self.rows.take(fold)) + self._jacobian
         return replace(found, density=density)
 

@@ -35,9 +35,9 @@ def has_sum(trial):
 
 @pytest.mark.parametrize("approximation", ["auto", rfgp.Vecchia(8)])
 def test_scores_are_leave_one_out_densities_of_fits_alone(approximation):
-    X, y = table()
+    X, y = table(150)
     selection = rfgp.GP(approximation=approximation, seed=0).fit(X, y).selection
-    assert (selection.validation, selection.num_validation) == ("leave-one-out", 80)
+    assert (selection.validation, selection.num_validation) == ("leave-one-out", 150)
     assert selection.baselines.keys() == {"a constant"} | ({"a linear model"} if approximation == "auto" else set())
     for trial in (selection.chosen, next(trial for trial in selection.trials if "Matern 3/2" in trial.name)):
         alone = rebuilt(trial, seed=0).fit(X, y)
