@@ -236,7 +236,7 @@ class Learning:
                 plan.reporter.iteration(done, self.in_units(value))
                 likelihoods.append(value)
             segments.append(_Candidate(moment.parameters, tensors["density"]))
-            if self._cannot_catch_up([float(one.density[: self._half].mean()) for one in segments], last):
+            if self._cannot_catch_up([float(one.density[self._half :].mean()) for one in segments], last):
                 break
         return _Climb(segments, likelihoods)
 
@@ -246,16 +246,16 @@ class Learning:
         It is taken to gain no more with each further doubling of the steps than with the last one.
 
         Args:
-            scores: The scores of the validation rows after each segment.
+            scores: The scores of the test rows after each segment, which select nothing else.
             done: The number of steps so far.
         """
-        plan = self._fit.plan
-        if not math.isfinite(plan.needed_gain) or len(scores) < _LEAST_SEGMENTS:
+        plan, outputs = self._fit.plan, self.pool.num_outputs
+        if max(plan.needed_gain, plan.needed_score) == -math.inf or len(scores) < _LEAST_SEGMENTS:
             return False
-        fixed = float(self.best_fixed.density[: self._half].mean())
+        fixed = float(self.best_fixed.density[self._half :].mean())
         now, before = max(scores), max(scores[: len(scores) // 2])
         reached = now + (now - before) * math.log2(plan.steps / done)
-        return reached - fixed < (plan.needed_gain + MARGIN) * self.pool.num_outputs
+        return reached < max(fixed + outputs * plan.needed_gain, outputs * plan.needed_score) + outputs * MARGIN
 
     def in_units(self, likelihood: float) -> float:
         """Return the likelihood of all rows in the user's units, from that of a standardised row."""

@@ -142,6 +142,7 @@ class Plan:
             them after a full search.
         needed_gain: The nats a row by which learned frequencies must be ahead of fixed ones to be of use. Learning ends
             in the middle if its learning curve cannot reach that.
+        needed_score: The standardised log density of a test row that they must reach, likewise.
         enough: The least gain in nats of the last five iterations of a search together. If 0, `ENOUGH` of each.
     """
 
@@ -153,6 +154,7 @@ class Plan:
     is_begun: bool = False
     has_rivals: bool = False
     needed_gain: float = -math.inf
+    needed_score: float = -math.inf
     enough: float = 0.0
 
     def __post_init__(self) -> None:

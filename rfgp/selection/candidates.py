@@ -244,7 +244,7 @@ class AutoSpace:
         """Return the candidates with random features alone."""
         more = [self._of(RandomFeatures(m, learn_frequencies=True), _rbf()) for m in (256, 512)]
         return (
-            self._of(RandomFeatures(128), _rbf(), [self._of(RandomFeatures(512), _rbf())]),
+            self._of(RandomFeatures(128), _rbf()),
             self._of(RandomFeatures(128, learn_frequencies=True), _rbf(), more),
         )
 

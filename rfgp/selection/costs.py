@@ -20,8 +20,9 @@ ON_LATTICE = {1: 200.0, 2: 1000.0, 3: 1500.0}
 _OVERHEAD, _FOUND, _TRANSFORM = 4e7, 1e4, 1e4
 """The operations of an evaluation apart from its matrices, and for each row those that find its neighbors and those of
 a non-uniform transform."""
-_PAIRS, _COPIES, _ENTRIES = 18.0, 16.0, 26.0
-"""The numbers held for each pair of rows of exact kernels, for each feature of a row, and for each neighbor."""
+_PAIRS, _COPIES, _ENTRIES, _LATENT = 18.0, (8.0, 16.0), 26.0, 450.0
+"""The numbers held for each pair of rows of exact kernels, for each feature of a row, alone and with others or points,
+for each neighbor, and for each neighbor of a row that is conditioned on latent values."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,12 @@ def fit_cost(candidate: Candidate, rows: int, columns: int, outputs: int = 1, mo
     if near is None:
         learned = STEPS * _linear(min(rows, BATCH), size) if candidate.learns_frequencies else 0.0
         searched = EVALUATIONS * _linear(min(few, SUBSET), size)
-        held = 8.0 * (_COPIES * min(rows, MOST_ROWS) * size + 4.0 * size**2)
+        copies = _COPIES[candidate.features is None]
+        held = 8.0 * (copies * min(rows, MOST_ROWS) * size + 4.0 * size**2)
         return Cost((searched + learned + 3.0 * rows * size**2) / RATE, own + held)
     k, few = near.num_neighbors, few if rows <= 2 * SEARCHED else min(few, SEARCHED)
     each = 3.0 * k**3 + 5.0 * k**2 * columns + 6.0 * size * k + 5.0 * size**2 + _FOUND
-    held = 8.0 * rows * (_COPIES * size + _ENTRIES * k)
+    held = 8.0 * rows * (_COPIES[1] * size + (_LATENT if near.condition_on == "latent" else _ENTRIES) * k)
     return Cost((EVALUATIONS * (few * each + _OVERHEAD) + rows * (each + 2e6)) / RATE, own + held)
 
 

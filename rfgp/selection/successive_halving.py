@@ -12,10 +12,11 @@ Decisions depend on scores and predicted costs and never on a clock, unless ther
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
+from rfgp.fitting import Plan
 from rfgp.regression import Limits, Score, Trial
 from rfgp.selection.candidates import Candidate
 from rfgp.selection.costs import Cost, fit_cost
@@ -230,7 +231,7 @@ class SuccessiveHalving:
         seconds = self._cost(one, size).seconds
         self.predicted += seconds
         with validation.plan.reporter.about(f"selection, {place}, {one.name}, about {seconds:.2g} s"):
-            found = validation.fitted(one, size, state.fitted or self._start_of(one), self._gain_needed(one))
+            found = validation.fitted(one, size, state.fitted or self._start_of(one), self._plan_of(one))
         if isinstance(found, str):
             state.status = found
         elif found.report.frequencies == "fell back":
@@ -245,12 +246,24 @@ class SuccessiveHalving:
         for state, score in zip(states, found, strict=True):
             state.scores.append(score)
 
-    def _gain_needed(self, candidate: Candidate) -> float:
-        """Return the nats a row by which the best candidate so far is ahead of as many fixed frequencies alone."""
-        weight, known = self.validation.validated.counts(), [state for state in self.states if state.fitted is not None]
+    def _plan_of(self, candidate: Candidate) -> Plan:
+        """Return the options of a fit, with what learned frequencies must reach to be the best so far.
+
+        It is the lead of the best over as many fixed frequencies, or over fewer learned ones on the same rows.
+        """
+        plan, known = self.validation.plan, [state for state in self.states if state.fitted is not None]
+        if not candidate.learns_frequencies or not known:
+            return plan
+        weight = self.validation.validated.counts()
         means = {state: mean_and_error(state.density, weight)[0] for state in known}
-        fixed = [means[state] for state in known if candidate.learns_those_of(state.candidate)]
-        return max(means.values()) - fixed[0] if fixed else -math.inf
+        for state in known:
+            lead = max(means.values()) - means[state]
+            if candidate.learns_those_of(state.candidate):
+                plan = replace(plan, needed_gain=lead)
+            if candidate in state.candidate.variants and state.fitted and state.fitted.report.leave_one_out is not None:
+                score = state.fitted.report.leave_one_out - self.validation.jacobian
+                plan = replace(plan, needed_score=score + lead)
+        return plan
 
     def _start_of(self, candidate: Candidate) -> FittedCandidate | None:
         """Return the fit of the candidate of which this is a variant with other neighbors."""

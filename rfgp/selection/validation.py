@@ -175,16 +175,17 @@ class Validation:
         mean = (weight * rows.targets).sum(0) / weight.sum()
         squares = weight * (rows.targets - mean).square() + (0.0 if rows.scatter is None else rows.scatter)
         variance = (squares.sum(0) / weight.sum()).clamp_min(1e-30)
-        return observation_densities(self.validated, mean, variance).mean(1) + self._jacobian
+        return observation_densities(self.validated, mean, variance).mean(1) + self.jacobian
 
     @property
-    def _jacobian(self) -> float:
+    def jacobian(self) -> float:
+        """The log Jacobian of the standardization of a target."""
         return self.begun.scaling.targets.log_jacobian(1) / self.validated.num_outputs
 
     # --- fits ------------------------------------------------------------------------------------
 
     def fitted(
-        self, candidate: Candidate, size: int, start: FittedCandidate | None, needed_gain: float = -math.inf
+        self, candidate: Candidate, size: int, start: FittedCandidate | None, plan: Plan | None = None
     ) -> FittedCandidate | str:
         """Return a candidate fitted to some rows and scored, or the reason why it cannot be.
 
@@ -193,24 +194,22 @@ class Validation:
             size: The number of rows that its hyperparameters are fitted to.
             start: A fit of the same candidate, or of one with neighbors of another kernel, at whose hyperparameters
                 the search starts.
-            needed_gain: The nats a row by which learned frequencies must be ahead of fixed ones to be the best.
+            plan: The options of the fit. If None, those of all fits.
         """
         try:
-            found = self._fitted(candidate, min(size, len(self.rows)), start, needed_gain)
+            found = self._fitted(candidate, min(size, len(self.rows)), start, plan or self.plan)
         except CheckpointError:
             raise
         except RfgpError as error:
             return str(error)
         return found if bool(torch.isfinite(found.density).all()) else "the density of a row is not finite"
 
-    def plan_of(self, candidate: Candidate, start: FittedCandidate | None) -> Plan:
+    def plan_of(self, candidate: Candidate, start: FittedCandidate | None, plan: Plan | None = None) -> Plan:
         """Return the options of the fit of a candidate. Searches are shorter if candidates are averaged."""
-        plan = replace(self.plan, is_begun=is_warm(candidate, start))
+        plan = replace(plan or self.plan, is_begun=is_warm(candidate, start))
         return replace(plan, enough=GAIN) if self.averages else plan
 
-    def _fitted(
-        self, candidate: Candidate, size: int, start: FittedCandidate | None, needed_gain: float
-    ) -> FittedCandidate:
+    def _fitted(self, candidate: Candidate, size: int, start: FittedCandidate | None, plan: Plan) -> FittedCandidate:
         is_all, has_neighbors = size == len(self.rows), candidate.neighbors is not None
         rows: Rows = self.rows if has_neighbors or is_all else some(self.rows, torch.arange(size))
         is_whole = is_all and self.is_all
@@ -218,7 +217,7 @@ class Validation:
             rows = self.begun.needed_rows("a fit")  # the last fit, as it would be without other candidates
         begun = start_of(self.begun, candidate, rows, start)
         most = size if has_neighbors and not is_whole else None
-        plan = replace(self.plan_of(candidate, start), most_rows=most, needed_gain=needed_gain)
+        plan = replace(self.plan_of(candidate, start, plan), most_rows=most)
         if candidate.is_exact and not is_whole:
             plan = replace(plan, given_iterations=min(ITERATIONS, plan.max_iterations))
         found, report = fit_terms(begun, plan)
@@ -236,7 +235,7 @@ class Validation:
             begun = begun.replace(hyperparameters=begun.hyperparameters.replaced(found.regression.hyperparameters.raw))
             plan = replace(self.plan_of(found.candidate, None), is_begun=True)
             refitted, _ = fit_terms(begun, replace(plan, given_iterations=min(REFITTED, plan.max_iterations)))
-            density[fold] = _densities(refitted, self.rows.take(fold)) + self._jacobian
+            density[fold] = _densities(refitted, self.rows.take(fold)) + self.jacobian
         return replace(found, density=density)
 
     def last(self, found: FittedCandidate) -> Regression:
@@ -251,11 +250,11 @@ class Validation:
         """Return the densities of validation rows (b,) given all the others."""
         with torch.no_grad():
             if self.held_out is None:
-                return self._left_out(found) + self._jacobian
+                return self._left_out(found) + self.jacobian
             others = self._given(found, is_planned=candidate.is_on_lattices)
             family = found.family.covering(found.hyperparameters, others)
             found = found.replace(family=family, rows=others, num_observations=len(others))
-            return _densities(found, self.held_out) + self._jacobian
+            return _densities(found, self.held_out) + self.jacobian
 
     def _given(self, found: Regression, *, is_planned: bool) -> Block:
         """Return the rows given which held-out ones are predicted: all, unless there are too many."""

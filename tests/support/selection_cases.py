@@ -78,7 +78,7 @@ def validation_of(gp, X, y, exposure=None, groups=None, *, holds_out=True, **pla
 
 
 def planted(monkeypatch, mean_of, fell_back=()):
-    """Plant the mean densities of candidates by their names; return what is fitted, as (name, rows, needed gain).
+    """Plant the mean densities of candidates by their names; return what is fitted, as (name, rows, plan).
 
     Args:
         monkeypatch: Of pytest.
@@ -88,15 +88,18 @@ def planted(monkeypatch, mean_of, fell_back=()):
     """
     asked = []
 
-    def fitted(validation, one, size, start, needed_gain):
-        asked.append((one.name, size, needed_gain))
+    def fitted(validation, one, size, start, plan):
+        asked.append((one.name, size, plan))
         values = mean_of.get(one.name, -9.0)
         return SimpleNamespace(
             candidate=one,
             density=values(validation) if callable(values) else spread(validation, values),
             searched=size,
             is_whole=False,
-            report=SimpleNamespace(frequencies="fell back" if one.name in fell_back else "fixed"),
+            report=SimpleNamespace(
+                frequencies="fell back" if one.name in fell_back else "fixed",
+                leave_one_out=0.0 if callable(values) else values + 0.3,
+            ),
         )
 
     monkeypatch.setattr(Validation, "fitted", fitted)

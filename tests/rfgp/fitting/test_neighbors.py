@@ -79,7 +79,7 @@ def test_some_rows_come_first_and_keep_all_their_neighbors(monkeypatch):
 
     monkeypatch.setattr(fitting, "MOST_ROWS", 300)
     monkeypatch.setattr(fitting, "WhitenedSolver", Watched)
-    found, report = fitted(1200)
+    found, report = fitted(1200, spec_of("gaussian", FEATURES, "matern32", rfgp.Vecchia(12, block_size=1, seed=0)))
     assert report.stages[0].rows == 300
     assert report.log_marginal_likelihood == pytest.approx(found.log_marginal_likelihood().item(), rel=1e-9)
     used, pattern = seen[0]
@@ -95,7 +95,7 @@ def test_more_rows_are_searched_on_where_some_mislead(monkeypatch):
     X = table(200)[0]
     y = np.sin(2 * X[:, 0]) + X[:, 2] / 20
     X[1], y[1] = X[0] + 1e-7, y[0] + 1
-    chosen = spec_of("matern52", near())
+    chosen = spec_of("matern52", rfgp.Vecchia(12, block_size=1, seed=0))
     order = begin(chosen, Chunk(X, y)).prior().neighbors.order(200).tolist()
     told = {order[i] for i in torch.linspace(0, 199, 40).long().tolist()}
     later = max((0, 1), key=order.index)

@@ -96,6 +96,7 @@ def test_weights_do_not_hide_that_a_subset_is_not_all_rows(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::rfgp.JitterWarning")  # on the way, where there is less noise than the bound
+@pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")  # the exact kernel interpolates
 @pytest.mark.parametrize("n", [300, 3000])
 def test_bounds_are_kept_where_the_scale_is_solved_for(n, monkeypatch):
     monkeypatch.setattr(subsets, "LEAST_ROWS", 300)

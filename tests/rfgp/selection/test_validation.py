@@ -107,9 +107,9 @@ def test_variants_start_at_the_fit_of_their_head(monkeypatch):
     """But learned frequencies start anew, and so do candidates of another kind."""
     starts, original = {}, validation.Validation.fitted
 
-    def fitted(self, one, size, start, gain):
+    def fitted(self, one, size, start, plan):
         starts.setdefault(one.name, start if validation.is_warm(one, start) else None)
-        return original(self, one, size, start, gain)
+        return original(self, one, size, start, plan)
 
     monkeypatch.setattr(validation.Validation, "fitted", fitted)
     monkeypatch.setattr(validation, "FEW_ROWS", 0)
