@@ -204,7 +204,7 @@ class AutoSpace:
         """Return the candidates for few rows."""
         alone, isotropic = [_rbf(), _matern(1.5), _matern(0.5)], [_rbf(ard=False), _matern(1.5, ard=False)]
         if not self._is_gaussian:
-            return tuple(self._of(Exact(), kernel) for kernel in (_line(), *alone))
+            return tuple(self._of(Exact(), kernel) for kernel in alone)
         sums = [
             _rbf() + _matern(1.5, "local"),
             _rbf() + _matern(0.5, "local"),
