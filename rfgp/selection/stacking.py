@@ -12,8 +12,8 @@ from torch import Tensor
 PRIOR = 5.0
 """The prior weight of each candidate, in rows. Without it, sums of kernels with too many hyperparameters get all of the
 weight (`benchmarks.races.defaults`)."""
-LEAST, MOST = 0.02, 4
-"""The weight below which a candidate is left out, and the most candidates."""
+LEAST = 0.02
+"""The weight below which a candidate is left out."""
 _STEPS = 1000
 """The most steps of expectation maximization."""
 
@@ -24,8 +24,8 @@ def stacking_weights(
 ) -> list[float]:
     """Return the weights that maximize the log density of the mixture plus a Dirichlet prior.
 
-    They are 0 below `LEAST`, and for all but the largest `MOST`. The prior adds `PRIOR` rows to each candidate. The
-    objective is concave, and maximized by expectation maximization.
+    They are 0 below `LEAST`. The prior adds `PRIOR` rows to each candidate. The objective is concave, and maximized by
+    expectation maximization.
 
     Source: Yao, Vehtari, Simpson and Gelman (2018), "Using stacking to average Bayesian predictive distributions",
     Bayesian Analysis 13(3), Section 3.2; there without a prior.
@@ -46,10 +46,7 @@ def stacking_weights(
         weights = new
         if has_converged:
             break
-    least = max(min(LEAST, float(weights.max())), float(weights.sort(descending=True).values[:MOST][-1]))
-    kept = torch.where(
-        (weights >= least) & (weights.argsort(descending=True, stable=True).argsort() < MOST), weights, 0.0
-    )
+    kept = torch.where(weights >= min(LEAST, float(weights.max())), weights, 0.0)
     return [float(weight) for weight in kept / kept.sum()]
 
 

@@ -37,6 +37,8 @@ BEHIND = 2.0
 """The standard errors by which a candidate is clearly behind."""
 CATCHING_UP, LEFT_OUT, AVERAGED = 0.15, 1.0, 0.1
 """The nats a row by which a candidate may be behind in any case and go on, be scored in folds, and be averaged."""
+MOST_AVERAGED, ROUNDED = 4, 3
+"""The most candidates that are averaged, and the decimals of the scores by which they are chosen."""
 QUIET, TAIL = 1e-3, 1e-4
 """The noise that counts as none, in variances of the target, and the weight of a line if no other candidate that is
 averaged has any. Without it a new row that contradicts another has no density: 1,073 nats a row on 2,000 of protein."""
@@ -188,8 +190,10 @@ class SuccessiveHalving:
 
     def _taken(self, states: Sequence[CandidateState]) -> list[CandidateState]:
         """Return the best candidate, or those that are averaged, with their weights."""
-        ranked = sorted(states, key=lambda state: -state.score)
-        near = [state for state in ranked if state.is_within(AVERAGED)] if self.validation.averages else ranked[:1]
+        ranked = sorted(states, key=lambda state: -state.score)[: None if self.validation.averages else 1]
+        if self.validation.averages:  # of equals the cheapest, whatever the rounding
+            ranked.sort(key=lambda state: (-round(state.score, ROUNDED), state.cost.seconds))
+        near = [state for state in ranked if state.is_within(AVERAGED)][:MOST_AVERAGED]
         if not near:  # nothing could be scored
             return [min(self.states, key=lambda state: (bool(state.status), state.cost.seconds))]
         weights = stacking_weights([state.density for state in near], self.validation.validated.counts())

@@ -60,8 +60,13 @@ class TestEvery:
         value = gp.log_marginal_likelihood()
         value.backward()
         assert float(value.detach()) == pytest.approx(gp.fit_report.log_marginal_likelihood, abs=1e-3)
-        inside = [p.grad for n, p in gp.hyperparameters.raw.items() if n not in gp.fit_report.at_bounds]
-        assert max(float(g.abs().max()) for g in inside) < 0.3
+        slopes = {n.replace("/", "."): p.grad.clone() for n, p in gp.hyperparameters.raw.items()}
+        inside = {n: slope for n, slope in slopes.items() if n not in gp.fit_report.at_bounds}
+        steepest, values = max(float(g.abs().max()) for g in inside.values()), gp.regression.hyperparameters
+        for step in (0.003, 0.03, 0.3):  # along the gradient, on the scale of logarithms
+            moved = values.replaced({n: values.raw[n].detach() + step * g / steepest for n, g in inside.items()})
+            found = gp.regression.at(moved).log_marginal_likelihood()
+            assert float(found.detach()) < float(value.detach()) + 0.02
 
     def test_it_predicts(self, fitted, name):
         new, observed = (labels if name == "bernoulli" else noisy)()[2:]
@@ -135,7 +140,7 @@ class TestNoiseThatVaries:
         x = rng.standard_normal((150, 1))
         y = np.sin(2 * x[:, 0]) + 0.3 * rng.standard_normal(150)
         gp = table(likelihood="heteroscedastic").fit(x, y)
-        new = np.linspace(-1.5, 1.5, 20)[:, None]
+        new = np.linspace(-1.3, 1.3, 20)[:, None]  # within nine tenths of the rows
         own = gp.predict(new).observed().variance - gp.predict(new).variance
         np.testing.assert_allclose(own, 0.09, rtol=0.35)
 
