@@ -154,11 +154,11 @@ class SelectionReport:
     def unbeaten_baseline(self) -> str | None:
         """A baseline that was not beaten, else None.
 
-        A constant has to be beaten by more than two standard errors, and a linear model by any score, since it may be
-        what was taken.
+        A constant has to be beaten by more than two standard errors. A linear model may be a part of the model that
+        was taken, which must not be behind it by more than `CLEAR`.
         """
         for name, score in self.baselines.items():
-            clear = 0.0 if name == LINE else max(2 * score.difference_error, CLEAR)
+            clear = -CLEAR if name == LINE else max(2 * score.difference_error, CLEAR)
             if score.difference < clear:
                 return name
         return None

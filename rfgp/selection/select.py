@@ -133,7 +133,7 @@ def _baselines(rounds: SuccessiveHalving, taken: Sequence[CandidateState]) -> di
         return {}
     weight, density = rounds.validation.validated.counts(), density_of(taken)
     known = {CONSTANT: rounds.validation.constant}
-    line = next((one for one in rounds.states if one.candidate.is_line and one.fitted and one not in taken), None)
+    line = next((one for one in rounds.states if one.candidate.is_line and one.fitted), None)
     if line is not None:
         known[LINE] = line.density
     return {
