@@ -148,15 +148,16 @@ def learn(fit: TermFit, held_out: HeldOut, start: Values, begun: FitReport) -> O
         if float(step.density[:half].mean()) > best:
             best, chosen = float(step.density[:half].mean()), step
     gain, error = mean_and_error((chosen.density - fixed.density)[half:])
-    tenth, likelihoods = max(1, fit.plan.steps // 10), steps.likelihoods
+    likelihoods, taken = steps.likelihoods, len(steps.likelihoods)
+    tenth = max(1, taken // 10)
     ends = [sum(part) / len(part) for part in (likelihoods[-tenth:], likelihoods[-2 * tenth : -tenth] or [math.inf])]
-    stage = Stage("learning frequencies", len(run.pool), fit.plan.steps, fit.plan.steps, ends[0] - likelihoods[0])
+    stage = Stage("learning frequencies", len(run.pool), taken, taken, ends[0] - likelihoods[0])
     trace = tuple(run.in_units(value) for value in likelihoods)
     words = f"learned frequencies gained {gain:.2g} (standard error {error:.1g}) nats a kept-out row"
     if not gain > error:
         words = f"{words}, so the fixed ones were taken"
         return Outcome(None, values, stage, 0.0, fixed.density[half:], trace, ends[0] - ends[1], begun, held_out, words)
-    if fit.plan.steps >= 20:
+    if taken >= 20:
         words = f"{words}; the last tenth of the steps gained {ends[0] - ends[1]:.1g} nats a row"
     learned = {path: chosen.parameters[path] for path in run.start}
     parameters = run.values(chosen.parameters)

@@ -175,14 +175,7 @@ class AutoSpace:
     def candidates(
         self, num_rows: int, num_columns: int, seasons: Seasons = (), *, in_blocks: bool = False
     ) -> tuple[Candidate, ...]:
-        """Return the candidates.
-
-        Args:
-            num_rows: The number of rows with distinct inputs.
-            num_columns: The number of columns.
-            seasons: Columns of dates, each with a period in days.
-            in_blocks: Whether the rows are read in blocks, so that no candidate may keep them.
-        """
+        """Return the candidates; see `SearchSpace`."""
         given = self.model.approximations
         if given != "auto" and not isinstance(given, Exact):
             return tuple(self._of(given, one) for one in (_rbf(), _matern(2.5), _matern(1.5), _matern(0.5)))

@@ -1,5 +1,7 @@
 """Learned frequencies: what they gain, what they are not learned from, and when the fixed ones are taken."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -262,3 +264,12 @@ def test_too_few_steps_are_said(monkeypatch):
 def test_laplace_features_refuse_it():
     with pytest.raises(rfgp.InvalidArgumentError, match="learn_frequencies"):
         rfgp.SparseSpectrumGP(kind="laplace", learn_frequencies=True)
+
+
+@pytest.mark.parametrize(("needed", "steps"), [(-np.inf, 100), (50.0, 40), (-50.0, 100)])
+def test_learning_ends_if_its_curve_cannot_reach_a_gain(needed, steps):
+    """After four scores of the test rows. The report counts the steps that were taken."""
+    fit = fit_of(400)
+    fit = replace(fit, plan=Plan(given_iterations=100, needed_gain=needed))
+    outcome = frequencies.learn(fit, fit.held_out(), fit.values, frequencies.NOTHING_BEFORE)
+    assert outcome.stage.iterations == outcome.stage.evaluations == len(outcome.trace) == steps
