@@ -62,9 +62,11 @@ def _fit_learned(fit: TermFit) -> tuple[Regression, FitReport]:
     """Fit with learned frequencies unless fixed ones are as good. If unsure, fixed ones are fitted to convergence.
 
     It is unsure if the scores are close, or if rows are fewer than the numbers that are learned from them. If fixed
-    ones are a candidate of their own, they are compared elsewhere.
+    ones are a candidate of their own, they are compared elsewhere, and not searched here.
     """
     outcome = _learned(fit)
+    if fit.plan.has_rivals and outcome.frequencies is None:
+        return finish(fit, [outcome.begun], outcome.words, False, outcome)
     entries = sum(math.prod(draw.shape) for draw in (outcome.frequencies or {}).values())
     is_sure = fit.plan.has_rivals or (outcome.gain >= CLOSE and entries <= len(outcome.held_out.learned_from))
     is_close = outcome.frequencies is None or (bool(fit.free) and not is_sure)

@@ -138,8 +138,8 @@ class Plan:
         most_rows: The most rows of a search with neighbours, for the hyperparameters only: no posterior is computed at
             its end. If None, the default number of rows, and the posterior.
         is_begun: Whether the hyperparameters are those of an earlier search, so that no other starts are compared.
-        has_rivals: Whether fixed frequencies are a candidate of their own. Then learned ones are not compared with
-            them after a full search.
+        has_rivals: Whether fixed frequencies are a candidate of their own. If so, learned ones are not compared with
+            them after a full search, and those that are no better are not searched for.
         needed_gain: The nats a row by which learned frequencies must be ahead of fixed ones to be of use. Learning ends
             in the middle if its learning curve cannot reach that.
         needed_score: The standardised log density of a test row that they must reach, likewise.

@@ -104,6 +104,16 @@ def test_checkpoints_lead_to_the_same_model(tmp_path):
 
 
 @pytest.mark.parametrize("has_rivals", [False, True])
+def test_rejected_frequencies_are_searched_without_rivals(has_rivals):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((600, 3)), rng.standard_normal(600)  # there is nothing to learn
+    gp = rfgp.SparseSpectrumGP(num_frequencies=24, seed=0, learn_frequencies=True)
+    _, report = fit_terms(begin(gp.family, Chunk(X, y)), Plan(given_iterations=20, has_rivals=has_rivals))
+    assert report.frequencies == "fell back"
+    assert any(stage.name.startswith("all rows") for stage in report.stages) != has_rivals
+
+
+@pytest.mark.parametrize("has_rivals", [False, True])
 def test_fixed_frequencies_beside_rivals_are_searched_on_few_rows(has_rivals):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((600, 30))
