@@ -2,7 +2,9 @@
 
 - Leave-one-out, for few rows and exact candidates: each distinct input is left out in turn, in closed form.
 - Folds, if rows are few for the hyperparameters, or come in groups that the user names: candidates are fitted again
-  without each fold, since scores of rows that many hyperparameters have seen are too good.
+  without each fold, since scores of rows that many hyperparameters have seen are too good. Each row is then predicted
+  given all others at hyperparameters that have not seen it, as in leave-one-out. Rows of groups, and those with equal
+  inputs, are predicted without their fold.
 - Held out, for many rows: some are held out and predicted given *all* the others, whatever the number of rows that the
   hyperparameters were fitted to, because neighbors gain from the density of rows. "forward" holds out the last rows.
 
@@ -85,6 +87,7 @@ class Validation:
         rows: The rows that candidates are fitted to, in random order if some are held out.
         held_out: The rows that are held out. If None, each of the others is left out in turn, alone or with its fold.
         folds: The numbers of the rows of each fold. Empty if there are none.
+        splits_folds: Whether each row of a fold is predicted given all others, those of its fold included.
         groups: How rows are kept together or ordered: None, "forward", or the key of a column.
         are_exact: Whether all candidates are exact.
     """
@@ -94,6 +97,7 @@ class Validation:
     rows: Block
     held_out: Block | None = None
     folds: tuple[Tensor, ...] = ()
+    splits_folds: bool = False
     groups: Any = None
     are_exact: bool = False
 
@@ -142,7 +146,8 @@ class Validation:
         has_few = begun.family.is_normal and len(pool) < A_HYPERPARAMETER * hyperparameters
         count = min(FOLDS, int(places.max()) + 1) if has_few or groups is not None else 0
         members = [(places % count == fold).nonzero()[:, 0] for fold in range(count)]
-        return cls(begun, plan, pool, None, tuple(one for one in members if len(one)), groups)
+        is_split = groups is None and len(places.unique()) == len(places)
+        return cls(begun, plan, pool, None, tuple(one for one in members if len(one)), is_split, groups)
 
     @property
     def validated(self) -> Block:
@@ -225,7 +230,11 @@ class Validation:
         return FittedCandidate(candidate, found, report, self._density(found, candidate), searched, is_whole)
 
     def without_folds(self, found: FittedCandidate) -> FittedCandidate:
-        """Return a fitted candidate with the densities of rows by fits, from its optimum, without their folds."""
+        """Return a fitted candidate with the densities of rows by fits without their folds, which start at its optimum.
+
+        Without folds a score would be that of rows that the hyperparameters have seen. With four fifths of the rows it
+        would be that of a smaller table, which matters without noise: 2 nats a row for 40 rows of a simulator.
+        """
         density = torch.empty_like(found.density)
         for fold in self.folds:
             is_in = torch.zeros(len(self.rows), dtype=torch.bool)
@@ -235,7 +244,11 @@ class Validation:
             begun = begun.replace(hyperparameters=begun.hyperparameters.replaced(found.regression.hyperparameters.raw))
             plan = replace(self.plan_of(found.candidate, None), is_begun=True)
             refitted, _ = fit_terms(begun, replace(plan, given_iterations=min(REFITTED, plan.max_iterations)))
-            density[fold] = _densities(refitted, self.rows.take(fold)) + self.jacobian
+            if self.splits_folds:
+                left_out = self._left_out(found.regression.replace(hyperparameters=refitted.hyperparameters))[fold]
+            else:
+                left_out = _densities(refitted, self.rows.take(fold))
+            density[fold] = left_out + self.jacobian
         return replace(found, density=density)
 
     def last(self, found: FittedCandidate) -> Regression:
