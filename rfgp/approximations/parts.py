@@ -12,7 +12,7 @@ from torch import Tensor
 from rfgp.columns import Kind
 from rfgp.couplings import Frequencies
 from rfgp.features import Fourier, Laplace
-from rfgp.kernels.role import Factor, Functions, Values
+from rfgp.kernels.role import Factor, Functions, Values, Waves
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, of_prefix
 
@@ -120,7 +120,19 @@ class SpectralPart:
 
     def functions(self, columns: ColumnSummary) -> Functions:
         """Return the features as functions of rows (n, D) and of values by path, whatever the columns."""
-        return Functions(self.feature_map.num_features, self._features)
+        waves = self._waves if self.feature_map.is_trigonometric else None
+        return Functions(self.feature_map.num_features, self._features, waves=waves)
+
+    def _waves(self, values: Values) -> Waves:
+        """Return the frequencies (m, c) in the units of the columns."""
+        frequencies = self._map_at(values).frequencies
+        lengthscales = [
+            values[f"{prefix}lengthscale"].double().expand(len(places))
+            for places, prefix in zip(self.places, self.prefixes, strict=True)
+        ]
+        amplitudes = frequencies.amplitudes.double().expand(frequencies.shape[0])
+        places = [place for own in self.places for place in own]
+        return Waves(frequencies.dense().double() / torch.cat(lengthscales), places, amplitudes)
 
     def _features(self, x: Tensor, values: Values) -> Tensor:
         """Return the features (n, F) of rows (n, D)."""
@@ -149,9 +161,23 @@ class TermFeatures:
         """The number F of features."""
         return math.prod(part.size for part in self.parts)
 
+    @property
+    def has_waves(self) -> bool:
+        """Whether the features are cosines and sines."""
+        return len(self.parts) == 1 and self.parts[0].waves is not None
+
+    def waves(self, *parameters: Tensor) -> Waves:
+        """Return their frequencies (m, c), if they are cosines and sines."""
+        (part,) = self.parts
+        assert part.waves is not None
+        return part.waves(self._values(parameters))
+
+    def _values(self, parameters: tuple[Tensor, ...]) -> dict[str, Tensor]:
+        return {**self.constants, **dict(zip(self.names, parameters, strict=True))}
+
     def __call__(self, x: Tensor, *parameters: Tensor) -> Tensor:
         """Return the features (n, F) of rows (n, D)."""
-        values = {**self.constants, **dict(zip(self.names, parameters, strict=True))}
+        values = self._values(parameters)
         first, *others = (part.features(x, values) for part in self.parts)
         out = first
         for features in others:

@@ -25,6 +25,11 @@ class _FeatureMap(nn.Module):
         """The number m of features."""
         return self.frequencies.shape[0]
 
+    @property
+    def is_trigonometric(self) -> bool:
+        """Whether they are cosines of all frequencies, followed by sines."""
+        return False
+
 
 class Fourier(_FeatureMap):
     """Random Fourier features (Rahimi and Recht 2007), m cosines, then m sines.
@@ -47,6 +52,11 @@ class Fourier(_FeatureMap):
     def num_features(self) -> int:
         """The number 2m of features."""
         return 2 * self.frequencies.shape[0]
+
+    @property
+    def is_trigonometric(self) -> bool:
+        """They are cosines of all frequencies, followed by sines."""
+        return True
 
     def forward(
         self,

@@ -31,7 +31,7 @@ from rfgp.parameters import Values
 from rfgp.regression import FitReport, Stage
 from rfgp.regression.spec import block_scales, learnable_draws
 from rfgp.rows import Block, JoinedRows, gathered
-from rfgp.solvers.lowrank import LowRankSolver, accumulate_gram
+from rfgp.solvers.lowrank import LowRankSolver, accumulate_gram, has_waves, log_density_of_waves
 
 BATCH_ROWS = 6000
 """The most rows of a batch."""
@@ -56,6 +56,8 @@ _SEGMENT, _LEAST_SEGMENTS = 10, 4
 """The number of steps between two scores of the held-out rows, and the least number of scores of a learning curve."""
 MARGIN = 0.005
 """The nats a row by which learned frequencies must promise to be ahead."""
+TRACED = 8
+"""The divisor of the rows of a batch from which the derivative of the log determinant is estimated in a step."""
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8
 
 NOTHING_BEFORE = FitReport(True, 0, 0, math.nan, "")
@@ -282,7 +284,7 @@ class Learning:
         """Return the state after steps `first` to `last`, their likelihoods per row, and the held-out densities."""
         likelihoods = []
         for step in range(first, last):
-            value, gradients = self.gradient(moment.parameters, self._batch(step))
+            value, gradients = self.gradient(moment.parameters, self._batch(step), step)
             moment = _adam(moment, gradients, step, self._fit.plan.steps)
             moment = moment._replace(parameters=self._inside(moment.parameters))
             likelihoods.append(value)
@@ -301,26 +303,40 @@ class Learning:
             self._batches = epoch, torch.randperm(n, generator=generator)
         return self.pool.take(self._batches[1][place * size : (place + 1) * size])
 
-    def gradient(self, parameters: dict[str, Tensor], rows: Block) -> tuple[float, dict[str, Tensor]]:
+    def gradient(
+        self, parameters: dict[str, Tensor], rows: Block, step: int | None = None
+    ) -> tuple[float, dict[str, Tensor]]:
         """Return the log density of a row in standardised units, and the gradient of the objective per row.
 
-        Parameters are the free hyperparameters, 0-d or (d,), and frequencies (m, d) by path.
+        Args:
+            parameters: The free hyperparameters, 0-d or (d,), and frequencies (m, d) by path.
+            rows: The rows.
+            step: The number of the step, whose gradient may be an estimate. If None, it is not.
         """
         with torch.enable_grad():
             omega = {path: parameters[path].clone().requires_grad_() for path in self.start}
             values = self.values(parameters).leaves(self._names)
-            density = self._likelihood(values, omega, rows) / rows.count
+            density = self._likelihood(values, omega, rows, step) / rows.count
             moved = sum((omega[path] - begun).square().sum() for path, begun in self.start.items()) / PRIOR_SCALE**2
             objective = density + (values.log_hyperprior() - 0.5 * moved) / self.pool.count
             gradients = torch.autograd.grad(objective, [*(values.raw[name] for name in self._names), *omega.values()])
         names = [*self._names, *omega]
         return float(density.detach()), {name: g.double() for name, g in zip(names, gradients, strict=True)}
 
-    def _likelihood(self, values: Values, omega: dict[str, Tensor], rows: Block) -> Tensor:
-        """Return the log marginal likelihood of rows, 0-d."""
+    def _likelihood(self, values: Values, omega: dict[str, Tensor], rows: Block, step: int | None) -> Tensor:
+        """Return the log marginal likelihood of rows, 0-d, in float32 where its rounding errors are small."""
         both = self._beside(values, omega)
         if self._fit.is_primal(rows):
-            return LowRankSolver(self._fit.linear(both, rows, _MOST_ROUNDING)).log_marginal_likelihood()
+            model = self._fit.linear(both, rows, _MOST_ROUNDING)
+            if step is None:
+                return LowRankSolver(model).log_marginal_likelihood()
+            single = replace(model, rows=replace(rows, inputs=rows.inputs.float()))
+            model = model if single.is_precise else single
+            if not has_waves(model):
+                return LowRankSolver(model).log_marginal_likelihood()
+            size = max(len(rows) // TRACED, 1)
+            first = step * size % (len(rows) - size + 1)
+            return log_density_of_waves(model, slice(first, first + size))
         return self._fit.regression.replace(hyperparameters=both).infer(rows).log_marginal_likelihood()
 
     def _beside(self, values: Values, parameters: dict[str, Tensor]) -> Values:

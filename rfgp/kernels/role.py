@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import scipy.sparse as sp
 from torch import Tensor
@@ -18,6 +18,14 @@ Values = Mapping[str, Tensor]
 """Hyperparameters and constants in standardised units, by name."""
 
 
+class Waves(NamedTuple):
+    """Functions a cos(w . x), followed by a sin(w . x)."""
+
+    frequencies: Tensor  # (m, c)
+    places: list[int]  # of the columns (c,) that they read
+    amplitudes: Tensor  # (m,)
+
+
 @dataclass(frozen=True, eq=False)
 class Functions:
     """Finitely many functions phi of rows, with phi phi^T the covariance.
@@ -29,6 +37,7 @@ class Functions:
             is none.
         scale: Maps values to these factors, (F,).
         reads: The names of the values that the design depends on.
+        waves: Maps values to the frequencies of functions that are cosines and sines. If None, they are not.
     """
 
     size: int
@@ -36,6 +45,7 @@ class Functions:
     design: Callable[[Tensor, Values], Tensor] | None = None
     scale: Callable[[Values], Tensor] | None = None
     reads: tuple[str, ...] = ()
+    waves: Callable[[Values], Waves] | None = None
 
 
 Projector = Callable[[Tensor], sp.csr_array]

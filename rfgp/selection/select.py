@@ -14,9 +14,10 @@ from rfgp.regression.selection_report import CONSTANT, LINE, RATE
 from rfgp.regression.spec import ModelSpec, averaged
 from rfgp.rows import SourceRows, pool_of
 from rfgp.selection.candidates import SearchSpace
+from rfgp.selection.groups import num_distinct, seasons_of
 from rfgp.selection.kernels import fit_kernels
 from rfgp.selection.successive_halving import CandidateState, SuccessiveHalving, density_of, mean_and_error
-from rfgp.selection.validation import Validation, num_distinct, seasons_of, start_of
+from rfgp.selection.validation import Validation, start_of
 
 FEW = 1 / 8
 """The share of all rows below which a sum with neighbors is searched from another start as well in the last fit."""

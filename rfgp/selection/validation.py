@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.errors import CheckpointError, DataError, InvalidArgumentError, RfgpError
+from rfgp.errors import CheckpointError, DataError, RfgpError
 from rfgp.fitting import Plan, fit_terms
 from rfgp.fitting.context import left_out_densities, observation_densities
 from rfgp.local import nearest
@@ -30,9 +30,10 @@ from rfgp.regression import FitReport, Regression, mean_and_noise, started
 from rfgp.regression.observing import left_out_observations
 from rfgp.regression.regression import predicted
 from rfgp.regression.spec import ModelSpec, data_summary
-from rfgp.rows import ArrayRows, Block, Rows, input_groups, merge_replicates, pool_of
+from rfgp.rows import ArrayRows, Block, Rows
 from rfgp.rows.arrays import Origin
 from rfgp.selection.candidates import FEW_ROWS, Candidate
+from rfgp.selection.groups import FORWARD, date_column, labels_of, merged_pool, twins
 
 MOST_LEFT_OUT = 1000
 """The most rows that are left out in turn."""
@@ -40,20 +41,12 @@ HELD_OUT, MOST_HELD_OUT = 0.2, 4000
 """The share of the rows that is held out, and the most of them."""
 FOLDS, A_HYPERPARAMETER = 5, 20
 """The number of folds, and the least rows for each hyperparameter of a sum of two kernels without folds."""
-SPACING = 1e-4
-"""The grid, in standard deviations of the columns, on which rows with equal inputs stay together."""
-MOST_MERGED = 4000
-"""The most rows that are conditioned on after a fit to their distinct inputs."""
 ITERATIONS, REFITTED, GAIN = 50, 15, 0.1
 """The most iterations of an exact kernel on some of the rows and without a fold, and the least gain in nats of the last
 five iterations if kernels are averaged."""
 MOST_GIVEN, AROUND, MOST_PLANNED = 2**17, 2, 20_000
 """The most rows that neighbors are all given to be scored, and beyond them how many times their neighbors are taken
 around each held-out row; and the most rows that planned approximations are given, whose size grows with the rows."""
-PERIODS = (1.0, 7.0, 365.2425)
-"""The periods of seasons, in days."""
-FORWARD = "forward"
-"""The option that holds out the last rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,13 +109,13 @@ class Validation:
             InvalidArgumentError: there is no such column, or no column of dates for "forward".
             DataError: there is one group.
         """
-        pool, count = _pool(begun)
+        pool, count = merged_pool(begun)
         generator = random.generator(begun.family.options.seed, random.Role.CHOICE)
         out = min(math.ceil(HELD_OUT * len(pool)), MOST_HELD_OUT)
         if groups == FORWARD:
-            order = pool.inputs[:, _date_column(begun)].argsort()
+            order = pool.inputs[:, date_column(begun)].argsort()
         else:
-            labels = torch.from_numpy(_twins(pool) if groups is None else _labels(begun, pool, groups))
+            labels = torch.from_numpy(twins(pool) if groups is None else labels_of(begun, pool, groups))
             number = int(labels.max()) + 1
             if number < 2 and groups is not None:
                 raise DataError(f"Rows of at least two groups are needed, got one value of {groups!r}.")
@@ -146,7 +139,7 @@ class Validation:
         has_few = begun.family.is_normal and len(pool) < A_HYPERPARAMETER * hyperparameters
         count = min(FOLDS, int(places.max()) + 1) if has_few or groups is not None else 0
         members = [(places % count == fold).nonzero()[:, 0] for fold in range(count)]
-        is_split = groups is None and len(places.unique()) == len(places)
+        is_split = groups is None and int(places.max()) + 1 == len(places)
         return cls(begun, plan, pool, None, tuple(one for one in members if len(one)), is_split, groups)
 
     @property
@@ -308,73 +301,6 @@ def _jacobian(found: Regression) -> float:
 
 def _as_tensor(values: object) -> Tensor:
     return torch.as_tensor(values).double().reshape(-1)
-
-
-def num_distinct(begun: Regression) -> int:
-    """Return the number of rows of a selection: those with distinct inputs if they can be merged."""
-    return _pool(begun)[1]
-
-
-def seasons_of(begun: Regression) -> list[tuple[Any, float]]:
-    """Return the columns of dates with the periods in days that their rows resolve, and that return at least once."""
-    found, inputs = list[tuple[Any, float]](), begun.scaling.inputs
-    for place, column in enumerate(_schema(begun).columns):
-        if column.is_date and inputs is not None:
-            rows = pool_of(begun.needed_rows("a fit"))
-            days = np.unique((rows.inputs[:, place].double() * inputs.scale[place]).numpy())
-            gap, extent = float(np.median(np.diff(days))) if len(days) > 1 else math.inf, float(days[-1] - days[0])
-            found += [(column.key, period) for period in PERIODS if 4 * gap <= period <= extent / 2]
-    return found
-
-
-def _pool(begun: Regression) -> tuple[Block, int]:
-    """Return the rows in memory, merged if few of many have distinct inputs, and their number."""
-    rows = begun.needed_rows("a fit")
-    pool = pool_of(rows)
-    takes_merged = begun.family.is_normal and not pool.has_fixed_noise and len(rows) == len(pool) <= MOST_MERGED
-    merged = merge_replicates(pool) if takes_merged else pool
-    if len(merged) <= FEW_ROWS:
-        return merged, len(merged)
-    return pool, len(rows)
-
-
-def _twins(pool: Block) -> Any:
-    """Return the number of the group of each row (n,) with near inputs, or with equal ones if half of them are near."""
-    near, equal = input_groups(pool.inputs, SPACING), input_groups(pool.inputs)
-    return near if 2 * (near.max() + 1) > equal.max() + 1 else equal
-
-
-def _labels(begun: Regression, pool: Block, key: Any) -> Any:
-    """Return the number of the group of each row (n,) by a column."""
-    return input_groups(pool.inputs[:, [_place(begun, key)]])
-
-
-def _place(begun: Regression, key: Any) -> int:
-    """Return the place of a column."""
-    keys = [column.key for column in _schema(begun).columns]
-    if key not in keys:
-        raise InvalidArgumentError(
-            f'validate must be "{FORWARD}" or a column of the inputs, got {key!r}. The columns are '
-            f"{', '.join(map(repr, keys[:20]))}."
-        )
-    return keys.index(key)
-
-
-def _date_column(begun: Regression) -> int:
-    """Return the place of the column of dates, or of the only column."""
-    columns = _schema(begun).columns
-    dates = [place for place, column in enumerate(columns) if column.is_date]
-    if len(dates) != 1 and len(columns) != 1:
-        raise InvalidArgumentError(
-            f'validate="{FORWARD}" requires one column of dates, or a single column, got {len(dates)} of dates among '
-            f"{len(columns)}. Convert the time to dates, or use the column of a group."
-        )
-    return dates[0] if dates else 0
-
-
-def _schema(begun: Regression) -> Any:
-    assert isinstance(begun.family, ModelSpec)
-    return begun.family.schema
 
 
 def some(

@@ -19,3 +19,5 @@ from rfgp.solvers.lowrank.statistics import best_ratios as best_ratios
 from rfgp.solvers.lowrank.statistics import best_scales as best_scales
 from rfgp.solvers.lowrank.statistics import solve as solve
 from rfgp.solvers.lowrank.statistics import symmetrized as symmetrized
+from rfgp.solvers.lowrank.waves import has_waves as has_waves
+from rfgp.solvers.lowrank.waves import log_density_of_waves as log_density_of_waves

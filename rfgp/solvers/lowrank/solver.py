@@ -21,7 +21,6 @@ term -k/2 sum_i w_i s_t^2 q_i / (noise + fixed_i).
 """
 
 import math
-from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import NamedTuple
 
@@ -86,9 +85,10 @@ class LowRankSolver(Inference):
         inverse = torch.cholesky_inverse(self.solution.factor) if wanted.inverse else None
         by_row = inverse if wanted.by_row(self._detached) else None
         totals = Totals.of(summed(self._detached, partial(_second_pass, self.solution.weights, wanted, by_row)))
-        found = _gradients(self._detached, self.solution, totals, inverse)
+        in_parameters = [total.to(p) for total, p in zip(totals.in_parameters, self._detached.parameters, strict=True)]
+        found = [*closed_gradients(self._detached, self.solution, totals, inverse), *in_parameters]
         gradients = [gradient if need else None for gradient, need in zip(found, needs, strict=True)]
-        return _log_density(self._detached, self.solution, totals), lambda: gradients
+        return log_density_of(self._detached, self.solution, totals), lambda: gradients
 
     @cached_property
     def effective_dof_fraction(self) -> float:
@@ -279,7 +279,7 @@ def _second_pass(weights: Tensor, wanted: Wanted, inverse: Tensor | None, model:
     return second.sums()
 
 
-def _log_density(model: LinearModel, solution: WeightSolution, totals: Totals) -> Tensor:
+def log_density_of(model: LinearModel, solution: WeightSolution, totals: Totals) -> Tensor:
     """Return the log density, 0-d."""
     each, determinant = model.each, 2 * solution.factor.diagonal().log().sum()
     bound = model.variances @ totals.bound
@@ -287,10 +287,10 @@ def _log_density(model: LinearModel, solution: WeightSolution, totals: Totals) -
     return -0.5 * (squares + each.sum() * (determinant + totals.logs + bound))
 
 
-def _gradients(
+def closed_gradients(
     model: LinearModel, solution: WeightSolution, totals: Totals, inverse: Tensor | None
-) -> Sequence[Tensor | None]:
-    """Return the gradients in mean, noise, variances and parameters. Noise and variances need A^-1."""
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Return the gradients in mean (k,), noise (0-d) and variances (T,). The last two need A^-1."""
     k, in_noise, in_variances = model.each.sum(), None, None
     if inverse is not None:
         spread = model.weights.by_block(solution.weights.square() @ model.each + k * (inverse.diagonal() - 1))
@@ -300,5 +300,4 @@ def _gradients(
         if model.is_uniform:  # then sum_i Phi_i A^-1 Phi_i^T / D = F - tr A^-1
             used = len(inverse) - inverse.diagonal().sum()
             in_noise = 0.5 / model.noise * (totals.square + k * (used - len(model.rows))) + totals.bound_in_noise
-    in_parameters = [total.to(p) for total, p in zip(totals.in_parameters, model.parameters, strict=True)]
-    return [totals.in_mean, in_noise, in_variances, *in_parameters]
+    return totals.in_mean, in_noise, in_variances

@@ -33,9 +33,9 @@ class Watched(Learning):
         self.batches = []
         super().__init__(fit, fit.held_out(), fit.values)
 
-    def gradient(self, parameters, rows):
+    def gradient(self, parameters, rows, step=None):
         self.batches.append(rows)
-        return super().gradient(parameters, rows)
+        return super().gradient(parameters, rows, step)
 
 
 @pytest.mark.slow
@@ -239,9 +239,9 @@ def test_the_scale_is_held_down_on_the_way_only(prior, monkeypatch):
     y = X @ [1.0, 2.0] + 0.01 * rng.standard_normal(600)  # a plane wants a scale as large as it can have
     seen, gradient = [], Learning.gradient
 
-    def spy(self, parameters, rows):
+    def spy(self, parameters, rows, step):
         seen.append(float(parameters["rbf.outputscale"].exp()))
-        return gradient(self, parameters, rows)
+        return gradient(self, parameters, rows, step)
 
     monkeypatch.setattr(Learning, "gradient", spy)
     priors = {"outputscale": torch.distributions.LogNormal(5.0, 0.1)} if prior else None

@@ -1,0 +1,103 @@
+"""The log density of rows under random Fourier features, and its gradient in the frequencies, with few operations.
+
+For one term phi = [a cos(x W^T), a sin(x W^T)] and the same noise D for all rows, `rfgp.solvers.lowrank.solver` has
+
+    d/dphi = s D^-1 (r w^T - k Phi A^-1).
+
+Its first part has rank k, so that its derivative in the frequencies needs one product of F rows,
+
+    d/dW = s/D sum_j diag(w_sin,j) C^T (r_j x) - diag(w_cos,j) S^T (r_j x),    phi = [C, S].
+
+The second part is a sum over rows of products with A^-1, a third of all operations. Given A it may be estimated from
+some of the rows, without bias if these are random: `traced`. Steps of stochastic gradients do not need more.
+"""
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from rfgp.autograd import Gradients, Needs, with_gradient
+from rfgp.rows import gathered
+from rfgp.solvers.lowrank.model import LinearModel
+from rfgp.solvers.lowrank.solver import Totals, closed_gradients, log_density_of
+from rfgp.solvers.lowrank.statistics import Statistics, add_symmetric_product, solve, symmetrized
+
+
+def has_waves(model: LinearModel) -> bool:
+    """Return whether the only term has cosines and sines as features, and rows are in memory and alike."""
+    blocks = model.weights.blocks
+    return len(blocks) == 1 and blocks[0].waves is not None and blocks[0].residual is None and model.is_uniform
+
+
+def log_density_of_waves(model: LinearModel, traced: slice) -> Tensor:
+    """Return the log marginal likelihood, 0-d, which can be differentiated once in all hyperparameters and frequencies.
+
+    Args:
+        model: One block of rows in memory, for which `has_waves`.
+        traced: The rows from which the derivative of log|A| in the frequencies is estimated.
+    """
+    (block,) = model.weights.blocks
+    assert block.waves is not None
+    frequencies, places, amplitudes = block.waves(*block.parameters)
+    compute = partial(_value, model.detached(), frequencies.detach(), places, amplitudes.detach(), traced)
+    return with_gradient(compute, model.mean, model.noise, model.variances, frequencies)
+
+
+def _value(
+    model: LinearModel, frequencies: Tensor, places: list[int], amplitudes: Tensor, traced: slice, needs: Needs
+) -> tuple[Tensor, Gradients]:
+    rows, noise, m = gathered(model.rows), model.noise, len(frequencies)
+    x = rows.inputs[:, places]
+    x = x.double() if model.is_precise else x
+    phi = x.new_empty(len(x), 2 * m)
+    angles = x @ frequencies.to(x).mT
+    torch.cos(angles, out=phi[:, :m])
+    torch.sin(angles, out=phi[:, m:])
+    phi.view(len(x), 2, m).mul_(amplitudes.to(x))
+    centered = rows.targets - model.mean
+    gram = torch.zeros(2 * m, 2 * m, dtype=torch.float64, device=x.device)
+    add_symmetric_product(gram, phi)
+    target = (phi.mT @ centered.to(x)).double()
+    count = centered.new_tensor(float(len(x)))
+    solution = solve(Statistics(symmetrized(gram), target, centered.square().sum(), count, count), model.scale, noise)
+    unscaled = model.scale[:, None] * solution.weights
+    residual = centered - (phi @ unscaled.to(x)).double()
+    zero, terms, each = noise.new_zeros(()), torch.zeros_like(model.variances), model.each
+    square = (residual.square() @ each).sum() / noise
+    logs = count * torch.log(2 * torch.pi * noise)
+    in_mean = residual.sum(0) / noise * each
+    totals = Totals(square, logs, terms, zero, in_mean, zero, terms, ())
+    inverse = torch.cholesky_inverse(solution.factor)
+
+    def gradients() -> list[Tensor | None]:
+        in_frequencies = None
+        if needs[3]:
+            scaled = (model.scale[:, None] * inverse * model.scale).to(x)
+            in_frequencies = frequency_gradient(phi, x, residual * each, unscaled, scaled, each.sum(), traced) / noise
+        closed = closed_gradients(model, solution, totals, inverse)
+        return [g if need else None for g, need in zip((*closed, in_frequencies), needs, strict=True)]
+
+    return log_density_of(model, solution, totals), gradients
+
+
+def frequency_gradient(
+    phi: Tensor,  # (b, 2m)
+    x: Tensor,  # (b, c)
+    residual: Tensor,  # (b, k)
+    weights: Tensor,  # (2m, k)
+    inverse: Tensor,  # (2m, 2m) s A^-1 s
+    outputs: Tensor,  # 0-d
+    traced: slice,
+) -> Tensor:  # (m, c)
+    """Return the gradient in the frequencies times the noise, float64."""
+    m = phi.shape[1] // 2
+    total = torch.zeros(m, x.shape[1], dtype=torch.float64, device=x.device)
+    for r, (w_cos, w_sin) in zip(residual.mT, weights.mT.reshape(-1, 2, m), strict=True):
+        in_cos, in_sin = (phi.mT @ (r[:, None].to(x) * x)).double().split(m)
+        total += w_sin[:, None] * in_cos - w_cos[:, None] * in_sin
+    some = phi[traced]
+    pushed = some @ inverse
+    in_angles = some[:, :m] * pushed[:, m:] - some[:, m:] * pushed[:, :m]
+    share = float(outputs) * len(phi) / len(some)
+    return total - share * (in_angles.mT @ x[traced]).double()
