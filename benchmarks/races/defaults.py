@@ -28,6 +28,7 @@ racer. Results are lines of JSON that are added to `--out`; what stands there al
 import argparse
 import importlib
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -49,13 +50,16 @@ UNSEEN = ("autos", "autompg", "breastcancer", "forest", "stock", "solar", "pendu
 
 
 def candidates() -> dict[str, Any]:
-    """Return the candidates of `rfgp.GP()` by their names, as one selection for few and one for many rows has them."""
+    """Return the candidates of `rfgp.GP()` and their variants by their names, for few and many rows and columns."""
     from rfgp import GP
 
     space = GP().family.options.search_space
-    return {one.name: one.model for rows in (1, 10**5) for one in space.candidates(rows)}
+    found = [one for rows, columns in SHAPES for one in space.candidates(rows, columns)]
+    return {each.name: each.model for one in found for each in (one, *one.variants)}
 
 
+SHAPES = ((1000, 4), (10, 10), (10**5, 1), (10**5, 10))
+"""Rows and columns of tables that have all candidates between them."""
 OTHERS = ("sklearn", "boosting", "quantiles", "svgp", "gpboost")
 PACKAGES = {"sklearn": "sklearn.gaussian_process", "svgp": "gpytorch", "gpboost": "gpboost"}
 """The packages that are imported before the clock starts, by racers; scikit-learn's ensembles for the others."""
@@ -74,7 +78,9 @@ def ours(racer: str, X: Array, y: Array, seed: int) -> tuple[Callable[[Array], L
     import rfgp
 
     model = None if racer == "default" else candidates()[racer]
-    chosen = {} if model is None else {"kernel": model.kernel, "approximation": model.approximations}
+    chosen = (
+        {} if model is None else {"kernel": model.kernel, "approximation": model.approximations, "priors": model.priors}
+    )
     gp = rfgp.GP(seed=seed, **chosen).fit(X, y)
     told: dict[str, Any] = {}
     if gp.selection is not None:
@@ -266,7 +272,7 @@ def main() -> None:
     done = {(row["table"], row["seed"], row["racer"]) for row in known}
     for seed in range(options.seeds):
         for name in options.tables.split(","):
-            for racer in options.racers.split(","):
+            for racer in re.split(",(?! )", options.racers):  # names of candidates have ", "
                 if (name, seed, racer) in done or (row := race(name, seed, racer, options)) is None:
                     continue
                 print({key: value for key, value in row.items() if key != "failed"}, flush=True)
