@@ -1,12 +1,13 @@
 """Where the seconds of `rfgp.GP()` go: selection and last fit, kinds of work, and what a busy neighbor costs.
 
 Protocol. Splits, standardization and tables are those of `benchmarks.races.defaults`. Each run is a process of its own
-with `--threads` threads, after a fit of 300 other rows that loads the compiled code. Up to three runs a split:
+with `--threads` threads, after two fits of 60 other rows that load what is compiled. Up to three runs a split:
 
 - alone: wall and processor seconds, and the wall seconds of the selection and of the last fit (`gp.selection`).
 - busy (with `--busy`): the same next to one process that spins on the same cores.
-- profiled: processor seconds by kind of work, under cProfile with the processor's clock. Their sum less the processor
-  seconds of the run alone is the overhead of the profile; both are printed.
+- profiled: seconds by kind of work, under cProfile. With `--clock processor`, the default, they are of the processor,
+  which other processes disturb little, at 1 us for each call of a function; with `--clock wall` they are of the wall,
+  at a fifth of that. What the profile adds to the processor seconds of the run alone is printed as its overhead.
 
 `--cores 0` pins every run, and the spinning process, to these cores. Without it they may run on any.
 
@@ -25,13 +26,13 @@ entry of the profile has one kind, so that the kinds add up to the total:
 Compiled loops of numba are profiled as Python functions of their files. Operators of NumPy's arrays, `@` among them,
 remain with the function around them. With several threads, seconds of the others count where the main thread waits.
 
-torch.profiler was tried in place of this (elevators, 4,000 rows): it was still ordering its events a minute after the
-fit. The overhead of cProfile is printed with each run.
+torch.profiler was tried in place of this (elevators, 4,000 rows): it was still busy with its events a minute after a
+fit of three.
 
 Results are lines of JSON that are added to `--out`.
 
     python -m benchmarks.races.profile --folder UCI [--tables T,...] [--seeds N] [--rows N] [--threads N]
-                                       [--cores C,...] [--busy] [--top N] [--out FILE]
+                                       [--cores C,...] [--busy] [--clock processor|wall] [--top N] [--out FILE]
 """
 
 import argparse
@@ -163,9 +164,9 @@ def operators_by_name() -> Iterator[None]:
             delattr(torch.Tensor, name) if method is None else setattr(torch.Tensor, name, method)
 
 
-def profiled(call: Callable[[], Any]) -> tuple[Any, cProfile.Profile]:
-    """Return what a call returns, and its profile in processor seconds."""
-    profile = cProfile.Profile(time.process_time)
+def profiled(call: Callable[[], Any], clock: str = "processor") -> tuple[Any, cProfile.Profile]:
+    """Return the result of a call, and its profile in seconds of the processor or of the wall."""
+    profile = cProfile.Profile(time.process_time) if clock == "processor" else cProfile.Profile()
     with operators_by_name():
         out = profile.runcall(call)
     return out, profile
@@ -181,21 +182,21 @@ def run(file: Path, seed: int, how: str, options: argparse.Namespace) -> dict[st
     torch.set_num_threads(options.threads)
     warnings.simplefilter("ignore")
     data, rng = np.load(file), np.random.default_rng(0)
-    x = rng.standard_normal((300, 2))
-    rfgp.GP(rfgp.kernels.Matern(nu=1.5), approximation=rfgp.Vecchia()).fit(x, x[:, 0])
-    rfgp.GP(seed=seed).fit(x, x[:, 0] + 0.1 * rng.standard_normal(300))
+    x, noise = rng.standard_normal((2, 60, 2))
+    for more in ({}, {"kernel": rfgp.kernels.Matern(nu=1.5), "approximation": rfgp.Vecchia()}):
+        rfgp.GP(seed=seed, **more).fit(x, x[:, 0] + 0.1 * noise[:, 0])
     begin, busy = time.perf_counter(), time.process_time()
 
     def fit() -> Any:
         return rfgp.GP(seed=seed).fit(data["X"], data["y"])
 
-    gp, profile = (fit(), None) if how != "profiled" else profiled(fit)
+    gp, profile = (fit(), None) if how != "profiled" else profiled(fit, options.clock)
     wall, processor = time.perf_counter() - begin, time.process_time() - busy
     out: dict[str, Any] = {"wall": wall, "processor": processor, "chosen": gp.selection.chosen.name}
     out |= {"selection": gp.selection.seconds, "last_fit": gp.selection.fit_seconds}
     if profile is not None:
         longest = sorted(by_entry(profile).items(), key=lambda item: -item[1])[: options.top]
-        out["kinds"] = by_kind(profile)
+        out |= {"clock": options.clock, "kinds": by_kind(profile)}
         out["longest"] = [[kind, ":".join(map(str, entry)), seconds] for (kind, entry), seconds in longest]
     return out
 
@@ -221,7 +222,7 @@ def race(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
         np.savez(file, X=X, y=y)
         for how in ("alone", *(["busy"] if options.busy else []), "profiled"):
             command = [sys.executable, "-m", "benchmarks.races.profile", "--run", str(file), str(seed), how]
-            command += ["--threads", str(options.threads), "--top", str(options.top)]
+            command += ["--threads", str(options.threads), "--top", str(options.top), "--clock", options.clock]
             with spinning(how == "busy"):
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
@@ -241,11 +242,11 @@ def show(row: dict[str, Any]) -> None:
             parts = ", ".join(f"{key.replace('_', ' ')} {row[how][key]:.1f}" for key in ("selection", "last_fit"))
             print(f"    {how:9} wall {row[how]['wall']:7.1f} s ({parts}), processor {row[how]['processor']:7.1f} s")
     kinds = row["profiled"]["kinds"]
-    total = sum(kinds.values())
+    total, clock = sum(kinds.values()), row["profiled"]["clock"]
     for kind, seconds in sorted(kinds.items(), key=lambda item: -item[1]):
         print(f"    {kind:22} {seconds:7.1f} s  {seconds / total:6.1%}")
     overhead = row["profiled"]["processor"] / row["alone"]["processor"] - 1
-    print(f"    {'all':22} {total:7.1f} s, of processor; overhead {overhead:.0%}; chosen: {row['alone']['chosen']}")
+    print(f"    {'all':22} {total:7.1f} s of {clock}; overhead {overhead:.0%}; chosen: {row['alone']['chosen']}")
     for kind, entry, seconds in row["profiled"]["longest"]:
         print(f"        {seconds:7.2f} s  {kind:22} {entry}")
 
@@ -258,6 +259,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--cores", default="")
     parser.add_argument("--busy", action="store_true")
+    parser.add_argument("--clock", choices=("processor", "wall"), default="processor")
     parser.add_argument("--top", type=int, default=15)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--out", type=Path)
