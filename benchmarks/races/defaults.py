@@ -249,7 +249,7 @@ def regret(rows: list[dict[str, Any]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--tables", default=",".join(DESIGN))
-    parser.add_argument("--racers", default=",".join(("default", *candidates(), *OTHERS)))
+    parser.add_argument("--racers", help="all if none are named")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--rows", type=int, default=10**9)
     parser.add_argument("--exact", type=int, default=2000)
@@ -270,9 +270,12 @@ def main() -> None:
         regret(known)
         return
     done = {(row["table"], row["seed"], row["racer"]) for row in known}
+    racers = ("default", *candidates(), *OTHERS)
+    if options.racers:
+        racers = tuple(re.split(",(?! )", options.racers))  # names of candidates have ", "
     for seed in range(options.seeds):
         for name in options.tables.split(","):
-            for racer in re.split(",(?! )", options.racers):  # names of candidates have ", "
+            for racer in racers:
                 if (name, seed, racer) in done or (row := race(name, seed, racer, options)) is None:
                     continue
                 print({key: value for key, value in row.items() if key != "failed"}, flush=True)
