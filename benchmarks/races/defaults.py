@@ -270,9 +270,8 @@ def main() -> None:
         regret(known)
         return
     done = {(row["table"], row["seed"], row["racer"]) for row in known}
-    racers = ("default", *candidates(), *OTHERS)
-    if options.racers:
-        racers = tuple(re.split(",(?! )", options.racers))  # names of candidates have ", "
+    named = re.split(",(?! )", options.racers or "")  # names of candidates have ", "
+    racers = named if options.racers else ["default", *candidates(), *OTHERS]
     for seed in range(options.seeds):
         for name in options.tables.split(","):
             for racer in racers:

@@ -7,7 +7,8 @@ with `--threads` threads, after two fits of 60 other rows that load what is comp
 - busy (with `--busy`): the same next to one process that spins on the same cores.
 - profiled: seconds by kind of work, under cProfile. With `--clock processor`, the default, they are of the processor,
   which other processes disturb little, at 1 us for each call of a function; with `--clock wall` they are of the wall,
-  at a fifth of that. What the profile adds to the processor seconds of the run alone is printed as its overhead.
+  at a fifth of that. What the profile adds to the processor seconds of the run alone is printed as its overhead. It
+  is in the kinds with many short calls, "other" first, so that these look larger than they are.
 
 `--cores 0` pins every run, and the spinning process, to these cores. Without it they may run on any.
 
