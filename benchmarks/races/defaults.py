@@ -13,6 +13,9 @@ the processor are of the fit, from arrays in memory. With `--rows` so many rows,
 - boosting: HistGradientBoostingRegressor, a normal law with the deviation of 5-fold out-of-fold errors.
 - quantiles: the same for the mean and the quantiles .05 and .95, a normal law of that width.
 - svgp: as in `benchmarks.races.local`, at most `--limit` seconds.
+- gpboost: GPBoost's Gaussian process with an intercept, Matern 3/2, ARD, and its own optimizer; exact up to `--exact`
+  rows, then its Vecchia approximation with its default of 20 neighbors. It selects the neighbors by correlation, in the
+  columns over their lengthscales, and selects them again during the fit (its default for ARD).
 
 `--regret` reads results and prints, for each table, the default's NLPD less that of the candidate that is best on
 average over the splits, paired by split, with its standard error; the seconds of both; and less that of each other
@@ -25,6 +28,7 @@ racer. Results are lines of JSON that are added to `--out`; what stands there al
 import argparse
 import importlib
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -46,14 +50,19 @@ UNSEEN = ("autos", "autompg", "breastcancer", "forest", "stock", "solar", "pendu
 
 
 def candidates() -> dict[str, Any]:
-    """Return the candidates of `rfgp.GP()` by their names, as one selection for few and one for many rows has them."""
+    """Return the candidates of `rfgp.GP()` and their variants by their names, for few and many rows and columns."""
     from rfgp import GP
 
     space = GP().family.options.search_space
-    return {one.name: one.model for rows in (1, 10**5) for one in space.candidates(rows)}
+    found = [one for rows, columns in SHAPES for one in space.candidates(rows, columns)]
+    return {each.name: each.model for one in found for each in (one, *one.variants)}
 
 
-OTHERS = ("sklearn", "boosting", "quantiles", "svgp")
+SHAPES = ((1000, 4), (10, 10), (10**5, 1), (10**5, 10))
+"""Rows and columns of tables that have all candidates between them."""
+OTHERS = ("sklearn", "boosting", "quantiles", "svgp", "gpboost")
+PACKAGES = {"sklearn": "sklearn.gaussian_process", "svgp": "gpytorch", "gpboost": "gpboost"}
+"""The packages that are imported before the clock starts, by racers; scikit-learn's ensembles for the others."""
 
 
 def split(name: str, seed: int, folder: Path | None, most: int) -> tuple[Array, Array, Array, Array]:
@@ -69,7 +78,9 @@ def ours(racer: str, X: Array, y: Array, seed: int) -> tuple[Callable[[Array], L
     import rfgp
 
     model = None if racer == "default" else candidates()[racer]
-    chosen = {} if model is None else {"kernel": model.kernel, "approximation": model.approximations}
+    chosen = (
+        {} if model is None else {"kernel": model.kernel, "approximation": model.approximations, "priors": model.priors}
+    )
     gp = rfgp.GP(seed=seed, **chosen).fit(X, y)
     told: dict[str, Any] = {}
     if gp.selection is not None:
@@ -123,23 +134,40 @@ def boosting(X: Array, y: Array, by_quantiles: bool) -> Callable[[Array], Law]:
     return lambda Z: (middle.predict(Z), np.full(len(Z), variance))
 
 
-def run(racer: str, file: Path, out: Path, seed: int, limit: float, threads: int) -> None:
+def gpboost(X: Array, y: Array, exact: int, threads: int) -> Callable[[Array], Law]:
+    import gpboost as package
+
+    options = {"gp_approx": "none" if len(X) <= exact else "vecchia", "num_parallel_threads": threads}
+    model = package.GPModel(gp_coords=X, cov_function="matern_ard", cov_fct_shape=1.5, likelihood="gaussian", **options)
+    model.fit(y=y, X=np.ones((len(X), 1)))
+
+    def predict(Z: Array) -> Law:
+        asked = {"predict_var": True, "predict_response": True}
+        found = model.predict(gp_coords_pred=Z, X_pred=np.ones((len(Z), 1)), **asked)
+        return np.asarray(found["mu"]), np.asarray(found["var"])
+
+    return predict
+
+
+def run(racer: str, file: Path, out: Path, seed: int, options: argparse.Namespace) -> None:
     """Fit and predict in this process, and write means, variances and seconds."""
     import torch
 
-    torch.set_num_threads(threads)
+    torch.set_num_threads(options.threads)
     warnings.simplefilter("ignore")
     data, told = np.load(file), dict[str, Any]()
     X, y = data["X"], data["y"]
     if racer in OTHERS:
-        importlib.import_module("sklearn.ensemble")  # imports are not what is timed
+        importlib.import_module(PACKAGES.get(racer, "sklearn.ensemble"))  # imports are not what is timed
     else:
         importlib.import_module("rfgp.models")
     begin, busy = time.perf_counter(), time.process_time()
     if racer == "sklearn":
         predict = gaussian_process(X, y)
     elif racer == "svgp":
-        predict = variational(racer, X, y, limit)
+        predict = variational(racer, X, y, options.limit)
+    elif racer == "gpboost":
+        predict = gpboost(X, y, options.exact, options.threads)
     elif racer in OTHERS:
         predict = boosting(X, y, racer == "quantiles")
     else:
@@ -159,7 +187,8 @@ def race(name: str, seed: int, racer: str, options: argparse.Namespace) -> dict[
         file, out = Path(folder) / "rows.npz", Path(folder) / "law.npz"
         np.savez(file, X=X, y=y, Z=Z)
         own = [sys.executable, "-m", "benchmarks.races.defaults", "--limit", str(options.limit)]
-        command = [*own, "--threads", str(options.threads), "--run", racer, str(file), str(out), str(seed)]
+        own += ["--exact", str(options.exact), "--threads", str(options.threads)]
+        command = [*own, "--run", racer, str(file), str(out), str(seed)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=options.patience)
             why = done.stderr.strip()[-300:]
@@ -220,7 +249,7 @@ def regret(rows: list[dict[str, Any]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--tables", default=",".join(DESIGN))
-    parser.add_argument("--racers", default=",".join(("default", *candidates(), *OTHERS)))
+    parser.add_argument("--racers", help="all if none are named")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--rows", type=int, default=10**9)
     parser.add_argument("--exact", type=int, default=2000)
@@ -234,16 +263,18 @@ def main() -> None:
     options = parser.parse_args()
     if options.run:
         racer, file, out, seed = options.run
-        run(racer, Path(file), Path(out), int(seed), options.limit, options.threads)
+        run(racer, Path(file), Path(out), int(seed), options)
         return
     known = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
     if options.regret:
         regret(known)
         return
     done = {(row["table"], row["seed"], row["racer"]) for row in known}
+    named = re.split(",(?! )", options.racers or "")  # names of candidates have ", "
+    racers = named if options.racers else ["default", *candidates(), *OTHERS]
     for seed in range(options.seeds):
         for name in options.tables.split(","):
-            for racer in options.racers.split(","):
+            for racer in racers:
                 if (name, seed, racer) in done or (row := race(name, seed, racer, options)) is None:
                     continue
                 print({key: value for key, value in row.items() if key != "failed"}, flush=True)
