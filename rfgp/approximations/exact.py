@@ -136,7 +136,9 @@ class KernelTerm(TermPrior):
         function = TermCovariance(self.term, self.names, constants)
         parameters = tuple(values[name] for name in self.names)
         sides = None if self.split is None else _sides(self.term, self.names, constants, self.split)
-        kernel = KernelBlock(function, function.variances, parameters, name=self.term.name, sides=sides)
+        kernel = KernelBlock(
+            function, function.variances, parameters, name=self.term.name, sides=sides, own_gram=function.gram
+        )
         return Prior(kernels=(kernel,))
 
 

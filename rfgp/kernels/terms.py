@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rfgp.columns import Kind, Request
 from rfgp.errors import InvalidArgumentError
-from rfgp.grams import scaled_gram
+from rfgp.grams import Gram, scaled_gram, stationary_gram
 from rfgp.kernels.arguments import Key
 from rfgp.kernels.role import Factor, Values
 from rfgp.kernels.summary import ColumnSummary
@@ -169,6 +169,15 @@ class BoundTerm:
             found = factor.covariance(right, right if b is a else b[:, places], of_prefix(values, prefix))
             out = out * found
         return out
+
+    def gram(self, a: Tensor, values: Values) -> Gram:
+        """Return the covariance (n, n) of rows a (n, D) with themselves, and its gradient, at values by path."""
+        measure = self.term.factors[0].measure
+        if len(self.places) > 1 or measure is None or a.requires_grad:
+            return Gram.of(self.covariance(a, a, values)).double()
+        lengthscale = values[f"{self.prefixes[0]}lengthscale"].to(a)
+        variance = a.new_ones(()) if self.outputscale is None else values[self.outputscale].to(a)
+        return stationary_gram(measure, a[:, self.places[0]], lengthscale, variance).double()
 
     def variances(self, a: Tensor, values: Values) -> Tensor:
         """Return the variances (n,) of rows a (n, D), at values by path."""
