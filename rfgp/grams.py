@@ -110,6 +110,7 @@ def stationary_gram(
     slope.fill_diagonal_(0)  # a row is at distance 0 from itself, to the last digit
 
     def pull_back(gradient: Tensor) -> tuple[Tensor, Tensor]:
+        gradient = gradient if gradient.is_contiguous() else gradient.mT  # all is laid out in rows
         pull = gradient * slope
         apart = _of_near_pairs(z, slope, pull) if spectrum.is_steep else 0.0
         product = pull @ torch.cat([z, torch.ones_like(z[:, :1])], dim=1)
