@@ -44,6 +44,17 @@ class Gram:
         return cls(known @ known.mT, (phi,), lambda gradient: (2 * (gradient @ known),))
 
     @classmethod
+    def of_design(cls, design: Tensor, scale: Tensor, variance: Tensor) -> Self:
+        """Return v D S^2 D^T of a design D (n, F), with scales S (F,) on a diagonal and a variance v, 0-d."""
+        known, unit = scale.detach(), variance.detach()
+
+        def pull_back(gradient: Tensor) -> tuple[Tensor, Tensor]:
+            squares = (design * (gradient @ design)).sum(0)
+            return 2 * unit * squares * known, squares @ known.square()
+
+        return cls((design * (unit * known.square())) @ design.mT, (scale, variance), pull_back)
+
+    @classmethod
     def total(cls, parts: "Sequence[Gram]") -> "Gram":
         """Return the sum of covariances of the same points, at least one."""
         if len(parts) == 1:
@@ -83,16 +94,16 @@ def stationary_gram(
     x: Tensor,  # (n, d)
     lengthscale: Tensor,  # () or (d,)
     variance: Tensor,  # ()
-) -> Gram:
-    """Return v times the exact kernel of points x / lengthscale with themselves.
+) -> Gram | None:
+    """Return v times the exact kernel of points x / lengthscale with themselves. None if there is no closed form.
 
     With z = x / l and W the gradient in the kernel times its derivative in |z_i - z_j|^2, that in l_c is
 
         -(2 / l_c) sum_ij W_ij (z_ic - z_jc)^2 = -(4 / l_c) (sum_i z_ic^2 (W 1)_i - sum_i z_ic (W z)_ic):
 
     one product (n, n) by (n, d + 1), where autograd takes twenty passes over (n, n). Where the slope at 0 is infinite
-    the difference would cancel for pairs that nearly coincide, which are summed by themselves. Spectra without a slope,
-    and rows far out, are left to autograd.
+    the difference would cancel for pairs that nearly coincide, which are summed by themselves. There is no closed form
+    for spectra without a slope, and for rows far out.
 
     Args:
         spectrum: Of the kernel at unit scale.
@@ -100,10 +111,10 @@ def stationary_gram(
         lengthscale: Of each coordinate, or of all.
         variance: v > 0, the kernel at distance 0.
     """
-    scaled = x / lengthscale
-    z = _centered(spectrum, scaled)
-    if z is None:
-        return Gram.of(variance * spectrum.kernel_between(scaled, scaled))
+    z = (x / lengthscale).detach()
+    z = z - z.mean(0)
+    if not spectrum.has_slope or not float(z.abs().amax()) <= FAR:  # or no number
+        return None
     kernel, slope = spectrum.gram_and_slope(z)
     scale = float(variance.detach())
     kernel.mul_(scale)
@@ -122,15 +133,6 @@ def stationary_gram(
     return Gram(kernel, (lengthscale, variance), pull_back)
 
 
-def _centered(spectrum: Spectrum, scaled: Tensor) -> Tensor | None:
-    """Return points (n, d) in lengthscales less their mean, (n, d). None if there is no closed form, or a point is far.
-
-    Points that are no numbers are far.
-    """
-    z = scaled.detach() - scaled.detach().mean(0)
-    return z if spectrum.has_slope and float(z.abs().amax()) <= FAR else None
-
-
 def _of_near_pairs(z: Tensor, slope: Tensor, pull: Tensor) -> Tensor:
     """Return sum_ij W_ij (z_i - z_j)^2 (d,) of pairs near each other, where -slope is large, and set W to 0 there."""
     spread = (z - z.mean(0)).square().sum(1).mean().sqrt()
@@ -147,9 +149,9 @@ def scaled_gram(
     variance: Tensor,  # ()
 ) -> Tensor:  # (n, n)
     """Return the covariance of `stationary_gram` with a gradient in lengthscale and variance, if that is needed once."""
-    scaled = x / lengthscale
-    if not lengthscale.requires_grad or _centered(spectrum, scaled) is None:
+    gram = stationary_gram(spectrum, x, lengthscale, variance) if lengthscale.requires_grad else None
+    if gram is None:
+        scaled = x / lengthscale
         return variance * spectrum.kernel_between(scaled, scaled)
-    gram = stationary_gram(spectrum, x, lengthscale, variance)
     out: Tensor = _Covariance.apply(gram, *gram.tensors)
     return out

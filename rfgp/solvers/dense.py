@@ -97,6 +97,15 @@ class DenseSolver(Inference):
         """Return the log marginal likelihood, 0-d."""
         return with_gradient(self._value, *self._gram.tensors, self._given, self._residual) + self._repeated
 
+    def likelihood_and_gradients(self) -> tuple[Tensor, list[Tensor | None]]:
+        """Return the log marginal likelihood, 0-d, and its gradients, if no row has a weight.
+
+        The gradients are those in the tensors of the covariance, in the noise of each row (n,), and in the residual
+        (n, k).
+        """
+        value, gradients = self._value(())
+        return value + self._repeated, list(gradients())
+
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
         y, each = self._residual.detach(), self._rows.each
         log_determinant = 2 * self._factor.diagonal().log().sum()
