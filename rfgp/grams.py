@@ -137,6 +137,8 @@ def _of_near_pairs(z: Tensor, slope: Tensor, pull: Tensor) -> Tensor:
     """Return sum_ij W_ij (z_i - z_j)^2 (d,) of pairs near each other, where -slope is large, and set W to 0 there."""
     spread = (z - z.mean(0)).square().sum(1).mean().sqrt()
     i, j = (slope < -0.5 / (NEAR * spread)).nonzero(as_tuple=True)
+    if not len(i):
+        return torch.zeros_like(z[0])
     weights = pull[i, j]
     pull[i, j] = 0
     return torch.stack([weights @ (column[i] - column[j]).square() for column in z.unbind(1)])

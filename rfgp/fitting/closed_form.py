@@ -72,17 +72,31 @@ class ClosedForm:
         """
         with torch.no_grad():
             known = {name: values.standardized(name).double() for name in values.space.quantities}
-            grams = [term.at(known) for term in self.terms]
-            found = [gram for gram in grams if gram is not None]
-            if len(found) < len(grams):
+            solver = self._solver(values, known)
+            if solver is None:
                 return None
-            solver = DenseSolver(NO_PRIOR, self.rows, *mean_and_noise(values), Gram.total(found))
             value, gradients = solver.likelihood_and_gradients()
             names = [name for term in self.terms for name in term.names]
             total = self._in_raw(values, known, zip(names, gradients[:-2], strict=True), gradients[-2:])
         if values.space.hyperpriors:
             value = value + _add_hyperprior(total, values, free)
-        return value, torch.cat([total[name].reshape(-1) for name in free])
+        parts = [total[name] if name in total else torch.zeros_like(known[name]) for name in free]
+        return value, torch.cat([part.reshape(-1) for part in parts])
+
+    def value(self, values: Values) -> Tensor | None:
+        """Return the log likelihood and hyperpriors, 0-d, float64. None if a row is too far out for a closed form."""
+        with torch.no_grad():
+            known = {name: values.standardized(name).double() for name in values.space.quantities}
+            solver = self._solver(values, known)
+            return None if solver is None else solver.log_marginal_likelihood() + values.log_hyperprior()
+
+    def _solver(self, values: Values, known: Mapping[str, Tensor]) -> DenseSolver | None:
+        """Return the solver at hyperparameters, whose standardised values are known. None without a closed form."""
+        grams = [term.at(known) for term in self.terms]
+        found = [gram for gram in grams if gram is not None]
+        if len(found) < len(grams):
+            return None
+        return DenseSolver(NO_PRIOR, self.rows, *mean_and_noise(values), Gram.total(found))
 
     def _in_raw(
         self,
@@ -92,18 +106,16 @@ class ClosedForm:
         of_noise_and_residual: Sequence[Tensor | None],
     ) -> dict[str, Tensor]:
         """Return the gradients in raw values (...) by name, given those in standardised ones."""
-        total = {name: torch.zeros_like(value) for name, value in known.items()}
-        for name, gradient in of_terms:
-            if gradient is not None:
-                total[name] += gradient
         in_noise, in_residual = of_noise_and_residual
         assert in_noise is not None
         assert in_residual is not None
-        total["noise"] += in_noise.sum()
-        total = {
-            name: gradient * known[name] if values.space.quantities[name].is_positive else gradient
-            for name, gradient in total.items()
-        }
+        total = {"noise": in_noise.sum()}
+        for name, gradient in of_terms:
+            if gradient is not None:
+                total[name] = gradient if name not in total else total[name] + gradient
+        for name, gradient in total.items():
+            if values.space.quantities[name].is_positive:
+                total[name] = gradient * known[name]
         unit = values.space.mean.scale / values.space.targets.scale
         total["mean"] = (-in_residual.sum(0) * unit).sum_to_size(values.raw["mean"].shape or (1,))
         return total
@@ -120,5 +132,5 @@ def _add_hyperprior(total: dict[str, Tensor], values: Values, free: Sequence[str
         gradients = torch.autograd.grad(found, tensors, allow_unused=True)
     for name, gradient in zip(free, gradients, strict=True):
         if gradient is not None:
-            total[name] = total[name] + gradient.reshape(total[name].shape)
+            total[name] = gradient.double() + total.get(name, 0.0)
     return found.detach().double()

@@ -202,6 +202,15 @@ class Objective:
         with torch.no_grad():
             return self.density(values)[0].item() + self.jacobian
 
+    def log_posterior(self, values: Values) -> float:
+        """Return the log likelihood in standardised units and the log hyperpriors together."""
+        with torch.no_grad():
+            found = None if self.closed is None else self.closed.value(values)
+            if found is None:
+                likelihood, reached, _ = self.density(values)
+                found = likelihood + reached.log_hyperprior()
+            return found.item()
+
     def evaluated(self, values: Values, free: Iterable[str], warm_start: WarmStart = ()) -> dict[str, Tensor]:
         """Return the negative objective per observation (0-d), its gradient (p,) in free values, and these values.
 
