@@ -150,7 +150,7 @@ def scaled_gram(
     lengthscale: Tensor,  # () or (d,)
     variance: Tensor,  # ()
 ) -> Tensor:  # (n, n)
-    """Return the covariance of `stationary_gram` with a gradient in lengthscale and variance, if that is needed once."""
+    """Return the covariance of `stationary_gram` with a gradient that can be taken once."""
     gram = stationary_gram(spectrum, x, lengthscale, variance) if lengthscale.requires_grad else None
     if gram is None:
         scaled = x / lengthscale

@@ -143,7 +143,6 @@ class KernelTerm(TermPrior):
         )
         return Prior(kernels=(kernel,))
 
-
     def gram(self, inputs: Tensor, columns: ColumnSummary) -> TermGram | None:
         """Return the covariance of rows (n, D) as a function, if the term is one stationary factor."""
         measure, scale = self.term.measure, self.term.outputscale

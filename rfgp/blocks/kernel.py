@@ -60,8 +60,8 @@ class KernelBlock(LatentBlock):
         parameters: Tensors that the covariance depends on.
         functions: Draws functions from the prior. If None, the prior is known at given points only.
         name: The name of the term.
-        own_gram: Maps inputs a, and `parameters` after them, to k(a, a) and its gradient in closed form. If None, autograd
-            takes the gradient.
+        own_gram: Maps inputs a, and `parameters` after them, to k(a, a) and its gradient. If None, autograd takes
+            the gradient.
         sides: Two kernels whose product the covariance is, if rows lie on a grid of their positions. If None, it is not
             computed as a product.
     """

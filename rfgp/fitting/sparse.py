@@ -94,7 +94,9 @@ def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: fl
         if not places:
             break
         start = best.at(_with_noise(best, errors)) if not present else best
-        place, begun = max(_begun(start, rows, effects, places), key=lambda pair: objective.log_posterior(pair[1].values))
+        place, begun = max(
+            _begun(start, rows, effects, places), key=lambda pair: objective.log_posterior(pair[1].values)
+        )
         found, _ = optimize(begun, rows, most=STEP, again=True)
         present.append(place)
         reached = objective.log_posterior(found.values)

@@ -167,9 +167,7 @@ class DenseSolver(Inference):
     def posterior(self) -> Posterior:
         """Return the factor of the rows' covariance, or the weights of features, with gradients if C or y has some."""
         factor, coefficients = self._factor, self.coefficients
-        if torch.is_grad_enabled() and any(
-            t.requires_grad for t in (*self._gram.tensors, self._given, self._residual)
-        ):
+        if torch.is_grad_enabled() and any(t.requires_grad for t in (*self._gram.tensors, self._given, self._residual)):
             kernel = _covariance(self._prior, self._rows.inputs)
             factor = _factorized(kernel, torch.hypot(self._given, rounding_variance(kernel)))
             coefficients = torch.cholesky_solve(self._residual, factor)

@@ -69,7 +69,11 @@ def case(request):
     regression = begin(gp.family, Chunk(X, y if outputs > 1 else y[:, 0]))
     start = regression.hyperparameters
     names = start.space.free(())
-    return regression, start.moved(names, start.vector(names) + 0.3 * rng.normal(size=len(start.vector(names)))), formulas
+    return (
+        regression,
+        start.moved(names, start.vector(names) + 0.3 * rng.normal(size=len(start.vector(names)))),
+        formulas,
+    )
 
 
 def density(regression, values, formulas):
@@ -128,7 +132,9 @@ def test_a_planted_error_in_the_gradient_is_found(case, planted, monkeypatch):
     if planted == "slope":
         measure = next(term.measure for term in regression.family.terms if term.measure is not None)
         right = type(measure).gram_and_slope
-        monkeypatch.setattr(type(measure), "gram_and_slope", lambda self, z: (right(self, z)[0], 1.01 * right(self, z)[1]))
+        monkeypatch.setattr(
+            type(measure), "gram_and_slope", lambda self, z: (right(self, z)[0], 1.01 * right(self, z)[1])
+        )
     else:
         right = ClosedForm._in_raw
         monkeypatch.setattr(
