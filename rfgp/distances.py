@@ -28,7 +28,7 @@ def self_distance(
     |a|^2 + |b|^2 - 2 a.b is one matrix product for many coordinates. Its rounding is up to a few eps max |z|^2, so that
     pairs nearer than `NEAR` of the farthest point from the mean are computed again from their differences.
     """
-    if z.shape[1] < MANY or not bool(torch.isfinite(z).all()):
+    if z.shape[1] < MANY or z.dtype != torch.float64 or not bool(torch.isfinite(z).all()):
         return distance(z, z)
     z = z - z.mean(0)
     squares = z.square().sum(1)
