@@ -14,6 +14,7 @@ from rfgp.fitting.closed_form import ClosedForm
 from rfgp.fitting.maximize import Objective
 from rfgp.regression.regression import begin
 from rfgp.rows import Chunk
+from rfgp.solvers.dense import DenseSolver
 
 STEP = 1e-5
 
@@ -69,11 +70,8 @@ def case(request):
     regression = begin(gp.family, Chunk(X, y if outputs > 1 else y[:, 0]))
     start = regression.hyperparameters
     names = start.space.free(())
-    return (
-        regression,
-        start.moved(names, start.vector(names) + 0.3 * rng.normal(size=len(start.vector(names)))),
-        formulas,
-    )
+    vector = start.vector(names)
+    return regression, start.moved(names, vector + 0.3 * rng.normal(size=len(vector))), formulas
 
 
 def density(regression, values, formulas):
@@ -136,12 +134,13 @@ def test_a_planted_error_in_the_gradient_is_found(case, planted, monkeypatch):
             type(measure), "gram_and_slope", lambda self, z: (right(self, z)[0], 1.01 * right(self, z)[1])
         )
     else:
-        right = ClosedForm._in_raw
-        monkeypatch.setattr(
-            ClosedForm,
-            "_in_raw",
-            lambda self, values, known, terms, others: right(self, values, known, terms, [1.01 * others[0], others[1]]),
-        )
+        right = DenseSolver.likelihood_and_gradients
+
+        def wrong(self):
+            value, gradients = right(self)
+            return value, [*gradients[:-2], 1.01 * gradients[-2], gradients[-1]]
+
+        monkeypatch.setattr(DenseSolver, "likelihood_and_gradients", wrong)
     assert mistake(regression, values, formulas)[1] > 1e-6
 
 
