@@ -79,6 +79,8 @@ class _WithGradient(torch.autograd.Function):
             gradients = ctx.gradients()
 
         def scaled(found: Tensor | None) -> Tensor | None:
+            if found is not None and not torch.is_grad_enabled():  # nobody asks for further derivatives
+                return grads[0] * found
             return None if found is None else once(lambda grad, *_: grad * found, grads[0], *ctx.saved_tensors)
 
         return (None, None, *map(scaled, gradients))

@@ -1,6 +1,8 @@
-"""Exact kernels of points with themselves, in the fewest passes over the matrix."""
+"""Exact covariances of points with themselves and their gradients, in the fewest passes over the matrix."""
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -12,36 +14,131 @@ NEAR, FAR = 1e-4, 1e5
 """Distance, in the rows' deviation from their mean, below which pairs are summed one by one where the slope at 0 is
 infinite; and lengthscales from the mean up to which products of matrices do not cancel otherwise."""
 
+PullBack = Callable[[Tensor], Sequence[Tensor | None]]
+"""Maps the gradient (n, n) of a scalar in a covariance, symmetric, to those in several tensors, in their shapes."""
 
-class _ScaledGram(torch.autograd.Function):
+
+@dataclass(frozen=True, eq=False)
+class Gram:
+    """A covariance of points with themselves, and its gradient in closed form.
+
+    Attributes:
+        covariance: The covariance (n, n), without gradients.
+        tensors: The tensors (...) that it depends on, with gradients.
+        pull_back: Maps the symmetric gradient (n, n) of a scalar in the covariance to those in the tensors.
+    """
+
+    covariance: Tensor
+    tensors: tuple[Tensor, ...]
+    pull_back: PullBack
+
+    @classmethod
+    def of(cls, covariance: Tensor) -> Self:
+        """Return a covariance (n, n) whose gradient autograd takes further."""
+        return cls(covariance.detach(), (covariance,), lambda gradient: (gradient,))
+
+    @classmethod
+    def of_features(cls, phi: Tensor) -> Self:
+        """Return Phi Phi^T of features (n, F). Its gradient in Phi is 2 G Phi, which autograd takes further."""
+        known = phi.detach()
+        return cls(known @ known.mT, (phi,), lambda gradient: (2 * (gradient @ known),))
+
+    @classmethod
+    def of_design(cls, design: Tensor, scale: Tensor, variance: Tensor) -> Self:
+        """Return v D S^2 D^T of a design D (n, F), with scales S (F,) on a diagonal and a variance v, 0-d."""
+        known, unit = scale.detach(), variance.detach()
+
+        def pull_back(gradient: Tensor) -> tuple[Tensor, Tensor]:
+            squares = (design * (gradient @ design)).sum(0)
+            return 2 * unit * squares * known, squares @ known.square()
+
+        return cls((design * (unit * known.square())) @ design.mT, (scale, variance), pull_back)
+
+    @classmethod
+    def total(cls, parts: "Sequence[Gram]") -> "Gram":
+        """Return the sum of covariances of the same points, at least one."""
+        if len(parts) == 1:
+            return parts[0]
+        covariance = parts[0].covariance + parts[1].covariance
+        for part in parts[2:]:
+            covariance.add_(part.covariance)
+        tensors = tuple(tensor for part in parts for tensor in part.tensors)
+        return cls(covariance, tensors, lambda gradient: [g for part in parts for g in part.pull_back(gradient)])
+
+    def double(self) -> "Gram":
+        """Return the same in float64."""
+        dtype = self.covariance.dtype
+        if dtype == torch.float64:
+            return self
+        return Gram(self.covariance.double(), self.tensors, lambda gradient: self.pull_back(gradient.to(dtype)))
+
+
+class _Covariance(torch.autograd.Function):
+    """The covariance of a `Gram` as a function of its tensors."""
+
     @staticmethod
-    def forward(ctx: Any, spectrum: Spectrum, x: Tensor, lengthscale: Tensor, variance: Tensor) -> Tensor:
-        z = x / lengthscale
-        kernel, slope = spectrum.gram_and_slope(z)
-        kernel.mul_(variance)
-        slope.fill_diagonal_(0)  # a row is at distance 0 from itself, to the last digit
-        ctx.is_steep = spectrum.is_steep
-        ctx.save_for_backward(z, kernel, slope, lengthscale, variance)
-        return kernel
+    def forward(ctx: Any, gram: Gram, *tensors: Tensor) -> Tensor:
+        ctx.pull_back = gram.pull_back
+        ctx.save_for_backward(gram.covariance)
+        return gram.covariance
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[None, None, Tensor, Tensor]:
-        z, kernel, slope, lengthscale, variance = ctx.saved_tensors
-        grad = grads[0] if grads[0].is_contiguous() else grads[0].mT  # all else is symmetric, and laid out in rows
-        pull = grad * slope
-        apart = _of_near_pairs(z, slope, pull) if ctx.is_steep else 0.0
-        z = z - z.mean(0)
-        around = (pull.sum(0) + pull.sum(1))[:, None] * z.square() - 2 * z * (pull @ z)
-        total = -2 * variance * (around.sum(0) + apart) / lengthscale
-        in_variance = torch.vdot(grad.reshape(-1), kernel.reshape(-1)) / variance
-        return None, None, total if lengthscale.ndim else total.sum(), in_variance
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        _ = ctx.saved_tensors  # refuses a covariance that was changed in place
+        return None, *ctx.pull_back(0.5 * (grads[0] + grads[0].mT))
+
+
+def stationary_gram(
+    spectrum: Spectrum,
+    x: Tensor,  # (n, d)
+    lengthscale: Tensor,  # () or (d,)
+    variance: Tensor,  # ()
+) -> Gram | None:
+    """Return v times the exact kernel of points x / lengthscale with themselves. None if there is no closed form.
+
+    With z = x / l and W the gradient in the kernel times its derivative in |z_i - z_j|^2, that in l_c is
+
+        -(2 / l_c) sum_ij W_ij (z_ic - z_jc)^2 = -(4 / l_c) (sum_i z_ic^2 (W 1)_i - sum_i z_ic (W z)_ic):
+
+    one product (n, n) by (n, d + 1), where autograd takes twenty passes over (n, n). Where the slope at 0 is infinite
+    the difference would cancel for pairs that nearly coincide, which are summed by themselves. There is no closed form
+    for spectra without a slope, and for rows far out.
+
+    Args:
+        spectrum: Of the kernel at unit scale.
+        x: The points.
+        lengthscale: Of each coordinate, or of all.
+        variance: v > 0, the kernel at distance 0.
+    """
+    z = (x / lengthscale).detach()
+    z = z - z.mean(0)
+    if not spectrum.has_slope or not float(z.abs().amax()) <= FAR:  # or no number
+        return None
+    kernel, slope = spectrum.gram_and_slope(z)
+    scale = float(variance.detach())
+    kernel.mul_(scale)
+    slope.fill_diagonal_(0)  # a row is at distance 0 from itself, to the last digit
+
+    def pull_back(gradient: Tensor) -> tuple[Tensor, Tensor]:
+        gradient = gradient if gradient.is_contiguous() else gradient.mT  # all is laid out in rows
+        pull = gradient * slope
+        apart = _of_near_pairs(z, slope, pull) if spectrum.is_steep else 0.0
+        product = pull @ torch.cat([z, torch.ones_like(z[:, :1])], dim=1)
+        around = (z.square() * product[:, -1:] - z * product[:, :-1]).sum(0)
+        total = -2 * scale * (2 * around + apart) / lengthscale.detach()
+        in_variance = torch.vdot(gradient.reshape(-1), kernel.reshape(-1)) / scale
+        return total if lengthscale.ndim else total.sum(), in_variance
+
+    return Gram(kernel, (lengthscale, variance), pull_back)
 
 
 def _of_near_pairs(z: Tensor, slope: Tensor, pull: Tensor) -> Tensor:
     """Return sum_ij W_ij (z_i - z_j)^2 (d,) of pairs near each other, where -slope is large, and set W to 0 there."""
     spread = (z - z.mean(0)).square().sum(1).mean().sqrt()
     i, j = (slope < -0.5 / (NEAR * spread)).nonzero(as_tuple=True)
+    if not len(i):
+        return torch.zeros_like(z[0])
     weights = pull[i, j]
     pull[i, j] = 0
     return torch.stack([weights @ (column[i] - column[j]).square() for column in z.unbind(1)])
@@ -53,25 +150,10 @@ def scaled_gram(
     lengthscale: Tensor,  # () or (d,)
     variance: Tensor,  # ()
 ) -> Tensor:  # (n, n)
-    """Return v times the exact kernel of points x / lengthscale with themselves, differentiable once in these two.
-
-    With z = x / l and W the gradient in the kernel times its derivative in |z_i - z_j|^2, that in l_c is
-
-        -(2 / l_c) sum_ij W_ij (z_ic - z_jc)^2 = -(2 / l_c) (sum_i z_ic^2 (W 1 + W^T 1)_i - 2 sum_i z_ic (W z)_ic):
-
-    one product (n, n) by (n, d), where autograd takes twenty passes over (n, n). Where the slope at 0 is infinite the
-    difference would cancel for pairs that nearly coincide, which are summed by themselves. Spectra without a slope, and
-    rows far out, are left to autograd.
-
-    Args:
-        spectrum: Of the kernel at unit scale.
-        x: The points.
-        lengthscale: Of each coordinate, or of all.
-        variance: v > 0, the kernel at distance 0.
-    """
-    z = x / lengthscale
-    is_far = not bool(((z - z.mean(0)).detach().abs() <= FAR).all())  # or no number
-    if is_far or not (spectrum.has_slope and lengthscale.requires_grad):
-        return variance * spectrum.kernel_between(z, z)
-    out: Tensor = _ScaledGram.apply(spectrum, x, lengthscale, variance)
+    """Return the covariance of `stationary_gram` with a gradient that can be taken once."""
+    gram = stationary_gram(spectrum, x, lengthscale, variance) if lengthscale.requires_grad else None
+    if gram is None:
+        scaled = x / lengthscale
+        return variance * spectrum.kernel_between(scaled, scaled)
+    out: Tensor = _Covariance.apply(gram, *gram.tensors)
     return out

@@ -292,10 +292,10 @@ class Values:
         vector: NDArray[np.float64],  # (p,)
     ) -> "Values":
         """Return these with the raw numbers of some names from a vector (p,)."""
-        new, first = {}, 0
+        new, first, numbers = {}, 0, torch.tensor(vector)
         for name in names:
             size = self.raw[name].numel()
-            new[name] = torch.tensor(vector[first : first + size])
+            new[name] = numbers[first : first + size]
             first += size
         return self.replaced(new)
 

@@ -9,7 +9,7 @@ import torch
 from scipy import special, stats
 from torch import Tensor
 
-from rfgp.distances import distance, squared_distance
+from rfgp.distances import distance, self_distance, squared_distance
 from rfgp.errors import InvalidArgumentError
 from rfgp.registry import Registry
 from rfgp.special import (
@@ -227,11 +227,14 @@ class Matern(Spectrum):
         With t = sqrt(2 nu) r, M_nu'(t) = -t M_(nu-1)(t) / (2 (nu - 1)), so that the derivative of M_nu(t) in r^2 is
         -nu / (2 (nu - 1)) M_(nu-1)(t), finite at 0; for nu = 1/2 it is -exp(-r) / (2 r), and taken as 0 there.
         """
+        r = self_distance(z.detach())
         if self.is_steep:
-            r = distance(z.detach(), z.detach())
             kernel = torch.exp(-r)
-            return kernel, (kernel / r).mul_(-0.5).masked_fill_(r == 0, 0.0)
-        t = math.sqrt(2 * self.nu) * distance(z.detach(), z.detach())
+            return kernel, (kernel / r.clamp_min_(1e-300)).mul_(-0.5)
+        t = r.mul_(math.sqrt(2 * self.nu))
+        if self.nu == 1.5:  # one exponential serves both
+            slope = torch.exp(-t).mul_(-1.5)
+            return t.add_(1).mul_(slope).mul_(-1 / 1.5), slope
         return matern(t, self.nu), -self.nu / (2 * (self.nu - 1)) * matern(t, self.nu - 1)
 
     @property

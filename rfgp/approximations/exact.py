@@ -15,6 +15,7 @@ from rfgp.approximations.role import (
     Approximation,
     Cost,
     TermData,
+    TermGram,
     TermPrior,
     parameter_names,
     weights_memory,
@@ -24,6 +25,7 @@ from rfgp.blocks import KernelBlock, Prior
 from rfgp.blocks.kernel import MOST_CELLS, Side
 from rfgp.columns import Kind
 from rfgp.counts import counted
+from rfgp.grams import stationary_gram
 from rfgp.kernels.role import Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import OUTPUTSCALE, BoundTerm, Term, constants_of
@@ -136,8 +138,19 @@ class KernelTerm(TermPrior):
         function = TermCovariance(self.term, self.names, constants)
         parameters = tuple(values[name] for name in self.names)
         sides = None if self.split is None else _sides(self.term, self.names, constants, self.split)
-        kernel = KernelBlock(function, function.variances, parameters, name=self.term.name, sides=sides)
+        kernel = KernelBlock(
+            function, function.variances, parameters, name=self.term.name, sides=sides, own_gram=function.gram
+        )
         return Prior(kernels=(kernel,))
+
+    def gram(self, inputs: Tensor, columns: ColumnSummary) -> TermGram | None:
+        """Return the covariance of rows (n, D) as a function, if the term is one stationary factor."""
+        measure, scale = self.term.measure, self.term.outputscale
+        if measure is None or not measure.has_slope or scale is None:
+            return None
+        x, lengthscale = inputs[:, self.term.places[0]], f"{self.term.prefixes[0]}lengthscale"
+        names = (lengthscale, scale)
+        return TermGram(names, lambda values: stationary_gram(measure, x, values[lengthscale], values[scale]))
 
 
 # --- rows on a grid --------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from torch import Tensor
 from rfgp.columns import Kind
 from rfgp.couplings import Frequencies
 from rfgp.features import Fourier, Laplace
+from rfgp.grams import Gram
 from rfgp.kernels.role import Factor, Functions, Values, Waves
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, of_prefix
@@ -253,6 +254,10 @@ class TermCovariance:
     def __call__(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
         """Return the covariance (n, m) of rows a (n, D) and b (m, D)."""
         return self.term.covariance(a, b, self._values(parameters))
+
+    def gram(self, a: Tensor, *parameters: Tensor) -> Gram:
+        """Return the covariance (n, n) of rows a (n, D) with themselves, and its gradient."""
+        return self.term.gram(a, self._values(parameters))
 
     def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
         """Return the variances (n,) of rows a (n, D)."""

@@ -1,14 +1,16 @@
 """The role of an approximation: a value that turns a term of a kernel into latent blocks."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from torch import Tensor
 
 from rfgp import random
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
+from rfgp.grams import Gram
 from rfgp.kernels.role import Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import OUTPUTSCALE, BoundTerm, constants_of
@@ -68,6 +70,18 @@ def weights_memory(size: int, num_rows: int) -> float:
     return 8.0 * size * (min(num_rows, BLOCK_ROWS) + size)
 
 
+class TermGram(NamedTuple):
+    """The covariance of some rows by a term as a function of the hyperparameters, with its gradient in closed form.
+
+    Attributes:
+        names: The paths of the hyperparameters in which there is a gradient, in the order of the tensors of a `Gram`.
+        at: Maps values by path to the covariance. It is None if there is no closed form at them.
+    """
+
+    names: tuple[str, ...]
+    at: Callable[[Values], Gram | None]
+
+
 class TermPrior(ABC):
     """The role: a term whose random draws are made, as a function of the hyperparameters."""
 
@@ -80,6 +94,15 @@ class TermPrior(ABC):
                 those of the term.
             columns: The summary of all columns, with the levels that there are now.
         """
+
+    def gram(self, inputs: Tensor, columns: ColumnSummary) -> TermGram | None:
+        """Return the covariance of rows with themselves as a function. None if its gradient has no closed form.
+
+        Args:
+            inputs: The rows, (n, D).
+            columns: The summary of all columns.
+        """
+        return None
 
     def has_draws_of(self, other: "TermPrior") -> bool:
         """Return whether another prior of the same term has the same draws."""

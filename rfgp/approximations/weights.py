@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from rfgp.approximations.parts import FixedFeatures, NewLevels, Part, TermFeatures
-from rfgp.approximations.role import TermData, TermPrior, parameter_names, scale_name
+from rfgp.approximations.role import TermData, TermGram, TermPrior, parameter_names, scale_name
 from rfgp.blocks import Prior, WeightBlock
+from rfgp.grams import Gram
 from rfgp.kernels.role import Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, constants_of
@@ -37,9 +39,7 @@ class WeightTerm(TermPrior):
 
     def at(self, values: Values, columns: ColumnSummary) -> Prior:
         """Return the prior of the weights at hyperparameters by path, given all columns."""
-        constants = constants_of([self.term], columns)
-        if self.scale is not None and self.scale != self.term.outputscale:
-            constants[self.scale] = torch.ones(1, dtype=torch.float64)  # a factor whose variance scales the whole term
+        constants = self._constants(columns)
         names = (*self.names, *(path for path in self.learnable if path in values))
         features = TermFeatures(tuple(part.functions(columns) for part in self.parts), names, constants)
         block = WeightBlock(
@@ -53,6 +53,38 @@ class WeightTerm(TermPrior):
             waves=features.waves if features.has_waves else None,
         )
         return Prior(weights=(block,))
+
+    def gram(self, inputs: Tensor, columns: ColumnSummary) -> TermGram | None:
+        """Return the covariance of rows (n, D) as a function, if only scales of features depend on hyperparameters."""
+        parts = tuple(part.functions(columns) for part in self.parts)
+        if self.learnable or any(part.design is None or part.reads for part in parts):
+            return None
+        features = TermFeatures(parts, self.names, self._constants(columns))
+        own = FixedFeatures(self, columns, (), features)
+        design, names = own.fixed_features(inputs), self.names
+        one = torch.ones((), dtype=torch.float64)
+
+        def at(values: Values) -> Gram:
+            with torch.enable_grad():
+                leaves = [values[name].detach().requires_grad_() for name in names]
+                scale = own.scale(*leaves)
+            gram = Gram.of_design(design, scale, one if self.scale is None else values[self.scale].reshape(()))
+
+            def pull_back(gradient: Tensor) -> list[Tensor | None]:
+                in_scale, in_variance = gram.pull_back(gradient)
+                found = list(torch.autograd.grad(scale, leaves, in_scale)) if scale.requires_grad else []
+                return [*found, *([] if self.scale is None else [in_variance])]
+
+            return replace(gram, pull_back=pull_back)
+
+        return TermGram((*names, *([] if self.scale is None else [self.scale])), at)
+
+    def _constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
+        """Return the constants (...) by path, given all columns."""
+        constants = constants_of([self.term], columns)
+        if self.scale is not None and self.scale != self.term.outputscale:
+            constants[self.scale] = torch.ones(1, dtype=torch.float64)  # a factor whose variance scales the whole term
+        return constants
 
     def _design(self, features: TermFeatures, values: Values, columns: ColumnSummary) -> FixedFeatures | None:
         """Return the features that depend on no hyperparameter, or None."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from rfgp.blocks.role import Functions, LatentBlock
 from rfgp.blocks.weights import Residual, WeightBlock
+from rfgp.grams import Gram
 from rfgp.linalg import cholesky, half_solve
 
 JITTER = 1e-8
@@ -59,6 +60,8 @@ class KernelBlock(LatentBlock):
         parameters: Tensors that the covariance depends on.
         functions: Draws functions from the prior. If None, the prior is known at given points only.
         name: The name of the term.
+        own_gram: Maps inputs a, and `parameters` after them, to k(a, a) and its gradient. If None, autograd takes
+            the gradient.
         sides: Two kernels whose product the covariance is, if rows lie on a grid of their positions. If None, it is not
             computed as a product.
     """
@@ -69,10 +72,15 @@ class KernelBlock(LatentBlock):
     functions: PriorFunctions | None = None
     name: str = "kernel"
     sides: tuple[Side, Side] | None = None
+    own_gram: Callable[..., Gram] | None = None
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return k(a, b), (n_a, n_b)."""
         return self.covariance(a, b, *self.parameters).double()
+
+    def gram(self, a: Tensor) -> Gram:
+        """Return the covariance (n_a, n_a) of inputs with themselves, and its gradient."""
+        return super().gram(a) if self.own_gram is None else self.own_gram(a, *self.parameters)
 
     def diagonal(self, a: Tensor) -> Tensor:
         """Return the variances (n_a,)."""

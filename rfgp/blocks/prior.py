@@ -14,6 +14,7 @@ from rfgp.blocks.precision import PrecisionBlock
 from rfgp.blocks.role import LatentBlock, detached
 from rfgp.blocks.sparse_products import SparseBlock
 from rfgp.blocks.weights import WeightBlock, Weights
+from rfgp.grams import Gram
 
 B = TypeVar("B", bound=LatentBlock)
 
@@ -128,6 +129,10 @@ class Prior:
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the prior covariance (n_a, n_b) between inputs a and b, float64."""
         return _total(block.kernel(a, b) for block in self._summands)
+
+    def gram(self, a: Tensor) -> Gram:
+        """Return the prior covariance (n_a, n_a) of inputs with themselves, float64, and its gradient."""
+        return Gram.total([block.gram(a) for block in self._summands])
 
     def diagonal(self, a: Tensor) -> Tensor:
         """Return the prior variances (n_a,), float64."""

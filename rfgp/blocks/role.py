@@ -7,6 +7,8 @@ from typing import Any, Protocol, Self, TypeVar
 
 from torch import Tensor
 
+from rfgp.grams import Gram
+
 S = TypeVar("S")
 
 Functions = Callable[[Tensor], Tensor]
@@ -48,6 +50,10 @@ class LatentBlock(ABC):
     @abstractmethod
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the prior covariance (n_a, n_b) between inputs a and b, float64."""
+
+    def gram(self, a: Tensor) -> Gram:
+        """Return the prior covariance (n_a, n_a) of inputs with themselves, float64, and its gradient."""
+        return Gram.of(self.kernel(a, a))
 
     @abstractmethod
     def diagonal(self, a: Tensor) -> Tensor:

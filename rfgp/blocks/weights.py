@@ -10,6 +10,7 @@ from torch import Tensor
 
 from rfgp.autograd import slopes
 from rfgp.blocks.role import LatentBlock, NewLevels, detached
+from rfgp.grams import Gram
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +118,10 @@ class WeightBlock(LatentBlock):
         if self.residual is None or self.residual.is_noise:
             return left @ self.scaled(b).double().mT
         return self.unit * self.residual.kernel(a, b, *self.parameters).double()
+
+    def gram(self, a: Tensor) -> Gram:
+        """Return the covariance (n_a, n_a) of inputs with themselves, and its gradient."""
+        return super().gram(a) if self.residual is not None else Gram.of_features(self.scaled(a).double())
 
     def diagonal(self, a: Tensor) -> Tensor:
         """Return the variances (n_a,)."""

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from rfgp.ambient import Cached
 from rfgp.columns import plain
 from rfgp.columns.faults import joined
 from rfgp.columns.kinds import Kind
@@ -136,7 +137,7 @@ class Schema:
             >>> schema.column_of("t", Kind.LEVEL)
             1
         """
-        places = [place for place, column in enumerate(self.columns) if (column.key, column.kind) == (key, kind)]
+        places = self._places.get((key, kind), [])
         if len(places) > 1:
             places = [place for place in places if self.columns[place].nodes is nodes]
         if len(places) != 1:
@@ -145,6 +146,14 @@ class Schema:
                 f"There is no single column {shown(key)} of the kind {shown(kind)}, got {known}."
             )
         return places[0]
+
+    @Cached
+    def _places(self) -> dict[tuple[Key, Kind], list[int]]:
+        """The places of the columns of each key and kind."""
+        found: dict[tuple[Key, Kind], list[int]] = {}
+        for place, column in enumerate(self.columns):
+            found.setdefault((column.key, column.kind), []).append(place)
+        return found
 
     def labels(self, place: int, codes: Iterable[float]) -> list[Level | None]:
         """Return the levels of k codes of a column, None for codes of levels that the training data do not have.

@@ -14,6 +14,7 @@ from rfgp.counts import check_count
 from rfgp.descent import Descent, descend
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.checkpoint import Journal
+from rfgp.fitting.closed_form import ClosedForm
 from rfgp.fitting.progress import Reporter
 from rfgp.parameters import Space, Values
 from rfgp.regression import FitReport, Regression, Stage
@@ -180,23 +181,35 @@ class Objective:
         rows: The number of rows.
         count: The number of observations, repetitions included.
         jacobian: The log Jacobian that takes the likelihood to the user's units.
+        closed: The likelihood with its gradient in closed form. If None, autograd takes the gradient.
     """
 
     density: Density
     rows: int
     count: float
     jacobian: float
+    closed: ClosedForm | None = None
 
     @classmethod
     def of(cls, regression: Regression, rows: Rows, density: Density | None = None) -> "Objective":
         """Return the objective of rows under a regression's prior, or with another density."""
         jacobian = regression.scaling.targets.log_jacobian(rows.count)
-        return cls(density or plain_density(regression, rows), len(rows), rows.count, jacobian)
+        closed = ClosedForm.of(regression, rows) if density is None else None
+        return cls(density or plain_density(regression, rows), len(rows), rows.count, jacobian, closed)
 
     def likelihood(self, values: Values) -> float:
         """Return the log marginal likelihood in the user's units."""
         with torch.no_grad():
             return self.density(values)[0].item() + self.jacobian
+
+    def log_posterior(self, values: Values) -> float:
+        """Return the log likelihood in standardised units and the log hyperpriors together."""
+        with torch.no_grad():
+            found = None if self.closed is None else self.closed.value(values)
+            if found is None:
+                likelihood, reached, _ = self.density(values)
+                found = likelihood + reached.log_hyperprior()
+            return found.item()
 
     def evaluated(self, values: Values, free: Iterable[str], warm_start: WarmStart = ()) -> dict[str, Tensor]:
         """Return the negative objective per observation (0-d), its gradient (p,) in free values, and these values.
@@ -205,6 +218,10 @@ class Objective:
         included, so that a fit that is resumed from a journal takes the same steps.
         """
         names = list(free)
+        found = None if self.closed is None else self.closed(values, names)
+        if found is not None:
+            raw = {f"raw.{name}": tensor.detach() for name, tensor in values.raw.items()}
+            return {"value": -found[0] / self.count, "gradient": -found[1] / self.count, **raw}
         with torch.enable_grad():
             likelihood, reached, following = self.density(values.leaves(names), warm_start)
             value = -(likelihood + reached.log_hyperprior()) / self.count

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rfgp.fitting.context import TermFit
-from rfgp.fitting.maximize import plain_density
+from rfgp.fitting.maximize import Objective
 from rfgp.parameters import Values
 from rfgp.priors import SparsePrior
 from rfgp.regression import FitReport
@@ -84,7 +84,7 @@ def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: fl
         tolerance: The least gain of an iteration of the last search, in nats a row. If None, the default.
     """
     effects, present, misses = sparse_effects(fit), list[int](), 0
-    values = fit.values
+    values, objective = fit.values, Objective.of(fit.regression, rows)
     for one in effects:
         values = one.absent(values)
     best, score = fit.at(values), -math.inf
@@ -94,10 +94,12 @@ def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: fl
         if not places:
             break
         start = best.at(_with_noise(best, errors)) if not present else best
-        place, begun = max(_begun(start, rows, effects, places), key=lambda pair: _density(pair[1], rows))
+        place, begun = max(
+            _begun(start, rows, effects, places), key=lambda pair: objective.log_posterior(pair[1].values)
+        )
         found, _ = optimize(begun, rows, most=STEP, again=True)
         present.append(place)
-        reached = _density(found, rows)
+        reached = objective.log_posterior(found.values)
         if reached > score + _LEAST_GAIN:
             best, score, misses = found, reached, 0
             with torch.no_grad():
@@ -135,13 +137,6 @@ def _begun(fit: TermFit, rows: Block, effects: Sequence[Effects], places: Sequen
         if place in one.places
         for effect in one.prior.effects
     ]
-
-
-def _density(fit: TermFit, rows: Block) -> float:
-    """Return the log posterior density of the hyperparameters, given rows."""
-    with torch.no_grad():
-        value, reached, _ = plain_density(fit.regression, rows)(fit.values)
-        return float(value + reached.log_hyperprior())
 
 
 def _with_noise(fit: TermFit, errors: Tensor) -> Values:

@@ -6,6 +6,7 @@ from typing import cast
 import torch
 
 from rfgp import random
+from rfgp.ambient import keep_freed_memory
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.average_information import AverageInformation
 from rfgp.fitting.chains import fit_chain
@@ -45,6 +46,7 @@ MOST_CHANGES = 2
 
 def fit_terms(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     """Fit a regression of terms; return it and the report."""
+    keep_freed_memory()
     rows, prior = regression.needed_rows("a fit"), regression.prior()
     if is_one_field(spec_of(regression)):
         return _fit_field(regression, plan)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from rfgp.ambient import Cached
 from rfgp.scaling import moments
 
 
@@ -82,7 +83,18 @@ class ColumnSummary:
         return (values - self.location) / self.scale
 
     def select(self, places: list[int]) -> "ColumnSummary":
-        """Return the summary of some of the columns, by their places."""
+        """Return the summary of some of the columns, by their places. It is kept: a fit asks for it at each step."""
+        key = tuple(places)
+        if key not in self._selected:
+            self._selected[key] = self._select(places)
+        return self._selected[key]
+
+    @Cached
+    def _selected(self) -> "dict[tuple[int, ...], ColumnSummary]":
+        """The summaries of some of the columns, by their places."""
+        return {}
+
+    def _select(self, places: list[int]) -> "ColumnSummary":
         return replace(
             self,
             sample=self.sample[:, places],

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from rfgp.columns import Kind, Request
 from rfgp.errors import InvalidArgumentError
-from rfgp.grams import scaled_gram
+from rfgp.grams import Gram, scaled_gram, stationary_gram
 from rfgp.kernels.arguments import Key
 from rfgp.kernels.role import Factor, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.parameters import Quantity
+from rfgp.spectra import Spectrum
 from rfgp.values import brief_repr
 
 OUTPUTSCALE = "outputscale"
@@ -153,6 +154,11 @@ class BoundTerm:
         """The path of the output scale. None if the term has none."""
         return f"{self.name}.{OUTPUTSCALE}" if self.term.has_outputscale else None
 
+    @property
+    def measure(self) -> Spectrum | None:
+        """The spectral measure of a term that is one stationary factor. None for other terms."""
+        return self.term.factors[0].measure if len(self.places) == 1 else None
+
     def parts(self) -> Iterator[tuple[Factor, list[int], str]]:
         """Yield each factor with the places of its columns and the prefix of its hyperparameters."""
         return iter(zip(self.term.factors, self.places, self.prefixes, strict=True))
@@ -161,14 +167,23 @@ class BoundTerm:
         """Return the covariance (n, m) of rows a (n, D) and b (m, D), at values by path."""
         scale = self.outputscale
         out = a.new_ones((), dtype=torch.float64) if scale is None else values[scale].double()
-        if len(self.places) == 1 and self.term.factors[0].measure is not None and b is a and not a.requires_grad:
+        if self.measure is not None and b is a and not a.requires_grad:
             x, lengthscale = a[:, self.places[0]], values[f"{self.prefixes[0]}lengthscale"]
-            return scaled_gram(self.term.factors[0].measure, x, lengthscale.to(x), out.to(x))
+            return scaled_gram(self.measure, x, lengthscale.to(x), out.to(x))
         for factor, places, prefix in self.parts():
             right = a[:, places]
             found = factor.covariance(right, right if b is a else b[:, places], of_prefix(values, prefix))
             out = out * found
         return out
+
+    def gram(self, a: Tensor, values: Values) -> Gram:
+        """Return the covariance (n, n) of rows a (n, D) with themselves, and its gradient, at values by path."""
+        found = None
+        if self.measure is not None and not a.requires_grad:
+            lengthscale = values[f"{self.prefixes[0]}lengthscale"].to(a)
+            variance = a.new_ones(()) if self.outputscale is None else values[self.outputscale].to(a)
+            found = stationary_gram(self.measure, a[:, self.places[0]], lengthscale, variance)
+        return (Gram.of(self.covariance(a, a, values)) if found is None else found).double()
 
     def variances(self, a: Tensor, values: Values) -> Tensor:
         """Return the variances (n,) of rows a (n, D), at values by path."""

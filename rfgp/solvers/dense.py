@@ -32,6 +32,7 @@ from rfgp.ambient import Cached
 from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
+from rfgp.grams import Gram
 from rfgp.linalg import cholesky, gram, half_solve
 from rfgp.rows import Block
 from rfgp.solvers.lowrank import LowRankPosterior, RowCovariance
@@ -59,31 +60,33 @@ class DenseSolver(Inference):
         rows: The data.
         mean: (k,), float64.
         noise: The variance of one observation, 0-d, float64.
-        covariance: K (n, n) of the rows, if it is known.
+        gram: The covariance K (n, n) of the rows and its gradient. If None, that of the prior.
     """
 
-    def __init__(
-        self, prior: Prior, rows: Block, mean: Tensor, noise: Tensor, covariance: Tensor | None = None
-    ) -> None:
+    def __init__(self, prior: Prior, rows: Block, mean: Tensor, noise: Tensor, gram: Gram | None = None) -> None:
         self._prior, self._rows = prior, rows
-        self._kernel = _covariance(prior, rows.inputs) if covariance is None else covariance
-        self._residual, given = rows.targets - mean, rows.noise_diag(noise).expand(len(rows))
+        self._gram = prior.gram(rows.inputs) if gram is None else gram
+        self._residual, self._given = rows.targets - mean, rows.noise_diag(noise).expand(len(rows))
         self._rounding = rounding_variance(self._kernel)
-        self._noise = torch.hypot(given, self._rounding)
+        self._noise = torch.hypot(self._given.detach(), self._rounding)
         self._repeated = rows.repetitions(noise)
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver with other targets (n, k) of the same inputs. For the same noise the factor is kept."""
-        other = type(self)(self._prior, rows, mean, noise, self._kernel)
+        other = type(self)(self._prior, rows, mean, noise, self._gram)
         if "_factor" in vars(self) and torch.equal(other._noise, self._noise):
             vars(other)["_factor"] = self._factor
         return other
 
+    @property
+    def _kernel(self) -> Tensor:
+        """K (n, n), without gradients."""
+        return self._gram.covariance
+
     @cached_property
     def _factor(self) -> Tensor:
         """The lower Cholesky factor of C, (n, n), without gradients."""
-        with torch.no_grad():
-            return self._factorized()
+        return _factorized(self._kernel, self._noise)
 
     @cached_property
     def coefficients(self) -> Tensor:
@@ -92,19 +95,36 @@ class DenseSolver(Inference):
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d."""
-        return with_gradient(self._value, self._kernel, self._noise, self._residual) + self._repeated
+        return with_gradient(self._value, *self._gram.tensors, self._given, self._residual) + self._repeated
+
+    def likelihood_and_gradients(self) -> tuple[Tensor, list[Tensor | None]]:
+        """Return the log marginal likelihood, 0-d, and its gradients, if no row has a weight.
+
+        The gradients are those in the tensors of the covariance, in the noise of each row (n,), and in the residual
+        (n, k).
+        """
+        value, gradients = self._value(())
+        return value + self._repeated, list(gradients())
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        y, each = self._residual, self._rows.each
+        y, each = self._residual.detach(), self._rows.each
         log_determinant = 2 * self._factor.diagonal().log().sum()
         squares = (y * self.coefficients).sum(0) @ each
         return -0.5 * (squares + each.sum() * (log_determinant + len(y) * _LOG_2PI)), self._gradients
 
-    def _gradients(self) -> list[Tensor]:
+    def _gradients(self) -> list[Tensor | None]:
+        """Return the gradients in the tensors of the prior, in the given noise, and in the residual.
+
+        With the noise (d^2 + r^2)^(1/2) and r = eps sum_i K_ii, the gradient g in the noise is g d / noise in d, and
+        adds eps sum_i g_i r / noise_i to the gradient in each K_ii.
+        """
         each = self._rows.each
         in_covariance, counted = torch.cholesky_inverse(self._factor), self.coefficients * each
-        in_covariance.addmm_(counted, self.coefficients.mT, beta=-float(each.sum())).mul_(0.5)
-        return [in_covariance, in_covariance.diagonal().clone(), -counted]
+        in_covariance.addmm_(counted, self.coefficients.mT, beta=-0.5 * float(each.sum()), alpha=0.5)
+        in_noise = in_covariance.diagonal() / self._noise
+        in_given = in_noise * self._given.detach()
+        in_covariance.diagonal().add_(_ROUNDING * self._rounding * in_noise.sum())
+        return [*self._gram.pull_back(in_covariance), in_given, -counted]
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return y_i - a_i / (C^-1)_ii (n, k) and 1 / (C^-1)_ii (n,)."""
@@ -118,16 +138,16 @@ class DenseSolver(Inference):
     @property
     def remark(self) -> str:
         """A clause with the variance that was added because of rounding, if the noise is not much larger."""
-        rounding, least = float(self._rounding.detach()), float(self._noise.detach().min())
+        rounding, least = float(self._rounding), float(self._noise.min())
         if rounding < _STATED * least:
             return ""
-        share = rounding / max(float(self._kernel.detach().diagonal().mean()), 1e-300)
+        share = rounding / max(float(self._kernel.diagonal().mean()), 1e-300)
         return f" (for rounding {share:.0e} of the prior variance is added to the noise)"
 
     @property
     def fitted(self) -> Tensor:
         """The posterior mean K a of f at the rows, (n, k)."""
-        return self._kernel.detach() @ self.coefficients
+        return self._kernel @ self.coefficients
 
     @property
     def latent_variances(self) -> Tensor:
@@ -135,30 +155,26 @@ class DenseSolver(Inference):
 
         Each is taken from the form that loses no digits: the second one if the noise is larger than the prior variance.
         """
-        noise, kernel, inverse = self._noise.detach(), self._kernel.detach(), torch.cholesky_inverse(self._factor)
+        noise, kernel, inverse = self._noise, self._kernel, torch.cholesky_inverse(self._factor)
         shares = torch.where(noise > kernel.diagonal(), (kernel * inverse).sum(1), 1 - noise * inverse.diagonal())
         return noise * shares
 
     @property
     def log_determinant(self) -> Tensor:
         """The log determinant of I + K D^-1, 0-d."""
-        return 2 * self._factor.diagonal().log().sum() - self._noise.detach().log().sum()
+        return 2 * self._factor.diagonal().log().sum() - self._noise.log().sum()
 
     def posterior(self) -> Posterior:
         """Return the factor of the rows' covariance, or the weights of features, with gradients if C or y has some."""
         factor, coefficients = self._factor, self.coefficients
-        if torch.is_grad_enabled() and any(t.requires_grad for t in (self._kernel, self._noise, self._residual)):
-            factor = self._factorized()
+        if torch.is_grad_enabled() and any(t.requires_grad for t in (*self._gram.tensors, self._given, self._residual)):
+            kernel = _covariance(self._prior, self._rows.inputs)
+            factor = _factorized(kernel, torch.hypot(self._given, rounding_variance(kernel)))
             coefficients = torch.cholesky_solve(self._residual, factor)
         if not self._prior.has_weights_only or self._prior.dense.has_residual:
             return DensePosterior(self._prior, self._rows.inputs, coefficients, factor)
         phi = self._prior.dense.scaled(self._rows.inputs).double()
         return LowRankPosterior(self._prior, phi.mT @ coefficients, RowCovariance(half_solve(factor, phi)))
-
-    def _factorized(self) -> Tensor:
-        covariance = self._kernel.clone()
-        covariance.diagonal().add_(self._noise)
-        return cholesky(covariance, "The covariance K + noise of the training data")
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,6 +278,13 @@ class DensePosterior(Posterior):
     def _precision(self) -> Tensor:
         """C^-1 (n, n)."""
         return torch.cholesky_inverse(self.factor)
+
+
+def _factorized(kernel: Tensor, noise: Tensor) -> Tensor:
+    """Return the lower Cholesky factor (n, n) of K (n, n) with the noise (n,) on its diagonal."""
+    covariance = kernel.clone()
+    covariance.diagonal().add_(noise)
+    return cholesky(covariance, "The covariance K + noise of the training data")
 
 
 def rounding_variance(covariance: Tensor) -> Tensor:

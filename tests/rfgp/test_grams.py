@@ -6,7 +6,8 @@ import torch
 
 import rfgp
 from rfgp import spectra
-from rfgp.grams import scaled_gram
+from rfgp.distances import self_distance
+from rfgp.grams import Gram, scaled_gram
 
 ISOTROPIC = [spectra.Gaussian(), *map(spectra.Matern, (0.3, 0.5, 1.5, 2.5, 4.2)), spectra.RationalQuadratic(0.4)]
 
@@ -86,3 +87,46 @@ def test_the_gradient_is_right_beside_a_row_far_out(nu, far):
         for rows, scale in ((x[near], lengthscale), (x, lengthscale))
     )
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=0)
+
+
+def near_points():
+    """40 points in 20 dimensions, far from the origin, pairs of which are near each other or coincide."""
+    z = torch.randn(40, 20, generator=rfgp.random.generator(7), dtype=torch.float64)
+    z[20:] = z[:20] + torch.logspace(-9, 0, 20, dtype=torch.float64)[:, None]
+    z[39] = z[38]
+    return 100 + z
+
+
+def test_distances_by_a_product_match_differences(monkeypatch):
+    z = near_points()
+    expected = (z[:, None, :] - z).square().sum(2).sqrt()
+    torch.testing.assert_close(self_distance(z), expected, rtol=1e-9, atol=0)
+    single = z.float()
+    torch.testing.assert_close(self_distance(single), (single[:, None] - single).square().sum(2).sqrt())
+    monkeypatch.setattr("rfgp.distances.NEAR", 0.0)
+    assert not torch.allclose(self_distance(z), expected, rtol=1e-9, atol=0)
+
+
+def test_grams_of_features_and_their_sum_match_autograd():
+    generator = rfgp.random.generator(9)
+    design, pull = (torch.randn(*size, generator=generator, dtype=torch.float64) for size in ((6, 4), (6, 6)))
+    pull = pull + pull.mT
+    scale = torch.linspace(0.5, 2, 4, dtype=torch.float64).requires_grad_()
+    variance = torch.tensor(1.7, dtype=torch.float64, requires_grad=True)
+    phi = (2 * design).requires_grad_()
+    features = design * scale
+    covariance = variance * features @ features.mT + phi @ phi.mT
+    expected = torch.autograd.grad((pull * covariance).sum(), (scale, variance, phi))
+    found = Gram.total([Gram.of_design(design, scale, variance), Gram.of_features(phi)])
+    torch.testing.assert_close(found.covariance, covariance.detach())
+    torch.testing.assert_close(tuple(found.pull_back(pull)), expected)
+
+
+def test_a_covariance_changed_in_place_is_refused():
+    x = torch.randn(5, 2, generator=rfgp.random.generator(5), dtype=torch.float64)
+    lengthscale = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    kernel = scaled_gram(spectra.Gaussian(), x, lengthscale, torch.tensor(1.0).double())
+    with torch.no_grad():
+        kernel.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        kernel.sum().backward()

@@ -1,0 +1,136 @@
+"""The log marginal likelihood of rows under exact terms, with its gradient in closed form.
+
+On few rows, the terms, their blocks and autograd's graph cost several times as much as the matrices. A search evaluates
+hundreds of times, so that all that does not depend on the hyperparameters is prepared once.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rfgp.approximations.role import TermGram
+from rfgp.blocks import Prior
+from rfgp.grams import Gram
+from rfgp.parameters import Values
+from rfgp.regression import Regression, mean_and_noise
+from rfgp.regression.spec import ModelSpec
+from rfgp.rows import Block, Rows, gathered
+from rfgp.solvers import onepass
+from rfgp.solvers.choice import is_low_rank
+from rfgp.solvers.dense import DenseSolver
+
+NO_PRIOR = Prior()
+"""The prior of a solver whose covariance is given."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClosedForm:
+    """The log marginal likelihood of rows under exact terms, and its gradient.
+
+    Attributes:
+        rows: The rows.
+        terms: The covariances of the terms as functions of the hyperparameters.
+    """
+
+    rows: Block
+    terms: tuple[TermGram, ...]
+
+    @classmethod
+    def of(cls, regression: Regression, rows: Rows) -> "ClosedForm | None":
+        """Return the likelihood of rows under a regression. None if another solver serves, or a term has no gradient.
+
+        Args:
+            regression: The regression.
+            rows: The rows.
+        """
+        spec, space = regression.family, regression.hyperparameters.space
+        if not spec.is_normal or space.others or not rows.is_uniform or not isinstance(spec, ModelSpec):
+            return None
+        prior = regression.prior()
+        is_exact = not (prior.walks or prior.precisions or prior.neighbors or prior.has_grids) and not spec.others
+        if not is_exact or is_low_rank(prior, rows) or onepass.serves(prior, rows):
+            return None
+        block, columns = gathered(rows), spec.columns
+        assert columns is not None
+        if block.inputs.requires_grad or block.inputs.dtype != torch.float64:
+            return None
+        found = [term.gram(block.inputs, columns) for term in spec.priors]
+        terms = tuple(one for one in found if one is not None)
+        return cls(block, terms) if len(terms) == len(found) else None
+
+    def __call__(self, values: Values, free: Sequence[str]) -> tuple[Tensor, Tensor] | None:
+        """Return the log likelihood and hyperpriors, 0-d, and their gradient in free raw values, (p,).
+
+        Args:
+            values: The hyperparameters.
+            free: Names of hyperparameters, in the order of the gradient.
+
+        Returns:
+            Both, float64. None if a row is too far out for a closed form.
+        """
+        with torch.no_grad():
+            known = {name: values.standardized(name).double() for name in values.space.quantities}
+            solver = self._solver(values, known)
+            if solver is None:
+                return None
+            value, gradients = solver.likelihood_and_gradients()
+            names = [name for term in self.terms for name in term.names]
+            total = self._in_raw(values, known, zip(names, gradients[:-2], strict=True), gradients[-2:])
+        if values.space.hyperpriors:
+            value = value + _add_hyperprior(total, values, free)
+        parts = [total[name] if name in total else torch.zeros_like(known[name]) for name in free]
+        return value, torch.cat([part.reshape(-1) for part in parts])
+
+    def value(self, values: Values) -> Tensor | None:
+        """Return the log likelihood and hyperpriors, 0-d, float64. None if a row is too far out for a closed form."""
+        with torch.no_grad():
+            known = {name: values.standardized(name).double() for name in values.space.quantities}
+            solver = self._solver(values, known)
+            return None if solver is None else solver.log_marginal_likelihood() + values.log_hyperprior()
+
+    def _solver(self, values: Values, known: Mapping[str, Tensor]) -> DenseSolver | None:
+        """Return the solver at hyperparameters, whose standardised values are known. None without a closed form."""
+        grams = [term.at(known) for term in self.terms]
+        found = [gram for gram in grams if gram is not None]
+        if len(found) < len(grams):
+            return None
+        return DenseSolver(NO_PRIOR, self.rows, *mean_and_noise(values), Gram.total(found))
+
+    def _in_raw(
+        self,
+        values: Values,
+        known: Mapping[str, Tensor],
+        of_terms: "zip[tuple[str, Tensor | None]]",
+        of_noise_and_residual: Sequence[Tensor | None],
+    ) -> dict[str, Tensor]:
+        """Return the gradients in raw values (...) by name, given those in standardised ones."""
+        in_noise, in_residual = of_noise_and_residual
+        assert in_noise is not None
+        assert in_residual is not None
+        total = {"noise": in_noise.sum()}
+        for name, gradient in of_terms:
+            if gradient is not None:
+                total[name] = gradient if name not in total else total[name] + gradient
+        for name, gradient in total.items():
+            if values.space.quantities[name].is_positive:
+                total[name] = gradient * known[name]
+        unit = values.space.mean.scale / values.space.targets.scale
+        total["mean"] = (-in_residual.sum(0) * unit).sum_to_size(values.raw["mean"].shape or (1,))
+        return total
+
+
+def _add_hyperprior(total: dict[str, Tensor], values: Values, free: Sequence[str]) -> Tensor:
+    """Return the log density of the hyperpriors, 0-d, and add its gradient to the totals of free names."""
+    with torch.enable_grad():
+        leaves = values.leaves(free)
+        found = leaves.log_hyperprior()
+        if not found.requires_grad:
+            return found.double()
+        tensors = [leaves.raw[name] for name in free]
+        gradients = torch.autograd.grad(found, tensors, allow_unused=True)
+    for name, gradient in zip(free, gradients, strict=True):
+        if gradient is not None:
+            total[name] = gradient.double() + total.get(name, 0.0)
+    return found.detach().double()
