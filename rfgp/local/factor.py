@@ -18,13 +18,13 @@ from torch import Tensor
 
 from rfgp.autograd import Array, as_array
 from rfgp.local.neighbors import Indices
-from rfgp.sparse import EntryPattern, SparseValues, multiply, row_blocks
+from rfgp.sparse import EntryPattern
 from rfgp.threads import num_threads
 
 IN_THREADS = 2**14
 """Entries from which on a loop is worth threads."""
-NARROW = 8
-"""Columns up to which a product with a transpose is faster than to turn it."""
+IN_THREADS_OF_PRODUCTS = 2**21
+"""Multiplications from which on threads are worth it for columns of a product."""
 FAR = 1e140
 """Lengthscales."""
 MOST_SUMS = 2**28
@@ -156,10 +156,17 @@ def whitened_back(
     pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # (n, c)
     """Return V^T B, float64, without gradients."""
-    turned = SparseValues(entries, pattern).matrix().T
-    if dense.shape[1] <= NARROW:
-        return torch.from_numpy(turned @ as_array(dense))
-    return torch.from_numpy(multiply(row_blocks(turned.tocsr()), as_array(dense)))
+    from rfgp.local import products
+
+    known, out = np.ascontiguousarray(as_array(dense)), np.zeros((pattern.shape[1], dense.shape[1]))
+    fixed = (as_array(entries), pattern.indices, pattern.indptr, known, out)
+    if len(entries) * out.shape[1] < IN_THREADS_OF_PRODUCTS or num_threads() == 1:
+        products.multiply_transposed(0, out.shape[1], *fixed)
+    else:  # threads take columns, since those that took rows would add to the same places
+        ends = np.linspace(0, out.shape[1], num_threads() + 1).astype(np.int64)
+        with ThreadPoolExecutor(num_threads()) as pool:
+            list(pool.map(lambda pair: products.multiply_transposed(*pair, *fixed), itertools.pairwise(ends)))
+    return torch.from_numpy(out)
 
 
 def conditionals(
@@ -199,7 +206,12 @@ class _Whitened(torch.autograd.Function):
     def forward(ctx: Any, entries: Tensor, dense: Tensor, pattern: EntryPattern) -> Tensor:
         ctx.save_for_backward(entries, dense)
         ctx.pattern = pattern
-        return torch.from_numpy(multiply(row_blocks(SparseValues(entries, pattern).matrix()), as_array(dense)))
+        from rfgp.local import products
+
+        known, out = np.ascontiguousarray(as_array(dense)), np.empty((pattern.shape[0], dense.shape[1]))
+        fixed = (as_array(entries), pattern.indices, pattern.indptr, known, out)
+        in_blocks(pattern.indptr, lambda a, b: products.multiply_rows(a, b, *fixed))
+        return torch.from_numpy(out)
 
     @staticmethod
     @torch.autograd.function.once_differentiable

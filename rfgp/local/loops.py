@@ -26,26 +26,10 @@ import numpy as np
 from rfgp.compiled import jit
 from rfgp.local.correlations import correlate_row
 from rfgp.local.correlations import correlation as correlation
+from rfgp.local.runs import LONGEST, most_entries, run_end
 
 _SPENT = 1e-13
 """Of v + D: a pivot below it is one of rounding."""
-_LONGEST = 64
-"""The most rows of a run that share a factorisation, which bounds its memory."""
-
-
-@jit(fastmath={"reassoc", "contract", "nsz"})
-def _run_end(i, last, near, starts):
-    """Return the row after the last of the run that begins at row i, at most `last`."""
-    j = i + 1
-    while j < min(last, i + _LONGEST):
-        a, b, c = starts[j - 1], starts[j], starts[j + 1]
-        if c - b != b - a + 1:
-            return j
-        for e in range(b - a):
-            if near[a + e] != near[b + e]:
-                return j
-        j += 1
-    return j
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -75,15 +59,6 @@ def _whole(count):
 def _begin(p):
     """Return the greatest multiple of 16 that is not above p, unsigned."""
     return np.uint64(p & ~15)
-
-
-@jit(fastmath={"reassoc", "contract", "nsz"})
-def _most(first, last, starts):
-    """Return the most places of a run of some rows: the entries of its last row."""
-    most = 1
-    for i in range(first, last):
-        most = max(most, starts[i + 1] - starts[i])
-    return most
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -227,12 +202,12 @@ def conditional_rows(first, last, kind, z, phi, noise, variance, near, starts, s
     z (n, d), phi (n, F), noise (n,), near (nnz,) the rows that the entries belong to, that of the row itself last,
     starts (r + 1,) of the r rows whose entries are wanted, `share` of its own noise in each deviation, entries (nnz,).
     """
-    spaces = _spaces(_most(first, last, starts), z.shape[1], phi.shape[1])
+    spaces = _spaces(most_entries(first, last, starts), z.shape[1], phi.shape[1])
     (_, noises, left), _, (upper, lower, inverse), _ = spaces
-    solved = np.empty((_LONGEST, lower.shape[1]))
+    solved = np.empty((LONGEST, lower.shape[1]))
     i = first
     while i < last:
-        end = _run_end(i, last, near, starts)
+        end = run_end(i, last, near, starts)
         _gather(z, phi, noise, near[starts[end - 1] : starts[end]], spaces)
         count = starts[end] - starts[end - 1]
         _factorize(kind, variance, count, spaces)
@@ -253,16 +228,16 @@ def pull_rows(first, last, kind, z, phi, noise, variance, near, starts, entries,
 
     `entries` (nnz,) are those of the inverse factor, and `grad` (nnz,) is that in them. Return the gradient in v.
     """
-    most = _most(first, last, starts)
+    most = most_entries(first, last, starts)
     spaces = _spaces(most, z.shape[1], phi.shape[1])
     (places, _, _), (values, slopes), (upper, lower, inverse), (features, _) = spaces
     width = lower.shape[1]
-    in_matrix, pairs, in_d = np.empty((most, width)), np.empty(width), np.empty(_LONGEST)
-    left, right = np.empty((_LONGEST + 1, width)), np.empty((_LONGEST + 1, width))
+    in_matrix, pairs, in_d = np.empty((most, width)), np.empty(width), np.empty(LONGEST)
+    left, right = np.empty((LONGEST + 1, width)), np.empty((LONGEST + 1, width))
     in_variance = 0.0
     i = first
     while i < last:
-        end = _run_end(i, last, near, starts)
+        end = run_end(i, last, near, starts)
         rows = near[starts[end - 1] : starts[end]]
         _gather(z, phi, noise, rows, spaces)
         _factorize(kind, variance, rows.size, spaces)
