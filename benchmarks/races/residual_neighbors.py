@@ -40,7 +40,7 @@ HELD_OUT, NEIGHBORS = 1000, (10, 30)
 
 
 def likeness(block: VecchiaBlock, pairs: tuple[Tensor, Tensor], features: tuple[Tensor, Tensor] | None) -> Tensor:
-    """Return the correlations (q, n) of points and rows by the kernel, or by the residual of features (q, F), (n, F)."""
+    """Return the correlations (q, n) of pairs by the kernel, or by the residual of features (q, F), (n, F)."""
     matrix = block.kernel(*pairs)
     if features is None:
         return matrix

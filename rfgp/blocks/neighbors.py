@@ -17,6 +17,7 @@ from rfgp.local import (
     block_predecessors,
     conditionals,
     inverse_factor,
+    log_density,
     nearest_predecessors,
 )
 from rfgp.local.kinds import spectrum_of
@@ -136,6 +137,32 @@ class VecchiaBlock(LatentBlock):
         lengthscale, variance = self.lengthscale.double(), self.variance.double()
         known = phi if self.is_residual else None
         return inverse_factor(self.read(x), lengthscale, variance, noise, KINDS[self.kernel_name], pattern, known)
+
+    def log_density(
+        self,
+        x: Tensor,  # (n, D)
+        noise: Tensor,  # (n,)
+        residual: Tensor,  # (n, k)
+        each: Tensor,  # (k,)
+        pattern: EntryPattern,  # (r, n)
+    ) -> Tensor | None:
+        """Return the log density of g + noise in one pass over the rows, which its gradient needs as well.
+
+        Args:
+            x: The rows.
+            noise: That of each row.
+            residual: The observations of g + noise.
+            each: How often each output counts.
+            pattern: The neighbors of each row, and the row itself as the last.
+
+        Returns:
+            The log density, 0-d. None for the residual of features.
+        """
+        if self.is_residual:
+            return None
+        lengthscale, variance = self.lengthscale.double(), self.variance.double()
+        kind = KINDS[self.kernel_name]
+        return log_density(self.read(x), lengthscale, variance, noise, residual, each, kind, pattern)
 
     def latent_factor(
         self,

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp.autograd import Array, as_array
+from rfgp.autograd import Array, Gradients, Needs, as_array, with_gradient
 from rfgp.local.neighbors import Indices
 from rfgp.sparse import EntryPattern
 from rfgp.threads import num_threads
@@ -54,6 +54,63 @@ def inverse_factor(
     known = no_features(x) if known is None else known
     out: Tensor = _InverseFactor.apply(x.detach(), lengthscale, variance, noise, known, kind, pattern)
     return out
+
+
+def log_density(
+    x: Tensor,  # (n, d)
+    lengthscale: Tensor,  # (d,) or ()
+    variance: Tensor,  # ()
+    noise: Tensor,  # (n,)
+    residual: Tensor,  # (n, k)
+    each: Tensor,  # (k,)
+    kind: int,
+    pattern: EntryPattern,  # (r, n)
+) -> Tensor:  # ()
+    """Return the log density of observations less their mean, value and gradient in one pass over the rows.
+
+    It is that of r rows, each given its neighbors, differentiable once in lengthscale, variance, noise and residual.
+
+    Args:
+        x: The rows, in order.
+        lengthscale: Of the local kernel.
+        variance: Its value at distance 0.
+        noise: Of each observation.
+        residual: The observations less their mean.
+        each: How often each output counts.
+        kind: One of `rfgp.local.loops`.
+        pattern: The neighbors of each row, and the row itself as the last.
+    """
+    from rfgp.local import loops
+
+    z, targets, noises = as_places(x, lengthscale), as_rows(residual), np.ascontiguousarray(as_array(noise.double()))
+    rows = kind, z, as_rows(no_features(x)), noises, float(variance.detach()), pattern.indices, pattern.indptr
+    fixed = *rows, targets, as_array(each.double())
+
+    def run(a: int, b: int) -> tuple[float, float, Array, Array, Array]:
+        found = np.zeros(z.shape[1]), np.zeros(len(z)), np.zeros(targets.shape)
+        return *loops.density_rows(a, b, *fixed, *found), *found
+
+    def compute(needs: Needs) -> tuple[Tensor, Gradients]:
+        parts = in_blocks(pattern.indptr, run)
+        value, in_variance, in_lengths, in_noise, in_targets = (sum(part[i] for part in parts) for i in range(5))
+
+        def gradients() -> list[Tensor]:
+            return [
+                _in_lengthscale(in_lengths, lengthscale.detach()),
+                torch.as_tensor(in_variance, dtype=torch.float64).to(variance),
+                torch.from_numpy(in_noise).to(noise),
+                torch.from_numpy(in_targets).to(residual),
+            ]
+
+        return torch.tensor(value, dtype=torch.float64), gradients
+
+    return with_gradient(compute, lengthscale, variance, noise, residual)
+
+
+def _in_lengthscale(in_lengths: Array, lengthscale: Tensor) -> Tensor:
+    """Return the gradient in a lengthscale, (d,) or (), for sums (d,) over pairs of slopes and squared distances."""
+    found = -2 * torch.from_numpy(in_lengths).to(lengthscale) / lengthscale
+    return found if lengthscale.ndim else found.sum()
 
 
 def no_features(x: Tensor) -> Tensor:
@@ -111,10 +168,9 @@ class _InverseFactor(torch.autograd.Function):
 
         parts = in_blocks(ctx.fixed[-1], pull, most=max(1, MOST_SUMS // max(1, phi.size)))
         in_variance, in_lengths, in_noise, in_known = (sum(part[i] for part in parts) for i in range(4))
-        in_lengthscale = -2 * torch.from_numpy(in_lengths).to(lengthscale) / lengthscale
         return (
             None,
-            in_lengthscale if lengthscale.ndim else in_lengthscale.sum(),
+            _in_lengthscale(in_lengths, lengthscale),
             torch.as_tensor(in_variance, dtype=torch.float64).to(variance),
             torch.from_numpy(in_noise).to(noise),
             torch.from_numpy(in_known).to(known),

@@ -156,10 +156,10 @@ def outer_rows(first, last, left, right, near, starts, out):
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _multiply(left, rows, right, known, out, j, e):
     """Write the products of two rows on the left with four on the right from place (j, e) on."""
-    (r, s, t, u), (i, l) = known, rows
+    (r, s, t, u), (i, v) = known, rows
     a = b = c = d = f = g = h = k = 0.0
     for q in range(np.uint64(left.shape[1])):
-        one, two = left[i, q], left[l, q]
+        one, two = left[i, q], left[v, q]
         a += one * right[r, q]
         b += one * right[s, q]
         c += one * right[t, q]
