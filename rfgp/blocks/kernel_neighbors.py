@@ -154,6 +154,16 @@ class KernelVecchiaBlock(LatentBlock):
         """Return the entries of the sparse inverse factor V of g + noise. Features Phi of weights do not matter."""
         return _inverse_entries(self._process(x), noise.double(), self.scaled(x), pattern)
 
+    def log_density(
+        self,
+        x: Tensor,  # (n, D)
+        noise: Tensor,  # (n,)
+        residual: Tensor,  # (n, k)
+        each: Tensor,  # (k,)
+        pattern: EntryPattern,  # (r, n)
+    ) -> None:
+        """Return None: the log density of g + noise has no single pass over the rows."""
+
     def latent_factor(
         self,
         x: Tensor,  # (n, D)

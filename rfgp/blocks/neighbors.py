@@ -17,6 +17,7 @@ from rfgp.local import (
     block_predecessors,
     conditionals,
     inverse_factor,
+    log_density,
     nearest_predecessors,
 )
 from rfgp.local.kinds import spectrum_of
@@ -137,6 +138,32 @@ class VecchiaBlock(LatentBlock):
         known = phi if self.is_residual else None
         return inverse_factor(self.read(x), lengthscale, variance, noise, KINDS[self.kernel_name], pattern, known)
 
+    def log_density(
+        self,
+        x: Tensor,  # (n, D)
+        noise: Tensor,  # (n,)
+        residual: Tensor,  # (n, k)
+        each: Tensor,  # (k,)
+        pattern: EntryPattern,  # (r, n)
+    ) -> Tensor | None:
+        """Return the log density of g + noise in one pass over the rows, which its gradient needs as well.
+
+        Args:
+            x: The rows.
+            noise: That of each row.
+            residual: The observations of g + noise.
+            each: How often each output counts.
+            pattern: The neighbors of each row, and the row itself as the last.
+
+        Returns:
+            The log density, 0-d. None for the residual of features.
+        """
+        if self.is_residual:
+            return None
+        lengthscale, variance = self.lengthscale.double(), self.variance.double()
+        kind = KINDS[self.kernel_name]
+        return log_density(self.read(x), lengthscale, variance, noise, residual, each, kind, pattern)
+
     def latent_factor(
         self,
         x: Tensor,  # (n, D)
@@ -211,22 +238,6 @@ class VecchiaBlock(LatentBlock):
             return replace(self, columns=columns)
         return replace(self, columns=columns, lengthscale=values, variance=torch.ones((), dtype=torch.float64))
 
-    def as_sum(self) -> KernelVecchiaBlock:
-        """Return the block as the sum of one term, without the compiled loops.
-
-        Raises:
-            InvalidArgumentError: the block is the residual of features.
-        """
-        if self.is_residual:
-            raise InvalidArgumentError(
-                f"Nearest neighbours of {self.name!r} are the residual of inducing points, which no other term with "
-                "neighbours can be added to. Use InducingPoints() without a residual."
-            )
-        function = _StationaryCovariance(self.kernel_name, self.columns)
-        kernel = KernelBlock(function, function.variances, self.parameters, name=self.name)
-        options = self.num_neighbors, self.seed, self.condition_on, self.columns, self.name
-        return KernelVecchiaBlock((kernel,), (function.places,), *options)
-
 
 NeighborBlock = VecchiaBlock | KernelVecchiaBlock
 """A block of nearest neighbours."""
@@ -240,7 +251,24 @@ def joined_neighbors(blocks: Sequence[NeighborBlock]) -> NeighborBlock | None:
     """
     if len(blocks) < 2:
         return blocks[0] if blocks else None
-    return joined([block if isinstance(block, KernelVecchiaBlock) else block.as_sum() for block in blocks])
+    return joined([block if isinstance(block, KernelVecchiaBlock) else as_sum(block) for block in blocks])
+
+
+def as_sum(block: VecchiaBlock) -> KernelVecchiaBlock:
+    """Return a block as the sum of one term, without the compiled loops.
+
+    Raises:
+        InvalidArgumentError: the block is the residual of features.
+    """
+    if block.is_residual:
+        raise InvalidArgumentError(
+            f"Nearest neighbours of {block.name!r} are the residual of inducing points, which no other term with "
+            "neighbours can be added to. Use InducingPoints() without a residual."
+        )
+    function = _StationaryCovariance(block.kernel_name, block.columns)
+    kernel = KernelBlock(function, function.variances, block.parameters, name=block.name)
+    options = block.num_neighbors, block.seed, block.condition_on, block.columns, block.name
+    return KernelVecchiaBlock((kernel,), (function.places,), *options)
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp.autograd import Array, as_array
+from rfgp.autograd import Array, Gradients, Needs, as_array, with_gradient
 from rfgp.local.neighbors import Indices
-from rfgp.sparse import EntryPattern, SparseValues, multiply, row_blocks
+from rfgp.sparse import EntryPattern
 from rfgp.threads import num_threads
 
 IN_THREADS = 2**14
 """Entries from which on a loop is worth threads."""
-NARROW = 8
-"""Columns up to which a product with a transpose is faster than to turn it."""
+IN_THREADS_OF_PRODUCTS = 2**21
+"""Multiplications from which on threads are worth it for columns of a product."""
 FAR = 1e140
 """Lengthscales."""
 MOST_SUMS = 2**28
@@ -54,6 +54,63 @@ def inverse_factor(
     known = no_features(x) if known is None else known
     out: Tensor = _InverseFactor.apply(x.detach(), lengthscale, variance, noise, known, kind, pattern)
     return out
+
+
+def log_density(
+    x: Tensor,  # (n, d)
+    lengthscale: Tensor,  # (d,) or ()
+    variance: Tensor,  # ()
+    noise: Tensor,  # (n,)
+    residual: Tensor,  # (n, k)
+    each: Tensor,  # (k,)
+    kind: int,
+    pattern: EntryPattern,  # (r, n)
+) -> Tensor:  # ()
+    """Return the log density of observations less their mean, value and gradient in one pass over the rows.
+
+    It is that of r rows, each given its neighbors, differentiable once in lengthscale, variance, noise and residual.
+
+    Args:
+        x: The rows, in order.
+        lengthscale: Of the local kernel.
+        variance: Its value at distance 0.
+        noise: Of each observation.
+        residual: The observations less their mean.
+        each: How often each output counts.
+        kind: One of `rfgp.local.loops`.
+        pattern: The neighbors of each row, and the row itself as the last.
+    """
+    from rfgp.local import loops
+
+    z, targets, noises = as_places(x, lengthscale), as_rows(residual), np.ascontiguousarray(as_array(noise.double()))
+    rows = kind, z, as_rows(no_features(x)), noises, float(variance.detach()), pattern.indices, pattern.indptr
+    fixed = *rows, targets, as_array(each.double())
+
+    def run(a: int, b: int) -> tuple[float, float, Array, Array, Array]:
+        found = np.zeros(z.shape[1]), np.zeros(len(z)), np.zeros(targets.shape)
+        return *loops.density_rows(a, b, *fixed, *found), *found
+
+    def compute(needs: Needs) -> tuple[Tensor, Gradients]:
+        parts = in_blocks(pattern.indptr, run)
+        value, in_variance, in_lengths, in_noise, in_targets = (sum(part[i] for part in parts) for i in range(5))
+
+        def gradients() -> list[Tensor]:
+            return [
+                _in_lengthscale(in_lengths, lengthscale.detach()),
+                torch.as_tensor(in_variance, dtype=torch.float64).to(variance),
+                torch.from_numpy(in_noise).to(noise),
+                torch.from_numpy(in_targets).to(residual),
+            ]
+
+        return torch.tensor(value, dtype=torch.float64), gradients
+
+    return with_gradient(compute, lengthscale, variance, noise, residual)
+
+
+def _in_lengthscale(in_lengths: Array, lengthscale: Tensor) -> Tensor:
+    """Return the gradient in a lengthscale, (d,) or (), for sums (d,) over pairs of slopes and squared distances."""
+    found = -2 * torch.from_numpy(in_lengths).to(lengthscale) / lengthscale
+    return found if lengthscale.ndim else found.sum()
 
 
 def no_features(x: Tensor) -> Tensor:
@@ -111,10 +168,9 @@ class _InverseFactor(torch.autograd.Function):
 
         parts = in_blocks(ctx.fixed[-1], pull, most=max(1, MOST_SUMS // max(1, phi.size)))
         in_variance, in_lengths, in_noise, in_known = (sum(part[i] for part in parts) for i in range(4))
-        in_lengthscale = -2 * torch.from_numpy(in_lengths).to(lengthscale) / lengthscale
         return (
             None,
-            in_lengthscale if lengthscale.ndim else in_lengthscale.sum(),
+            _in_lengthscale(in_lengths, lengthscale),
             torch.as_tensor(in_variance, dtype=torch.float64).to(variance),
             torch.from_numpy(in_noise).to(noise),
             torch.from_numpy(in_known).to(known),
@@ -156,10 +212,17 @@ def whitened_back(
     pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # (n, c)
     """Return V^T B, float64, without gradients."""
-    turned = SparseValues(entries, pattern).matrix().T
-    if dense.shape[1] <= NARROW:
-        return torch.from_numpy(turned @ as_array(dense))
-    return torch.from_numpy(multiply(row_blocks(turned.tocsr()), as_array(dense)))
+    from rfgp.local import products
+
+    known, out = np.ascontiguousarray(as_array(dense)), np.zeros((pattern.shape[1], dense.shape[1]))
+    fixed = (as_array(entries), pattern.indices, pattern.indptr, known, out)
+    if len(entries) * out.shape[1] < IN_THREADS_OF_PRODUCTS or num_threads() == 1:
+        products.multiply_transposed(0, out.shape[1], *fixed)
+    else:  # threads take columns, since those that took rows would add to the same places
+        ends = np.linspace(0, out.shape[1], num_threads() + 1).astype(np.int64)
+        with ThreadPoolExecutor(num_threads()) as pool:
+            list(pool.map(lambda pair: products.multiply_transposed(*pair, *fixed), itertools.pairwise(ends)))
+    return torch.from_numpy(out)
 
 
 def conditionals(
@@ -199,7 +262,12 @@ class _Whitened(torch.autograd.Function):
     def forward(ctx: Any, entries: Tensor, dense: Tensor, pattern: EntryPattern) -> Tensor:
         ctx.save_for_backward(entries, dense)
         ctx.pattern = pattern
-        return torch.from_numpy(multiply(row_blocks(SparseValues(entries, pattern).matrix()), as_array(dense)))
+        from rfgp.local import products
+
+        known, out = np.ascontiguousarray(as_array(dense)), np.empty((pattern.shape[0], dense.shape[1]))
+        fixed = (as_array(entries), pattern.indices, pattern.indptr, known, out)
+        in_blocks(pattern.indptr, lambda a, b: products.multiply_rows(a, b, *fixed))
+        return torch.from_numpy(out)
 
     @staticmethod
     @torch.autograd.function.once_differentiable

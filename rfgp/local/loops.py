@@ -26,26 +26,12 @@ import numpy as np
 from rfgp.compiled import jit
 from rfgp.local.correlations import correlate_row
 from rfgp.local.correlations import correlation as correlation
+from rfgp.local.runs import LONGEST, most_entries, run_end
+from rfgp.local.triangles import begin_of, solve, solve_transposed, take, transpose, whole
 
+_LOG_2PI = np.log(2 * np.pi)
 _SPENT = 1e-13
 """Of v + D: a pivot below it is one of rounding."""
-_LONGEST = 64
-"""The most rows of a run that share a factorisation, which bounds its memory."""
-
-
-@jit(fastmath={"reassoc", "contract", "nsz"})
-def _run_end(i, last, near, starts):
-    """Return the row after the last of the run that begins at row i, at most `last`."""
-    j = i + 1
-    while j < min(last, i + _LONGEST):
-        a, b, c = starts[j - 1], starts[j], starts[j + 1]
-        if c - b != b - a + 1:
-            return j
-        for e in range(b - a):
-            if near[a + e] != near[b + e]:
-                return j
-        j += 1
-    return j
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -56,42 +42,18 @@ def _spaces(most, d, features):
     between each of these and those after it (m, m); the factor and its transpose (m, m) without the diagonal, and the
     inverses of that, 0 for what is spent, (m,); and their features (m, F) with the products of these (m, m).
     """
-    square = (most, int(_whole(most)))
+    square = (most, int(whole(most)))
     given = np.zeros((d, square[1])), np.zeros(most), np.empty(most)
     factors = np.zeros(square), np.zeros(square), np.empty(most)
     return given, (np.zeros(square), np.zeros(square)), factors, (np.empty((most, features)), np.zeros(square))
 
 
-@jit()
-def _whole(count):
-    """Return the least multiple of 16 that is not below: loops of so many steps have no slow rest in single steps.
-
-    It is unsigned, and so is what counts up to it: a compiler need not care for indices from the end of an array.
-    """
-    return np.uint64((count + 15) & ~15)
-
-
-@jit()
-def _begin(p):
-    """Return the greatest multiple of 16 that is not above p, unsigned."""
-    return np.uint64(p & ~15)
-
-
-@jit(fastmath={"reassoc", "contract", "nsz"})
-def _most(first, last, starts):
-    """Return the most places of a run of some rows: the entries of its last row."""
-    most = 1
-    for i in range(first, last):
-        most = max(most, starts[i + 1] - starts[i])
-    return most
-
-
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _correlate(kind, places, count, values, slopes):
     """Fill values and slopes of the kernel between each of `count` places and those after it."""
-    end = _whole(count)
+    end = whole(count)
     for p in range(count):
-        begin, squares = _begin(p), values[p]
+        begin, squares = begin_of(p), values[p]
         for q in range(begin, end):
             squares[q] = 0.0
         for c in range(places.shape[0]):
@@ -135,12 +97,12 @@ def _factorize(kind, variance, count, spaces):
     _correlate(kind, places, count, values, slopes)
     if features.shape[1] > 0:
         _multiply(features, count, products)
-    end = _whole(count)
+    end = whole(count)
     for p in range(count):
-        begin, row, given, known = _begin(p), upper[p], values[p], products[p]
+        begin, row, given, known = begin_of(p), upper[p], values[p], products[p]
         for q in range(begin, end):
             row[q] = variance * given[q] - known[q]
-        _take(upper, p, row, begin, end)
+        take(upper, p, row, begin, end)
         left[p] = row[p]
         full, pivot = variance + noises[p], left[p] + noises[p]
         inverse[p] = 1 / np.sqrt(pivot) if pivot >= _SPENT * full else 0.0
@@ -150,96 +112,25 @@ def _factorize(kind, variance, count, spaces):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _take(upper, p, row, begin, end):
-    """Take from a row of a matrix what rows of the factor before row p say of it."""
-    whole = p & ~3
-    for s in range(0, whole, 4):  # four at a time, for fewer stores
-        a, b, c, d = upper[s, p], upper[s + 1, p], upper[s + 2, p], upper[s + 3, p]
-        first, second, third, fourth = upper[s], upper[s + 1], upper[s + 2], upper[s + 3]
-        for q in range(begin, end):
-            row[q] -= (a * first[q] + b * second[q]) + (c * third[q] + d * fourth[q])
-    for s in range(whole, p):
-        a, first = upper[s, p], upper[s]
-        for q in range(begin, end):
-            row[q] -= a * first[q]
-
-
-@jit(fastmath={"reassoc", "contract", "nsz"})
-def _transpose(upper, lower, count):
-    for p in range(count):
-        for q in range(p):
-            lower[p, q] = upper[q, p]
-
-
-@jit(fastmath={"reassoc", "contract", "nsz"})
-def _solve(upper, inverse, x, number, count):
-    """Turn `number` rows of x (b, m), each of `count` entries, into L^-1 of them."""
-    end = _whole(count)
-    for p in range(count):
-        row, begin = upper[p], _begin(p)
-        for j in range(0, number - 3, 4):  # four at a time, for fewer loads
-            first, second, third, fourth = x[j], x[j + 1], x[j + 2], x[j + 3]
-            first[p], second[p] = first[p] * inverse[p], second[p] * inverse[p]
-            third[p], fourth[p] = third[p] * inverse[p], fourth[p] * inverse[p]
-            _take_from(first, second, third, fourth, row, p, begin, end)
-        for j in range(number & ~3, number):
-            one = x[j]
-            one[p] *= inverse[p]
-            last = one[p]
-            for s in range(begin, end):
-                one[s] -= last * row[s]
-
-
-@jit(fastmath={"reassoc", "contract", "nsz"})
-def _solve_transposed(lower, inverse, x, number, count):
-    """Turn `number` rows of x (b, m), each of `count` entries, into L^-T of them."""
-    begin = _begin(0)
-    for p in range(count - 1, -1, -1):
-        row, end = lower[p], _whole(p)
-        for j in range(0, number - 3, 4):
-            first, second, third, fourth = x[j], x[j + 1], x[j + 2], x[j + 3]
-            first[p], second[p] = first[p] * inverse[p], second[p] * inverse[p]
-            third[p], fourth[p] = third[p] * inverse[p], fourth[p] * inverse[p]
-            _take_from(first, second, third, fourth, row, p, begin, end)
-        for j in range(number & ~3, number):
-            one = x[j]
-            one[p] *= inverse[p]
-            last = one[p]
-            for s in range(begin, end):
-                one[s] -= last * row[s]
-
-
-@jit(fastmath={"reassoc", "contract", "nsz"})
-def _take_from(first, second, third, fourth, row, p, begin, end):
-    """Take from four vectors their entries at p times a row."""
-    a, b, c, d = first[p], second[p], third[p], fourth[p]
-    for s in range(begin, end):
-        first[s] -= a * row[s]
-        second[s] -= b * row[s]
-        third[s] -= c * row[s]
-        fourth[s] -= d * row[s]
-
-
-@jit(fastmath={"reassoc", "contract", "nsz"})
 def conditional_rows(first, last, kind, z, phi, noise, variance, near, starts, share, entries):
     """Write the weights b of neighbours and the deviation sqrt(d) of rows from `first` to before `last`.
 
     z (n, d), phi (n, F), noise (n,), near (nnz,) the rows that the entries belong to, that of the row itself last,
     starts (r + 1,) of the r rows whose entries are wanted, `share` of its own noise in each deviation, entries (nnz,).
     """
-    spaces = _spaces(_most(first, last, starts), z.shape[1], phi.shape[1])
+    spaces = _spaces(most_entries(first, last, starts), z.shape[1], phi.shape[1])
     (_, noises, left), _, (upper, lower, inverse), _ = spaces
-    solved = np.empty((_LONGEST, lower.shape[1]))
+    solved = np.empty((LONGEST, lower.shape[1]))
     i = first
     while i < last:
-        end = _run_end(i, last, near, starts)
+        end = run_end(i, last, near, starts)
         _gather(z, phi, noise, near[starts[end - 1] : starts[end]], spaces)
         count = starts[end] - starts[end - 1]
         _factorize(kind, variance, count, spaces)
-        _transpose(upper, lower, count)
+        transpose(upper, lower, count)
         for j in range(i, end):
             solved[j - i] = lower[count - end + j]  # zeros from its diagonal on
-        _solve_transposed(lower, inverse, solved, end - i, count)
+        solve_transposed(lower, inverse, solved, end - i, count)
         for j in range(i, end):
             a, b = starts[j], starts[j + 1] - 1
             entries[a:b] = solved[j - i, : b - a]
@@ -253,36 +144,30 @@ def pull_rows(first, last, kind, z, phi, noise, variance, near, starts, entries,
 
     `entries` (nnz,) are those of the inverse factor, and `grad` (nnz,) is that in them. Return the gradient in v.
     """
-    most = _most(first, last, starts)
+    most = most_entries(first, last, starts)
     spaces = _spaces(most, z.shape[1], phi.shape[1])
-    (places, _, _), (values, slopes), (upper, lower, inverse), (features, _) = spaces
+    _, _, (upper, lower, inverse), (features, _) = spaces
     width = lower.shape[1]
-    in_matrix, pairs, in_d = np.empty((most, width)), np.empty(width), np.empty(_LONGEST)
-    left, right = np.empty((_LONGEST + 1, width)), np.empty((_LONGEST + 1, width))
+    in_matrix, in_d = np.empty((most + 1, width)), np.empty(LONGEST)
+    left, right = np.empty((LONGEST + 1, width)), np.empty((LONGEST + 1, width))
     in_variance = 0.0
     i = first
     while i < last:
-        end = _run_end(i, last, near, starts)
+        end = run_end(i, last, near, starts)
         rows = near[starts[end - 1] : starts[end]]
         _gather(z, phi, noise, rows, spaces)
         _factorize(kind, variance, rows.size, spaces)
-        _transpose(upper, lower, rows.size)
+        transpose(upper, lower, rows.size)
         for j in range(i, end):
             a, b = starts[j], starts[j + 1]
             in_d[j - i] = _weigh(entries[a:b], grad[a:b], left[j - i], right[j - i])
-        _solve(upper, inverse, right, end - i, rows.size)
+        solve(upper, inverse, right, end - i, rows.size)
         for j in range(i, end):
             right[j - i, starts[j + 1] - starts[j] - 1 :] = 0.0
-        _solve_transposed(lower, inverse, right, end - i, rows.size)
+        solve_transposed(lower, inverse, right, end - i, rows.size)
         for j in range(end - i):
             right[j] += in_d[j] * left[j]
-        left[end - i], right[end - i] = 0.0, 0.0
-        _add_products(left, right, end - i, rows.size, in_matrix)
-        for p in range(rows.size):
-            in_matrix[p, p] *= 0.5
-            in_noise[rows[p]] += in_matrix[p, p]
-            in_variance += in_matrix[p, p]
-            in_variance += _pull(places, p, rows.size, values[p], slopes[p], in_matrix[p], pairs, variance, in_lengths)
+        in_variance += _pull_products(left, right, end - i, rows, variance, spaces, in_matrix, in_lengths, in_noise)
         if phi.shape[1] > 0:
             _pull_features(in_matrix, features, rows, in_phi)
         i = end
@@ -290,11 +175,94 @@ def pull_rows(first, last, kind, z, phi, noise, variance, near, starts, entries,
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
+def density_rows(
+    first, last, kind, z, phi, noise, variance, near, starts, targets, each, in_lengths, in_noise, in_targets
+):
+    """Add to gradients of the log density of rows from `first` to before `last`, as `pull_rows` does, in one pass.
+
+    Targets (n, k) count `each` (k,) times; their gradients are added to `in_targets` (n, k). phi (n, 0) is not used.
+    With x_j a row of the inverse factor, e_j = x_j . y and beta_j = C^-1 y of the places before j, that in M is
+
+        sum_j (x_j r_j^T + r_j x_j^T) / 2,    r_j = e_j beta_j + (e_j^2 - 1) x_j / 2,
+
+    since a row adds x_j x_j^T to the inverse of M, and x_j e_j to M^-1 y. Return the value and the gradient in v.
+    """
+    most = most_entries(first, last, starts)
+    spaces = _spaces(most, z.shape[1], phi.shape[1])
+    (_, noises, rest), _, (upper, lower, inverse), _ = spaces
+    width = lower.shape[1]
+    in_matrix, solved = np.empty((most + 1, width)), np.zeros((1, width))
+    left, right = np.empty((LONGEST + 1, width)), np.empty((LONGEST + 1, width))
+    value, in_variance, times, i = 0.0, 0.0, each.sum(), first
+    while i < last:
+        end = run_end(i, last, near, starts)
+        rows = near[starts[end - 1] : starts[end]]
+        before = rows.size - (end - i)
+        _gather(z, phi, noise, rows, spaces)
+        _factorize(kind, variance, rows.size, spaces)
+        transpose(upper, lower, rows.size)
+        left[: end - i], right[: end - i] = lower[before : rows.size], 0.0
+        solve_transposed(lower, inverse, left, end - i, rows.size)
+        for j in range(end - i):
+            p = before + j
+            scale = 1 / np.sqrt(max(rest[p], 0.0) + noises[p])
+            left[j, :p] *= -scale
+            left[j, p], left[j, p + 1 :] = scale, 0.0
+            value += times * np.log(scale)
+        for c in range(each.size):
+            for p in range(before):
+                solved[0, p] = targets[rows[p], c]
+            solve(upper, inverse, solved, 1, before)
+            solved[0, before:] = 0.0
+            solve_transposed(lower, inverse, solved, 1, before)
+            value -= _pull_targets(left, right, rows, before, inverse, solved[0], targets, c, each[c], in_targets)
+        in_variance += _pull_products(left, right, end - i, rows, variance, spaces, in_matrix, in_lengths, in_noise)
+        i = end
+    return value, in_variance
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _pull_targets(left, right, rows, before, inverse, beta, targets, c, times, in_targets):
+    """Add the gradients of an output to those in products and in targets; return half of its squares and constants."""
+    total = 0.0
+    for j in range(rows.size - before):
+        p, error, row, out = before + j, 0.0, left[j], right[j]
+        for q in range(p + 1):
+            error += row[q] * targets[rows[q], c]
+        total += 0.5 * times * (error**2 + _LOG_2PI)
+        a, b, kept = times * error, 0.5 * times * (error**2 - 1), error if inverse[p] > 0 else 0.0
+        for q in range(p + 1):
+            in_targets[rows[q], c] -= a * row[q]
+            out[q] += a * beta[q] + b * row[q]
+            beta[q] += kept * row[q]
+    return total
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _pull_products(left, right, number, rows, variance, spaces, in_matrix, in_lengths, in_noise):
+    """Pull the gradient in M, half of the sum of products of rows left and right, back to the parameters.
+
+    Rows (b, m) after these are overwritten. Write the sum to `in_matrix` (m + 1, m), which has room for a row after it.
+    Return the gradient in v.
+    """
+    (places, _, _), (values, slopes), _, _ = spaces
+    pairs, in_variance = in_matrix[rows.size], 0.0
+    left[number], right[number] = 0.0, 0.0
+    _add_products(left, right, number, rows.size, in_matrix)
+    for p in range(rows.size):
+        in_matrix[p, p] *= 0.5
+        in_noise[rows[p]] += in_matrix[p, p]
+        in_variance += in_matrix[p, p]
+        in_variance += _pull(places, p, rows.size, values[p], slopes[p], in_matrix[p], pairs, variance, in_lengths)
+    return in_variance
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
 def _add_products(left, right, number, count, out):
     """Write the sum of products left_p right_q + right_p left_q, on and above the diagonal, of some rows (m,)."""
-    end = _whole(count)
+    end = whole(count)
     for p in range(count):
-        begin, row = _begin(p), out[p]
+        begin, row = begin_of(p), out[p]
         for q in range(begin, end):
             row[q] = 0.0
         for j in range(0, number, 2):  # two at a time, for fewer stores; after an odd number there is a row of zeros
@@ -328,16 +296,16 @@ def _pull_features(in_products, features, near, in_phi):
         in_products[p, p] *= 2
         for q in range(p):
             in_products[p, q] = in_products[q, p]
-    whole = count - count % wide
+    last = count - count % wide
     for p in range(count):
         i, w = near[p], in_products[p]
-        for q in range(0, whole, wide):
+        for q in range(0, last, wide):
             a, b, c, d = w[q], w[q + 1], w[q + 2], w[q + 3]
             for f in range(features.shape[1]):
                 in_phi[i, f] -= (a * features[q, f] + b * features[q + 1, f]) + (
                     c * features[q + 2, f] + d * features[q + 3, f]
                 )
-        for q in range(whole, count):
+        for q in range(last, count):
             for f in range(features.shape[1]):
                 in_phi[i, f] -= w[q] * features[q, f]
 
@@ -348,7 +316,7 @@ def _pull(places, p, count, values, slopes, in_row, pairs, variance, in_lengths)
 
     Values, slopes, gradients `in_row` and room for `pairs` are (m,).
     """
-    begin, end, in_variance = _begin(p), _whole(count), 0.0
+    begin, end, in_variance = begin_of(p), whole(count), 0.0
     for q in range(begin, end):
         pairs[q] = in_row[q]
     for q in range(begin, np.uint64(p + 1)):
@@ -381,8 +349,8 @@ def condition_points(first, last, kind, z, phi, noise, variance, points, points_
         _gather(z, phi, noise, near[i, :count], spaces)
         places[:, count], rows[count], noises[count] = points[i], points_phi[i], 0.0
         _factorize(kind, variance, count + 1, spaces)
-        _transpose(upper, lower, count + 1)
+        transpose(upper, lower, count + 1)
         left[i] = max(rest[count], 0.0)
         solved[0] = lower[count]
-        _solve_transposed(lower, inverse, solved, 1, count)
+        solve_transposed(lower, inverse, solved, 1, count)
         weights[i] = solved[0, :most]

@@ -1,6 +1,13 @@
-"""Compiled products with the factors of local processes."""
+"""Compiled products with the factors of local processes.
+
+Rows of a run (`rfgp.local.runs`) are a dense matrix on the rows that the last of them has entries at. Their products
+take four of these rows at once, so that each number is loaded for several multiplications.
+"""
+
+import numpy as np
 
 from rfgp.compiled import jit
+from rfgp.local.runs import LONGEST, most_entries, run_end
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -29,12 +36,137 @@ def gather_rows(entries, near, starts, x):
             x[i, c] *= entries[b]
 
 
+@jit()
+def _fill(i, end, entries, starts, some):
+    """Write the entries of the rows of a run as rows (b, m), with zeros up to whole multiples of four of both."""
+    most, number = starts[end] - starts[end - 1], end - i
+    for j in range((number + 3) & ~3):
+        size = starts[i + j + 1] - starts[i + j] if j < number else 0
+        for e in range(size):
+            some[j, e] = entries[starts[i + j] + e]
+        for e in range(size, (most + 3) & ~3):
+            some[j, e] = 0.0
+
+
+@jit()
+def _room(most):
+    """Return room for what `_fill` writes of runs whose rows have at most so many entries, zeros."""
+    return np.zeros((LONGEST, (most + 3) & ~3))
+
+
+@jit()
+def _four(rows, e):
+    """Return four numbers of rows from place e on, the last one again where there are no more."""
+    last = rows.size - 1
+    return rows[e], rows[min(e + 1, last)], rows[min(e + 2, last)], rows[min(e + 3, last)]
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def multiply_rows(first, last, entries, near, starts, x, out):
+    """Write V x at rows from `first` to before `last`, for x (n, c) and out (r, c)."""
+    some, own = _room(most_entries(first, last, starts)), np.empty((LONGEST + 1, x.shape[1]))
+    i = first
+    while i < last:
+        end = run_end(i, last, near, starts)
+        rows = near[starts[end - 1] : starts[end]]
+        _fill(i, end, entries, starts, some)
+        own[: end - i + 1] = 0.0
+        for e in range(0, rows.size, 4):
+            known = _four(rows, e)
+            if end - i == 1:
+                _add_to_one(x, known, own, some[0, e], some[0, e + 1], some[0, e + 2], some[0, e + 3])
+            else:
+                for j in range(0, end - i, 2):
+                    a, b, c, d = some[j, e], some[j, e + 1], some[j, e + 2], some[j, e + 3]
+                    f, g, h, k = some[j + 1, e], some[j + 1, e + 1], some[j + 1, e + 2], some[j + 1, e + 3]
+                    _add(x, known, own, (j, j + 1), (a, b, c, d, f, g, h, k), 0, x.shape[1])
+        for j in range(end - i):
+            for q in range(x.shape[1]):
+                out[i + j, q] = own[j, q]
+        i = end
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def multiply_transposed(first, last, entries, near, starts, x, out):
+    """Add V^T x of columns from `first` to before `last` to these of out (n, c), for x (r, c)."""
+    count = starts.size - 1
+    some = _room(most_entries(0, count, starts))
+    i = 0
+    while i < count:
+        end = run_end(i, count, near, starts)
+        rows = near[starts[end - 1] : starts[end]]
+        _fill(i, end, entries, starts, some)
+        single = 0 if end - i > 1 else rows.size
+        for e in range(single):
+            _add_one(x, i, out, rows[e], some[0, e], first, last)
+        for e in range(single, rows.size & ~1, 2):
+            for j in range(0, end - i, 4):
+                known = i + j, min(i + j + 1, end - 1), min(i + j + 2, end - 1), min(i + j + 3, end - 1)
+                a, b, c, d = some[j, e], some[j + 1, e], some[j + 2, e], some[j + 3, e]
+                f, g, h, k = some[j, e + 1], some[j + 1, e + 1], some[j + 2, e + 1], some[j + 3, e + 1]
+                _add(x, known, out, (rows[e], rows[e + 1]), (a, b, c, d, f, g, h, k), first, last)
+        for e in range(max(single, rows.size & ~1), rows.size):
+            for j in range(end - i):
+                _add_one(x, i + j, out, rows[e], some[j, e], first, last)
+        i = end
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _add(x, known, out, rows, weights, first, last):
+    """Add four known rows of x with weights, some columns of them, to two different rows of `out`."""
+    (r, s, t, u), (i, j), (a, b, c, d, f, g, h, k) = known, rows, weights
+    for q in range(np.uint64(first), np.uint64(last)):
+        out[i, q] += (a * x[r, q] + b * x[s, q]) + (c * x[t, q] + d * x[u, q])
+        out[j, q] += (f * x[r, q] + g * x[s, q]) + (h * x[t, q] + k * x[u, q])
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _add_one(x, i, out, j, weight, first, last):
+    """Add a row of x with a weight, some columns of it, to a row of `out`."""
+    for q in range(np.uint64(first), np.uint64(last)):
+        out[j, q] += weight * x[i, q]
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _add_to_one(x, known, out, a, b, c, d):
+    """Add four known rows of x with weights to the first row of `out`."""
+    r, s, t, u = known
+    for q in range(np.uint64(x.shape[1])):
+        out[0, q] += (a * x[r, q] + b * x[s, q]) + (c * x[t, q] + d * x[u, q])
+
+
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def outer_rows(first, last, left, right, near, starts, out):
     """Write left[i] . right[j] at the entries (i, j) of rows from `first` to before `last`; left, right (n, c)."""
-    for i in range(first, last):
-        for e in range(starts[i], starts[i + 1]):
-            j, total = near[e], 0.0
-            for c in range(left.shape[1]):
-                total += left[i, c] * right[j, c]
-            out[e] = total
+    some = _room(most_entries(first, last, starts))
+    i = first
+    while i < last:
+        end = run_end(i, last, near, starts)
+        rows = near[starts[end - 1] : starts[end]]
+        for e in range(0, rows.size, 4):
+            known = _four(rows, e)
+            for j in range(0, end - i, 2):
+                _multiply(left, (i + j, min(i + j + 1, end - 1)), right, known, some, j, e)
+        for j in range(end - i):
+            for e in range(starts[i + j + 1] - starts[i + j]):
+                out[starts[i + j] + e] = some[j, e]
+        i = end
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _multiply(left, rows, right, known, out, j, e):
+    """Write the products of two rows on the left with four on the right from place (j, e) on."""
+    (r, s, t, u), (i, v) = known, rows
+    a = b = c = d = f = g = h = k = 0.0
+    for q in range(np.uint64(left.shape[1])):
+        one, two = left[i, q], left[v, q]
+        a += one * right[r, q]
+        b += one * right[s, q]
+        c += one * right[t, q]
+        d += one * right[u, q]
+        f += two * right[r, q]
+        g += two * right[s, q]
+        h += two * right[t, q]
+        k += two * right[u, q]
+    out[j, e], out[j, e + 1], out[j, e + 2], out[j, e + 3] = a, b, c, d
+    out[j + 1, e], out[j + 1, e + 1], out[j + 1, e + 2], out[j + 1, e + 3] = f, g, h, k

@@ -12,6 +12,7 @@ from rfgp.fitting import Plan
 from rfgp.regression import Limits, begin
 from rfgp.regression.spec import ModelOptions, ModelSpec
 from rfgp.rows import Chunk
+from rfgp.selection import groups as groups_of_rows
 from rfgp.selection import validation
 from rfgp.selection.candidates import Candidate
 from rfgp.selection.select import rounds_of
@@ -73,7 +74,8 @@ def validation_of(gp, X, y, exposure=None, groups=None, *, holds_out=True, **pla
     """Return the validation of a model's selection, which holds rows out however few they are if it is asked to."""
     with pytest.MonkeyPatch.context() as patch:
         if holds_out:
-            patch.setattr(validation, "FEW_ROWS", 0)
+            for room in (groups_of_rows, validation):
+                patch.setattr(room, "FEW_ROWS", 0)
         return Validation.of(begin(gp.family, Chunk(X, y, exposure)), Plan(**plan), (), groups)
 
 

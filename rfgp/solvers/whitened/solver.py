@@ -27,7 +27,7 @@ from rfgp.solvers.nearby import check_sum, features, neighbors_of
 from rfgp.solvers.role import Inference
 from rfgp.solvers.whitened.posterior import WhitenedPosterior
 from rfgp.solvers.whitened.whitening import Whitener, WhiteRows, white_system
-from rfgp.sparse import EntryPattern
+from rfgp.sparse import EntryPattern, SparseValues
 
 _COLUMNS = 64
 """The number of rows for which the latent values are solved at once."""
@@ -75,14 +75,11 @@ class WhitenedSolver(Inference):
         check_sum(prior)
         self._prior, self._rows, self._mean, self._pattern, self._order = prior, rows, mean, pattern, order
         self._blocks = [block.refined(rows.inputs) for block in prior.precisions]
-        phi = features(prior, all_weights(prior, rows.inputs), rows.inputs)
-        rows, _, self._missing = completed(prior.dense, rows, noise.double(), phi)
+        self._phi = features(prior, all_weights(prior, rows.inputs), rows.inputs)
+        rows, _, self._missing = completed(prior.dense, rows, noise.double(), self._phi)
         self._noise = rows.noise_diag(noise.double()).expand(len(rows))
-        self._whitener = Whitener.of(prior, rows.inputs, self._noise, phi, pattern)
-        both = self._whitener.times(torch.cat([phi, rows.targets - mean], dim=1))
-        self._dense, self._targets = both[:, : phi.shape[1]], both[:, phi.shape[1] :]
-        self._reads = self._whitener.times_sparse(joined_reads(self._blocks, rows.inputs))
-        self._repeated = rows.take(self._whitener.own).repetitions(noise.double())
+        own = torch.from_numpy(pattern.indices[pattern.indptr[1:] - 1])
+        self._repeated = rows.take(own).repetitions(noise.double())
 
     @classmethod
     def of(cls, prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Self:
@@ -101,14 +98,35 @@ class WhitenedSolver(Inference):
         return type(self)(self._prior, ordered, mean, noise, self._pattern, self._order)
 
     @cached_property
+    def _whitener(self) -> Whitener:
+        return Whitener.of(self._prior, self._rows.inputs, self._noise, self._phi, self._pattern)
+
+    @cached_property
+    def _white(self) -> tuple[Tensor, Tensor]:
+        """The features (r, F) and the targets (r, k), whitened."""
+        both = self._whitener.times(torch.cat([self._phi, self._rows.targets - self._mean], dim=1))
+        return both[:, : self._phi.shape[1]], both[:, self._phi.shape[1] :]
+
+    @cached_property
+    def _reads(self) -> SparseValues:
+        """The reads of sparse precisions (r, N), whitened."""
+        return self._whitener.times_sparse(joined_reads(self._blocks, self._rows.inputs))
+
+    @cached_property
     def system(self) -> BorderedSystem:
         """The regression of the whitened rows."""
-        return white_system(self._blocks, self._reads.matrix(), self._dense, self._targets, self._rows.each)
+        return white_system(self._blocks, self._reads.matrix(), *self._white, self._rows.each)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d."""
+        if not self._blocks and not self._phi.shape[1] and self._prior.wants_gradients:
+            residual, each = self._rows.targets - self._mean, self._rows.each
+            block, x = neighbors_of(self._prior), self._rows.inputs
+            density = block.log_density(x, self._noise, residual, each, self._pattern)
+            if density is not None:
+                return density + self._repeated
         of_fields = [tensor.double() for block in self._blocks for tensor in (block.values, block.variance)]
-        density = with_gradient(self._value, self._reads.values, self._dense, self._targets, *of_fields)
+        density = with_gradient(self._value, self._reads.values, *self._white, *of_fields)
         return density + self._rows.each.sum() * self._whitener.log_determinant + self._repeated
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from rfgp.blocks import VecchiaBlock
+from rfgp.blocks.neighbors import as_sum
 from rfgp.local import covariances
 from rfgp.local.covariances import in_pattern, neighbors_of, pattern_of
 
@@ -15,7 +16,7 @@ def blocks(kind="gaussian", count=6):
     lengthscale = torch.tensor([0.7, 1.3], dtype=F64, requires_grad=True)
     variance = torch.tensor(0.8, dtype=F64, requires_grad=True)
     block = VecchiaBlock(kind, lengthscale, variance, count, 0)
-    return block, block.as_sum(), (lengthscale, variance)
+    return block, as_sum(block), (lengthscale, variance)
 
 
 def rows(count=80):

@@ -110,7 +110,7 @@ def test_other_terms_and_rows_have_no_waves():
 
 @pytest.mark.parametrize("planted", ["trace", "amplitudes", "outputs"])
 def test_planted_errors_are_seen(planted, monkeypatch):
-    original = room._in_frequencies
+    original = room.frequency_gradient
 
     def wrong(phi, x, residual, weights, inverse, outputs, traced):
         if planted == "trace":
@@ -121,6 +121,6 @@ def test_planted_errors_are_seen(planted, monkeypatch):
             residual, weights = residual[:, :1], weights[:, :1]
         return original(phi, x, residual, weights, inverse, outputs, traced)
 
-    monkeypatch.setattr(room, "_in_frequencies", wrong)
+    monkeypatch.setattr(room, "frequency_gradient", wrong)
     with pytest.raises(AssertionError):
         test_gradient_matches_dense_algebra(KERNELS["RBF"], 3)

@@ -1,0 +1,78 @@
+"""Compiled products and solves with small triangular factors, stored as rows of L^T (upper) and of L (lower)."""
+
+import numpy as np
+
+from rfgp.compiled import jit
+
+
+@jit()
+def whole(count):
+    """Return the least multiple of 16 that is not below: loops of so many steps have no slow rest in single steps.
+
+    It is unsigned, and so is what counts up to it: a compiler need not care for indices from the end of an array.
+    """
+    return np.uint64((count + 15) & ~15)
+
+
+@jit()
+def begin_of(p):
+    """Return the greatest multiple of 16 that is not above p, unsigned."""
+    return np.uint64(p & ~15)
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def take(upper, p, row, begin, end):
+    """Take from a row of a matrix what rows of the factor before row p say of it."""
+    most = p & ~3
+    for s in range(0, most, 4):  # four at a time, for fewer stores
+        a, b, c, d = upper[s, p], upper[s + 1, p], upper[s + 2, p], upper[s + 3, p]
+        first, second, third, fourth = upper[s], upper[s + 1], upper[s + 2], upper[s + 3]
+        for q in range(begin, end):
+            row[q] -= (a * first[q] + b * second[q]) + (c * third[q] + d * fourth[q])
+    for s in range(most, p):
+        a, first = upper[s, p], upper[s]
+        for q in range(begin, end):
+            row[q] -= a * first[q]
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def transpose(upper, lower, count):
+    """Write the rows of L, without the diagonal, of those of L^T."""
+    for p in range(count):
+        for q in range(p):
+            lower[p, q] = upper[q, p]
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def solve(upper, inverse, x, number, count):
+    """Turn `number` rows of x (b, m), each of `count` entries, into L^-1 of them."""
+    end = whole(count)
+    for p in range(count):
+        _eliminate(upper[p], inverse[p], x, number, p, begin_of(p), end)
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def solve_transposed(lower, inverse, x, number, count):
+    """Turn `number` rows of x (b, m), each of `count` entries, into L^-T of them."""
+    for p in range(count - 1, -1, -1):
+        _eliminate(lower[p], inverse[p], x, number, p, begin_of(0), whole(p))
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _eliminate(row, inverse, x, number, p, begin, end):
+    """Divide entry p of rows of x by a pivot, and take that times a row of the factor from them."""
+    for j in range(0, number - 3, 4):  # four at a time, for fewer loads
+        first, second, third, fourth = x[j], x[j + 1], x[j + 2], x[j + 3]
+        a, b, c, d = first[p] * inverse, second[p] * inverse, third[p] * inverse, fourth[p] * inverse
+        first[p], second[p], third[p], fourth[p] = a, b, c, d
+        for s in range(begin, end):
+            first[s] -= a * row[s]
+            second[s] -= b * row[s]
+            third[s] -= c * row[s]
+            fourth[s] -= d * row[s]
+    for j in range(number & ~3, number):
+        one = x[j]
+        one[p] *= inverse
+        last = one[p]
+        for s in range(begin, end):
+            one[s] -= last * row[s]
