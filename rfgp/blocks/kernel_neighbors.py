@@ -105,7 +105,7 @@ class KernelVecchiaBlock(LatentBlock):
             return self
         sizes = [parameter.numel() for parameter in self.parameters]
         pairs = zip(torch.split(values, sizes), self.parameters, strict=True)
-        return self._with([value.reshape(parameter.shape) for value, parameter in pairs])
+        return _at_parameters(self, [value.reshape(parameter.shape) for value, parameter in pairs])
 
     def order(self, count: int) -> Tensor:
         """Return a random order of so many rows, (n,)."""
@@ -221,7 +221,7 @@ class KernelVecchiaBlock(LatentBlock):
         known = self.read(x).detach().double()
 
         def covariance(rows: Tensor, *parameters: Tensor) -> Tensor:
-            some, block = known[rows], self._with(parameters)
+            some, block = known[rows], _at_parameters(self, parameters)
             found = [kernel.kernel(some, some) for kernel in block.kernels]
             if flags is not None:
                 pairs = zip(found, flags[rows].double().unbind(1), strict=True)
@@ -230,11 +230,12 @@ class KernelVecchiaBlock(LatentBlock):
 
         return covariance, self.parameters
 
-    def _with(self, parameters: Sequence[Tensor]) -> "KernelVecchiaBlock":
-        """Return the block with other parameters (...)."""
-        found = iter(parameters)
-        kernels = [replace(one, parameters=tuple(next(found) for _ in one.parameters)) for one in self.kernels]
-        return replace(self, kernels=tuple(kernels))
+
+def _at_parameters(block: KernelVecchiaBlock, parameters: Sequence[Tensor]) -> KernelVecchiaBlock:
+    """Return a block with other parameters (...)."""
+    found = iter(parameters)
+    kernels = [replace(one, parameters=tuple(next(found) for _ in one.parameters)) for one in block.kernels]
+    return replace(block, kernels=tuple(kernels))
 
 
 def only(x: Tensor, columns: Sequence[int] | None) -> Tensor:
