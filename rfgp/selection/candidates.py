@@ -235,11 +235,10 @@ class AutoSpace:
 
     def _with_frequencies(self) -> tuple[Candidate, ...]:
         """Return the candidates with random features alone."""
-        more = [self._of(RandomFeatures(m, learn_frequencies=True), _rbf()) for m in (256, 512)]
-        return (
-            self._of(RandomFeatures(128), _rbf()),
-            self._of(RandomFeatures(128, learn_frequencies=True), _rbf(), more),
-        )
+        found: tuple[Candidate, ...] = ()
+        for m in (512, 256, 128):  # each is scored if half as many are the best
+            found = (self._of(RandomFeatures(m, learn_frequencies=True), _rbf(), found),)
+        return self._of(RandomFeatures(128), _rbf()), *found
 
     def _with_neighbors(self) -> tuple[Candidate, ...]:
         """Return the candidates with nearest neighbors, alone and with random features of a smoother term."""

@@ -10,7 +10,7 @@ from rfgp.fitting.subsets import MOST_ROWS
 from rfgp.regression.selection_report import RATE
 from rfgp.selection.candidates import Candidate
 
-EVALUATIONS, STEPS = 80.0, 200.0
+EVALUATIONS, STEPS = 80.0, 110.0
 """The evaluations of a search, and those that take as long as the steps that learn frequencies."""
 SEARCHED, SUBSET, BATCH = 2**14, 8000, 6000
 """The rows of a search with neighbors if there are at least twice as many, of a search with fixed frequencies, and of
@@ -57,7 +57,7 @@ def fit_cost(candidate: Candidate, rows: int, columns: int, outputs: int = 1, mo
         return Cost((20.0 * size**3 + rows * _TRANSFORM) / RATE, own + 48.0 * size**2)
     if near is None:
         learned = STEPS * _linear(min(rows, BATCH), size) if candidate.learns_frequencies else 0.0
-        searched = EVALUATIONS * _linear(min(few, SUBSET), size)
+        searched = 0.0 if candidate.learns_frequencies else EVALUATIONS * _linear(min(few, SUBSET), size)
         copies = _COPIES[candidate.features is None]
         held = 8.0 * (copies * min(rows, MOST_ROWS) * size + 4.0 * size**2)
         return Cost((searched + learned + 3.0 * rows * size**2) / RATE, own + held)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from torch import Tensor
 
 from rfgp.fitting import Plan
+from rfgp.fitting.frequencies import MARGIN
 from rfgp.regression import Limits, Score, Trial
 from rfgp.selection.candidates import Candidate
 from rfgp.selection.costs import Cost, fit_cost
@@ -133,6 +134,9 @@ class SuccessiveHalving:
             if number:
                 going = self._further(going, CATCHING_UP, GOING_ON[self.holds_out])
             self._score(going, size)
+        while self.holds_out and self._has_variants(going):
+            going = self._further(going, CATCHING_UP, GOING_ON[True])
+            self._score(going, sizes[-1])
         if self.validation.folds:
             going = self._further(going, LEFT_OUT, len(going))
             for state in going:
@@ -184,9 +188,19 @@ class SuccessiveHalving:
         for state in ranked:
             if state not in near:
                 state.status = f"behind the best by {state.scores[-1].difference:.2g} nats a row"
-        variants = [self._state(one) for state in near for one in state.candidate.variants if self.holds_out]
-        self.states.extend(variants)
-        return [*near, *variants]
+        known = [state.candidate for state in self.states]
+        variants = [one for state in near for one in state.candidate.variants if self.holds_out and one not in known]
+        states = [self._state(one) for one in variants]
+        self.states.extend(states)
+        return [*near, *states]
+
+    def _has_variants(self, states: Sequence[CandidateState]) -> bool:
+        """Return whether the best candidate is ahead of the others and has variants that are not scored."""
+        ranked = sorted((one for one in states if one.scores and not one.status), key=lambda state: -state.score)
+        if not ranked or (len(ranked) > 1 and ranked[1].scores[-1].difference < MARGIN):
+            return False
+        known = [state.candidate for state in self.states]
+        return any(one not in known for one in ranked[0].candidate.variants)
 
     def _taken(self, states: Sequence[CandidateState]) -> list[CandidateState]:
         """Return the best candidate, or those that are averaged, with their weights."""

@@ -35,12 +35,20 @@ def statuses(made):
 # --- which candidates are scored --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("head", "variant"), [(NEAR, ROUGH), (NEAR, SMOOTH), (LEARNED, MORE), (LEARNED, MOST)])
+@pytest.mark.parametrize(("head", "variant"), [(NEAR, ROUGH), (NEAR, SMOOTH), (LEARNED, MORE)])
 def test_variants_are_scored_after_their_head_goes_on(monkeypatch, head, variant):
     made = many(time_limit=4000)
     asked = planted(monkeypatch, {head: 1.0, variant: 2.0})
     assert best_of(made) == variant
     assert [size for name, size, _ in asked if name == variant] == [1680]
+
+
+@pytest.mark.parametrize(("ahead", "is_scored"), [(0.1, True), (0.001, False), (-0.1, False)])
+def test_most_frequencies_are_scored_if_half_as_many_are_ahead(monkeypatch, ahead, is_scored):
+    made = many(time_limit=4000)
+    asked = planted(monkeypatch, {LEARNED: 1.0, MORE: 1.0 + ahead, MOST: 2.0})
+    assert (best_of(made) == MOST) == is_scored
+    assert (MOST in [name for name, *_ in asked]) == is_scored
 
 
 @pytest.mark.parametrize(("behind", "deviation"), [(0.14, 0.0), (0.16, 0.0), (0.16, 9.0)])
