@@ -79,7 +79,7 @@ def _fitted(rounds: SuccessiveHalving, state: CandidateState) -> tuple[Regressio
     rows = regression.needed_rows("a fit")
     if found is not None and found.is_whole:
         return validation.last(found), found.report
-    if found is not None and rounds.needs_no_fit(candidate):
+    if found is not None and candidate.learns_frequencies:
         return _conditioned(regression, state)
     plan = validation.plan_of(candidate, found)
     if found is not None and len(candidate.terms) > 1 and found.searched < FEW * len(rows):

@@ -29,9 +29,8 @@ FIRST, FEW, GROWTH = 1000, 250, 2
 rows are held out."""
 MORE = 4
 """The factor of the rows of frequencies alone and lattices, which cost least."""
-MOST_LEARNED, LEARNED = 2**15, 0.7
-"""The most rows that frequencies are learned from to be scored, and the share of all rows from which on they are not
-learned again from all."""
+MOST_LEARNED = 2**15
+"""The most rows that frequencies are learned from. They are then conditioned on all rows."""
 GOING_ON = {True: 2, False: 4}
 """The most candidates that go on, if rows are held out, and if not."""
 BEHIND = 2.0
@@ -311,14 +310,9 @@ class SuccessiveHalving:
     def _affords(self, state: CandidateState, rows: int) -> bool:
         """Return whether the limits allow a score in addition to the longest fit that may follow."""
         going = [one for one in self.states if one is state or (one.scores and not one.status)]
-        longest = max(0.0 if self.needs_no_fit(one.candidate) else one.cost.seconds for one in going)
+        longest = max(0.0 if one.candidate.learns_frequencies else one.cost.seconds for one in going)
         needed = self._cost(state.candidate, rows).seconds
         return self.predicted + needed + longest <= max(self.limits.seconds(self.num_rows), needed + longest)
-
-    def needs_no_fit(self, candidate: Candidate) -> bool:
-        """Return whether a candidate is not fitted again, but only conditioned, after it is scored."""
-        searched = self._rows_of(candidate, MOST_LEARNED)
-        return candidate.learns_frequencies and searched >= LEARNED * self.num_rows
 
 
 def mean_and_error(

@@ -108,7 +108,7 @@ def test_selection_and_fit_stay_within_the_limit(monkeypatch, limit, best):
     made = many(time_limit=limit)
     planted(monkeypatch, {LEARNED: 1.9, NEAR: 1.8, best: 2.0})
     (taken,) = made.run()
-    fit = 0.0 if made.needs_no_fit(taken.candidate) else taken.cost.seconds
+    fit = 0.0 if taken.candidate.learns_frequencies else taken.cost.seconds
     assert made.predicted + fit <= limit
     assert limit < 80 or taken.candidate.name == best
 
