@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from graphs import random
 from graphs.checks import check_counts, check_fits, machine_memory
-from graphs.couplings import as_halting
+from graphs.couplings import as_halting_distribution
 from graphs.errors import InvalidArgumentError, MemoryBudgetError
 from graphs.features import (
     NodeFeatures,
     chebyshev_features,
-    interpolation,
+    chebyshev_interpolation,
     sample_walks,
     spectral_features,
     taylor_features,
@@ -24,16 +24,16 @@ from graphs.features import feature_matrix as feature_matrix
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import check_graph_and_kernel, precision_order
-from graphs.precisions import RationalField, resolvent_field, usual_terms
-from graphs.walks import largest_halt
+from graphs.precisions import RationalField, default_num_terms, resolvent_field
+from graphs.walks import max_p_halt
 
 Floats = NDArray[np.float64]
 
 _SEEDS, _DRAWS = 4, 4
 _WALKERS = (64, 32, 16, 8, 4)
-MOST_FLOPS, MOST_FLOPS_A_NODE = 2e11, 4e6
-_MOST_SPECTRAL_ERROR = 0.01
-_TOLERANCE, _MOST_TERMS, _MOST_EIGENVECTORS, _SPARSE = 1e-10, 2000, 2000, 0.1
+MAX_FLOPS, MAX_FLOPS_PER_NODE = 2e11, 4e6
+_MAX_SPECTRAL_ERROR = 0.01
+_TOLERANCE, _MAX_TERMS, _MAX_EIGENVECTORS, _SPARSE = 1e-10, 2000, 2000, 0.1
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def advise(
     max_nonzeros: int = 64,
     *,
     num_nodes: int = 128,
-    halt: float = 0.1,
+    p_halt: float = 0.1,
     seed: int = 0,
 ) -> Advice:
     """Measure deterministic features and walks on a sample of nodes, and recommend those of least error.
@@ -99,7 +99,7 @@ def advise(
         kernel: The kernel.
         max_nonzeros: The budget of non-zeros in a row of Phi, on average over the sample.
         num_nodes: Nodes of the sample.
-        halt: The halting probability of the walks; a smaller one is taken where their second moment would be infinite.
+        p_halt: The halting probability of the walks; a smaller one is taken where their second moment would be infinite.
         seed: Of the sample and of the walks.
 
     Raises:
@@ -108,17 +108,17 @@ def advise(
     """
     check_graph_and_kernel(graph, kernel)
     check_counts(max_nonzeros=max_nonzeros, num_nodes=num_nodes)
-    halting = as_halting(halt)
+    halting = as_halting_distribution(p_halt)
     if not halting.is_geometric:
-        raise InvalidArgumentError(f"halt must be a probability, got {halt!r}.")
+        raise InvalidArgumentError(f"halt must be a probability, got {p_halt!r}.")
     seed = random.resolve_seed(seed)
     count = min(int(num_nodes), graph.num_nodes)
     check_fits(f"The kernel on {count} nodes of a sample", 48.0 * count * graph.num_nodes, "Use a smaller num_nodes.")
     sample = node_sample(graph, count, seed)
     exact = exact_block(graph, kernel, sample)
-    measured = list(_candidates(graph, kernel, sample, exact, int(max_nonzeros), halt, seed))
+    measured = list(_candidates(graph, kernel, sample, exact, int(max_nonzeros), p_halt, seed))
     measured.sort(key=lambda candidate: (max(candidate.error, 1e-12), candidate.features == "walks"))
-    solved = solved_candidate(graph, kernel)
+    solved = sparse_factor_candidate(graph, kernel)
     if solved is not None:
         measured.insert(0, solved)
         return Advice(solved, tuple(measured), _reason(solved, measured, graph, kernel, max_nonzeros))
@@ -138,7 +138,7 @@ def precision_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
         analysis = resolvent_field(graph, order).analysis
     except (InvalidArgumentError, MemoryBudgetError):
         return None
-    if analysis.flops > MOST_FLOPS or analysis.num_bytes > machine_memory() / 2:
+    if analysis.flops > MAX_FLOPS or analysis.num_bytes > machine_memory() / 2:
         return None
     return Candidate("precision", {"order": order}, 0.0, analysis.num_nonzeros / graph.num_nodes)
 
@@ -151,20 +151,20 @@ def rational_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
     """
     try:
         order, shift, *_ = kernel.resolvent()
-        terms = usual_terms(order, shift)
+        terms = default_num_terms(order, shift)
         analysis = resolvent_field(graph, int(order) + 1).analysis
     except (InvalidArgumentError, MemoryBudgetError):
         return None
-    most = min(MOST_FLOPS, MOST_FLOPS_A_NODE * graph.num_nodes)
+    most = min(MAX_FLOPS, MAX_FLOPS_PER_NODE * graph.num_nodes)
     if terms**3 * analysis.flops > most or terms**2 * analysis.num_bytes > machine_memory() / 2:
         return None
     error = RationalField(graph, order, terms).error(shift)
-    if error > _MOST_SPECTRAL_ERROR:
+    if error > _MAX_SPECTRAL_ERROR:
         return None
     return Candidate("rational", {"degree": terms}, error, terms**2 * analysis.num_nonzeros / graph.num_nodes)
 
 
-def solved_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
+def sparse_factor_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
     """Return what goes through a sparse Cholesky factor: exactly for an integer order, else nearly so; or None."""
     return precision_candidate(graph, kernel) or rational_candidate(graph, kernel)
 
@@ -180,8 +180,8 @@ def exact_block(graph: Graph, kernel: GraphKernel, positions: NDArray[np.int64])
     """
     series, U, n = _series_of(kernel), graph.shift_operator, len(positions)
     if series is None:
-        if graph.num_nodes > _MOST_EIGENVECTORS:
-            raise InvalidArgumentError(f"{kernel} needs more than {_MOST_TERMS} terms of a Chebyshev series.")
+        if graph.num_nodes > _MAX_EIGENVECTORS:
+            raise InvalidArgumentError(f"{kernel} needs more than {_MAX_TERMS} terms of a Chebyshev series.")
         return kernel.exact(graph)[np.ix_(positions, positions)]
     columns = np.arange(n)
     before: Any = sp.csr_array((np.ones(n), (positions, columns)), shape=(graph.num_nodes, n))
@@ -199,8 +199,8 @@ def exact_block(graph: Graph, kernel: GraphKernel, positions: NDArray[np.int64])
 def _series_of(kernel: GraphKernel) -> Floats | None:
     """Return the Chebyshev coefficients of k(1 - u), at least two, without those that are rounding; None: too many."""
     count = 64
-    while count <= _MOST_TERMS:
-        points, transform = interpolation(count)
+    while count <= _MAX_TERMS:
+        points, transform = chebyshev_interpolation(count)
         values = kernel.spectral(1 - points)
         if not np.isfinite(values).all() or not values.any():
             raise InvalidArgumentError(f"{kernel} is out of the range of double precision.")
@@ -244,10 +244,10 @@ def _candidates(
     sample: NDArray[np.int64],
     exact: Floats,
     budget: int,
-    halt: float,
+    p_halt: float,
     seed: int,
 ) -> Iterator[Candidate]:
-    labels = graph.named(sample)
+    labels = graph.as_nodes(sample)
 
     def measured(name: str, options: dict[str, Any], draws: Iterable[NodeFeatures]) -> Candidate:
         phis = [feature_matrix(draw, kernel) for draw in draws]
@@ -266,13 +266,13 @@ def _candidates(
         yield measured("taylor", {"degree": degree}, [taylor_features(graph, labels, degree)])
     rank = min(budget, graph.num_nodes)
     yield measured("spectrum", {"rank": rank}, [spectral_features(graph, labels, rank)])
-    limit = largest_halt(graph, kernel)
+    limit = max_p_halt(graph, kernel)
     if limit <= 0:
         return
-    chosen = halt if halt < limit else limit / 2
+    chosen = p_halt if p_halt < limit else limit / 2
     for hops in sorted({0, degree // 2, max(degree - 1, 0), degree}):
         for walkers in _WALKERS:
-            options: dict[str, Any] = {"num_walkers": walkers, "halt": chosen, "exact_hops": hops}
+            options: dict[str, Any] = {"num_walkers": walkers, "p_halt": chosen, "exact_hops": hops}
             draws = [sample_walks(graph, labels, seed=seed + k, **options) for k in range(_DRAWS)]
             if np.mean([len(draw.pattern.indices) for draw in draws]) <= budget * len(sample):
                 yield measured("walks", options, draws)

@@ -6,13 +6,13 @@ from scipy.signal import fftconvolve
 
 from graphs import random
 from graphs.checks import check_count, check_counts
-from graphs.couplings import as_halting, quantile_survival
+from graphs.couplings import as_halting_distribution, quantile_survival
 from graphs.features import Walks, sample_walks
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel, Modulated
 from graphs.kernels.kernel import check_graph_and_kernel
-from graphs.matching.pairs import MOST_QUANTILES, whole_modulation
-from graphs.walks import choose_halt
+from graphs.matching.pairs import MAX_QUANTILES, complete_modulation
+from graphs.walks import choose_p_halt
 
 Floats = NDArray[np.float64]
 
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 def walk_costs(
     graph: Graph,
     kernel: GraphKernel,
-    halt: float | ArrayLike = 0.1,
+    p_halt: float | ArrayLike = 0.1,
     num_quantiles: int = 50,
     *,
     num_nodes: int = 256,
@@ -38,7 +38,7 @@ def walk_costs(
     Args:
         graph: The graph.
         kernel: The kernel.
-        halt: The halting law whose quantiles are meant.
+        p_halt: The halting law whose quantiles are meant.
         num_quantiles: n.
         num_nodes: Start nodes, drawn at random.
         num_walkers: Walkers of each.
@@ -49,17 +49,19 @@ def walk_costs(
         InvalidArgumentError: an argument out of range, or a kernel for which no walks have a good second moment.
     """
     check_graph_and_kernel(graph, kernel)
-    check_count("num_quantiles", num_quantiles, most=MOST_QUANTILES)
+    check_count("num_quantiles", num_quantiles, most=MAX_QUANTILES)
     check_counts(num_nodes=num_nodes, num_walkers=num_walkers)
     generator = np.random.default_rng(random.resolve_seed(seed))
     nodes = generator.permutation(graph.num_nodes)[:num_nodes]
-    labels = graph.named(nodes)
-    f = whole_modulation(kernel)
-    each = fftconvolve(quantile_survival(as_halting(halt), num_quantiles, len(f) - 1) * f, f[None, :], axes=1)
-    halting = choose_halt(graph, Modulated(tuple(each[-1].tolist())), num_walkers)
+    labels = graph.as_nodes(nodes)
+    f = complete_modulation(kernel)
+    each = fftconvolve(
+        quantile_survival(as_halting_distribution(p_halt), num_quantiles, len(f) - 1) * f, f[None, :], axes=1
+    )
+    halting = choose_p_halt(graph, Modulated(tuple(each[-1].tolist())), num_walkers)
     seeds = (int(generator.integers(2**62)) for _ in range(2))
     draws = [
-        sample_walks(graph, labels, num_walkers, halt=halting, exact_hops=exact_hops, kernel=kernel, seed=one)
+        sample_walks(graph, labels, num_walkers, p_halt=halting, exact_hops=exact_hops, kernel=kernel, seed=one)
         for one in seeds
     ]
     (first, a), (second, b) = (_rows(draw, each) for draw in draws)

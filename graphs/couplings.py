@@ -21,79 +21,79 @@ Lengths = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Halting:
+class HaltingDistribution:
     """The law of a walk's length, through its survival P(length >= l).
 
     Attributes:
-        halt: The probability to stop before each step, in (0, 1); or an array (L + 1,) of survival
+        p_halt: The probability to stop before each step, in (0, 1); or an array (L + 1,) of survival
             probabilities: the first 1, none increasing, all positive. No walk is longer than L then,
             so powers beyond L are left out of E[Phi].
     """
 
-    halt: float | NDArray[np.float64]
+    p_halt: float | NDArray[np.float64]
 
     def __post_init__(self) -> None:
-        values = np.asarray(self.halt, dtype=np.float64)
+        values = np.asarray(self.p_halt, dtype=np.float64)
         if values.ndim == 0:
             if not 0 < values < 1:
-                raise InvalidArgumentError(f"halt must lie strictly between 0 and 1, got {self.halt!r}.")
-            object.__setattr__(self, "halt", float(values))
+                raise InvalidArgumentError(f"halt must lie strictly between 0 and 1, got {self.p_halt!r}.")
+            object.__setattr__(self, "p_halt", float(values))
             return
         fits = values.ndim == 1 and values.size > 0 and values[0] == 1 and (values > 0).all()
         if not fits or (np.diff(values) > 0).any():
             raise InvalidArgumentError(
                 "A survival array P(length >= l), l = 0, 1, ..., starts with 1, never increases and stays positive."
             )
-        object.__setattr__(self, "halt", values)
+        object.__setattr__(self, "p_halt", values)
 
     @property
     def is_geometric(self) -> bool:
         """Whether every step halts with the same probability."""
-        return isinstance(self.halt, float)
+        return isinstance(self.p_halt, float)
 
     def survival(self, length: int) -> NDArray[np.float64]:
         """Return P(length >= l) for l = 0..length, shape (length + 1,)."""
-        if isinstance(self.halt, float):
-            return np.asarray((1 - self.halt) ** np.arange(length + 1))
+        if isinstance(self.p_halt, float):
+            return np.asarray((1 - self.p_halt) ** np.arange(length + 1))
         out = np.zeros(length + 1)
-        out[: len(self.halt)] = self.halt[: length + 1]
+        out[: len(self.p_halt)] = self.p_halt[: length + 1]
         return out
 
     def mean(self) -> float:
         """Return the mean length."""
-        return 1 / self.halt - 1 if isinstance(self.halt, float) else float(np.sum(self.halt[1:]))
+        return 1 / self.p_halt - 1 if isinstance(self.p_halt, float) else float(np.sum(self.p_halt[1:]))
 
     def quantile(self, u: NDArray[np.float64]) -> Lengths:
         """Return the lengths whose distribution function first reaches u in (0, 1), shape of u."""
-        if isinstance(self.halt, float):
-            return np.asarray(np.log(1 - u) * (1 / np.log1p(-self.halt)), dtype=np.int64)  # log is faster than log1p
+        if isinstance(self.p_halt, float):
+            return np.asarray(np.log(1 - u) * (1 / np.log1p(-self.p_halt)), dtype=np.int64)  # log is faster than log1p
         return np.asarray(np.searchsorted(self._halted, u, side="right"), dtype=np.int64)
 
     @cached_property
     def _halted(self) -> NDArray[np.float64]:
-        return 1 - np.asarray(self.halt)[1:]
+        return 1 - np.asarray(self.p_halt)[1:]
 
 
-def as_halting(halt: float | ArrayLike) -> Halting:
+def as_halting_distribution(p_halt: float | ArrayLike) -> HaltingDistribution:
     """Return the halting law of a probability or of survival probabilities (L + 1,).
 
     Raises:
         InvalidArgumentError: neither of the two.
     """
     try:
-        return Halting(np.asarray(halt, dtype=np.float64))
+        return HaltingDistribution(np.asarray(p_halt, dtype=np.float64))
     except (TypeError, ValueError) as error:
         if isinstance(error, InvalidArgumentError):
             raise
         raise InvalidArgumentError(
-            f"halt must be a number or an array of survival probabilities, got {halt!r}."
+            f"halt must be a number or an array of survival probabilities, got {p_halt!r}."
         ) from error
 
 
 class LengthCoupling(Protocol):
     """Draws the lengths of the m walkers of each start node from that node's key."""
 
-    def draw(self, keys: Keys, num_walkers: int, halting: Halting) -> Lengths:
+    def draw(self, keys: Keys, num_walkers: int, halting: HaltingDistribution) -> Lengths:
         """Return the lengths (n, m) for n node keys (n, 1)."""
 
 
@@ -101,7 +101,7 @@ class LengthCoupling(Protocol):
 class IID:
     """Independent lengths."""
 
-    def draw(self, keys: Keys, num_walkers: int, halting: Halting) -> Lengths:
+    def draw(self, keys: Keys, num_walkers: int, halting: HaltingDistribution) -> Lengths:
         """Return independent lengths (n, m)."""
         return halting.quantile(random.uniforms(keys, np.arange(num_walkers)[None, :]))
 
@@ -114,7 +114,7 @@ class Antithetic:
     (u + 1/2) mod 1 < p. For p <= 1/2 they never halt at the same step.
     """
 
-    def draw(self, keys: Keys, num_walkers: int, halting: Halting) -> Lengths:
+    def draw(self, keys: Keys, num_walkers: int, halting: HaltingDistribution) -> Lengths:
         """Return lengths (n, m); walkers 2k and 2k + 1 are partners."""
         pairs = random.derive(keys, np.arange(_half(num_walkers, "antithetic"))[None, :])
         lengths = np.zeros((*pairs.shape, 2), dtype=np.int64)
@@ -142,7 +142,7 @@ class Sigma:
     permutation: NDArray[np.int64]  # (num_quantiles,)
 
     @classmethod
-    def checked(cls, permutation: ArrayLike) -> "Sigma":
+    def from_array(cls, permutation: ArrayLike) -> "Sigma":
         """Return the coupling of a permutation (num_quantiles,).
 
         Raises:
@@ -153,7 +153,7 @@ class Sigma:
             raise InvalidArgumentError("permutation must hold 0..num_quantiles-1, each once.")
         return cls(table.astype(np.int64))
 
-    def draw(self, keys: Keys, num_walkers: int, halting: Halting) -> Lengths:
+    def draw(self, keys: Keys, num_walkers: int, halting: HaltingDistribution) -> Lengths:
         """Return lengths (n, m); walkers 2k and 2k + 1 are partners."""
         pairs = np.arange(_half(num_walkers, "sigma"))[None, :]
         count = len(self.permutation)
@@ -174,7 +174,7 @@ class Tuples:
     tuples: NDArray[np.int64]  # (S, m)
 
     @classmethod
-    def checked(cls, tuples: ArrayLike, num_walkers: int) -> "Tuples":
+    def from_array(cls, tuples: ArrayLike, num_walkers: int) -> "Tuples":
         """Return the coupling of a table (S, m).
 
         Raises:
@@ -192,7 +192,7 @@ class Tuples:
             raise InvalidArgumentError("Each column of tuples must hold every quantile equally often.")
         return cls(table.astype(np.int64))
 
-    def draw(self, keys: Keys, num_walkers: int, halting: Halting) -> Lengths:
+    def draw(self, keys: Keys, num_walkers: int, halting: HaltingDistribution) -> Lengths:
         """Return lengths (n, m)."""
         count = int(self.tuples.max()) + 1
         chosen = (random.uniforms(keys, np.zeros((1, 1), dtype=np.int64)) * len(self.tuples)).astype(np.int64)
@@ -208,7 +208,7 @@ class Systematic:
     Each u_k is uniform, and together they fall into every one of the m quantiles exactly once.
     """
 
-    def draw(self, keys: Keys, num_walkers: int, halting: Halting) -> Lengths:
+    def draw(self, keys: Keys, num_walkers: int, halting: HaltingDistribution) -> Lengths:
         """Return lengths (n, m), evenly spread over the quantiles of the halting law."""
         start = random.uniforms(keys, np.zeros((1, 1), dtype=np.int64))
         u = (start + np.arange(num_walkers)[None, :] / num_walkers) % 1.0
@@ -231,7 +231,7 @@ def _half(num_walkers: int, name: str) -> int:
     return num_walkers // 2
 
 
-def modulation_to_the_end(kernel: GraphKernel) -> NDArray[np.float64]:
+def truncated_modulation(kernel: GraphKernel) -> NDArray[np.float64]:
     """Return f_0, f_1, ... until they sum to sqrt(k(0)) but for 1e-9, or 65,536 of them."""
     total, length = float(np.sqrt(kernel.spectral(np.zeros(1))[0])), 64
     while True:
@@ -241,7 +241,7 @@ def modulation_to_the_end(kernel: GraphKernel) -> NDArray[np.float64]:
         length *= 2
 
 
-def quantile_survival(halting: Halting, num_quantiles: int, length: int) -> NDArray[np.float64]:
+def quantile_survival(halting: HaltingDistribution, num_quantiles: int, length: int) -> NDArray[np.float64]:
     """Return P(reach l | quantile q) / P(reach l) for l = 0..length, shape (num_quantiles, length + 1).
 
     The uniform of quantile q is uniform on (q / n, (q + 1) / n), and the walk reaches l where it exceeds

@@ -69,7 +69,7 @@ class DuplicateFacesWarning(GraphWarning):
     """A mesh has faces with the same corners as another; the message counts them."""
 
 
-class LooseVerticesWarning(GraphWarning):
+class UnreferencedVerticesWarning(GraphWarning):
     """A mesh has vertices on no face that has an area; the message counts them."""
 
 

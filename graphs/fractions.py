@@ -29,7 +29,7 @@ from graphs.errors import InvalidArgumentError
 
 Floats = NDArray[np.float64]
 
-MOST_TERMS, LEAST = 8, 0.01
+MAX_TERMS, LEAST = 8, 0.01
 WIDEST = math.log(1e8)
 """The largest log R; wider ranges are served by its fractions, and their errors told."""
 _POINTS, _NODES, _GRID, _EASED = 40, 16, 400, 6
@@ -37,7 +37,7 @@ _NARROWEST = 0.125
 """Of log R over the square of the number of fractions: below it the error is some 10^-6, and rounding steers."""
 
 
-class Fractions(NamedTuple):
+class PartialFractions(NamedTuple):
     """Sums of fractions on [1, R], and how they change with log R."""
 
     poles: Floats  # p (m,)
@@ -62,7 +62,7 @@ class FractionalPower:
             raise InvalidArgumentError(
                 f"The fractional part of a power must lie from {LEAST} to {1 - LEAST}, got {power:g}; take an integer."
             )
-        self.power, self.terms = power, check_count("terms", terms, 1, MOST_TERMS)
+        self.power, self.terms = power, check_count("terms", terms, 1, MAX_TERMS)
         self._domain = (_NARROWEST * terms**2, WIDEST)
         places = np.sort(np.cos(np.pi * (np.arange(_POINTS) + 0.5) / _POINTS))
         widths = self._domain[0] + (places + 1) / 2 * (self._domain[1] - self._domain[0])
@@ -79,7 +79,7 @@ class FractionalPower:
         self._logs = [Chebyshev.fit(widths, column, _POINTS - 1, self._domain) for column in found.T]
         self._slopes = [series.deriv() for series in self._logs]
 
-    def at(self, width: float) -> Fractions:
+    def at(self, width: float) -> PartialFractions:
         """Return the fractions for [1, R] with log R = width, and their derivatives in it."""
         low, high = self._domain
         inside = min(max(width, low), high)
@@ -87,7 +87,7 @@ class FractionalPower:
         slopes = np.array([series(inside) for series in self._slopes]) * (low < width < high)
         values = np.exp(logs)
         m = self.terms
-        return Fractions(values[:m], values[m:], (values * slopes)[:m], (values * slopes)[m:])
+        return PartialFractions(values[:m], values[m:], (values * slopes)[:m], (values * slopes)[m:])
 
     def error(self, width: float) -> float:
         """Return the largest |sum_i w_i t^f / (t + p_i) - 1| over [1, R], log R = width, to some percent of it."""
@@ -102,10 +102,10 @@ def fractional_power(power: float, terms: int) -> FractionalPower:
     return FractionalPower(power, terms)
 
 
-def fewest_terms(power: float, width: float, error: float) -> int:
+def min_num_terms(power: float, width: float, error: float) -> int:
     """Return the least number of fractions with at most this relative error for log R = width, or the most of all."""
-    counts = range(1, MOST_TERMS)
-    return next((m for m in counts if fractional_power(power, m).error(width) <= error), MOST_TERMS)
+    counts = range(1, MAX_TERMS)
+    return next((m for m in counts if fractional_power(power, m).error(width) <= error), MAX_TERMS)
 
 
 def _spread(power: float, terms: int, width: float) -> Floats:

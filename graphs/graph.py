@@ -17,7 +17,7 @@ from graphs.errors import InvalidArgumentError, UnknownNodeError
 from graphs.laplacians import LAPLACIANS
 from graphs.sources import Sources, freeze
 
-_MOST_DENSE = 20_000
+_MAX_DENSE = 20_000
 
 
 class Spectrum(NamedTuple):
@@ -103,10 +103,10 @@ class Graph(Sources):
         Raises:
             InvalidArgumentError: more than 20,000 nodes, beyond what dense algebra is for.
         """
-        if self.num_nodes > _MOST_DENSE:
+        if self.num_nodes > _MAX_DENSE:
             raise InvalidArgumentError(
                 f"An exact kernel on {self.num_nodes} nodes needs a dense eigendecomposition "
-                f"({self.num_nodes**2 * 24 / 2**30:.0f} GiB); at most {_MOST_DENSE} nodes are allowed. Use walks."
+                f"({self.num_nodes**2 * 24 / 2**30:.0f} GiB); at most {_MAX_DENSE} nodes are allowed. Use walks."
             )
         check_fits(f"The eigenvectors of {self.num_nodes} nodes", 24.0 * self.num_nodes**2, "Use walks.")
         eigenvalues, eigenvectors = eigh(self.shift_operator.toarray())
@@ -126,7 +126,7 @@ class Graph(Sources):
         """
         if isinstance(self.labels, GridLabels):
             return _check_tuples(labels, self.labels)
-        if self.reads_positions:
+        if self.accepts_positions:
             return _check_positions(labels, self.num_nodes)
         assert self.labels is not None
         if isinstance(labels, np.ndarray) and labels.dtype == bool:
@@ -152,14 +152,14 @@ class Graph(Sources):
         checked = _check_positions(positions, self.num_nodes)
         if isinstance(self.labels, GridLabels):
             return list(self.labels.at(checked))
-        return checked if self.labels is None or self.reads_positions else [self.labels[i] for i in checked]
+        return checked if self.labels is None or self.accepts_positions else [self.labels[i] for i in checked]
 
     @property
-    def reads_positions(self) -> bool:
+    def accepts_positions(self) -> bool:
         """Whether `index` takes integers for positions: without labels, on meshes, and on grids."""
         return self.labels is None or isinstance(self.labels, range | GridLabels)
 
-    def named(
+    def as_nodes(
         self,
         positions: NDArray[np.int64],  # (n,)
     ) -> NDArray[np.int64] | list[Hashable]:
@@ -168,7 +168,7 @@ class Graph(Sources):
         Raises:
             UnknownNodeError: a position is outside 0..N-1.
         """
-        return _check_positions(positions, self.num_nodes) if self.reads_positions else self.labels_at(positions)
+        return _check_positions(positions, self.num_nodes) if self.accepts_positions else self.labels_at(positions)
 
     def largest_component(self) -> "Graph":
         """Return the subgraph of the largest connected part; its nodes keep their labels.
@@ -215,7 +215,7 @@ _WAYS_IN = {"is_directed": "from_networkx", "toarray": "from_scipy", "faces": "f
 """What tells an object for which there is a class method of `Graph`."""
 
 
-def wrong_graph(value: Any) -> str | None:
+def not_a_graph_message(value: Any) -> str | None:
     """Return what to say where a graph is needed and this is none; None of a graph."""
     if isinstance(value, Graph):
         return None
@@ -233,7 +233,7 @@ def check_graph(value: Any) -> None:
     Raises:
         InvalidArgumentError: which class method of `Graph` takes it.
     """
-    wrong = wrong_graph(value)
+    wrong = not_a_graph_message(value)
     if wrong is not None:
         raise InvalidArgumentError(wrong)
 

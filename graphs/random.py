@@ -36,7 +36,7 @@ class Role(IntEnum):
 
     LENGTHS = 1
     DIRECTIONS = 2
-    BEGINNINGS = 3
+    STARTS = 3
 
 
 def mix(state: Any) -> Any:

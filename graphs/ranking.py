@@ -9,7 +9,15 @@ from scipy.optimize import linear_sum_assignment
 
 from graphs import random
 from graphs.checks import check_choice, check_count, check_fits, counted
-from graphs.couplings import DIRECTIONS, LENGTHS, Halting, LengthCoupling, Sigma, as_halting, quantile_survival
+from graphs.couplings import (
+    DIRECTIONS,
+    LENGTHS,
+    HaltingDistribution,
+    LengthCoupling,
+    Sigma,
+    as_halting_distribution,
+    quantile_survival,
+)
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph, check_graph
 from graphs.walks.moves import Moves
@@ -26,7 +34,7 @@ _PROBES = 16
 @np.errstate(under="ignore")
 def pagerank(
     graph: Graph,
-    halt: float = 0.2,
+    p_halt: float = 0.2,
     num_walkers: int = 2,
     lengths: str = "sigma",
     seed: int | None = None,
@@ -44,7 +52,7 @@ def pagerank(
 
     Args:
         graph: The graph.
-        halt: p, in (0, 1).
+        p_halt: p, in (0, 1).
         num_walkers: m walkers per node; even for "antithetic" and "sigma".
         lengths: "iid", "antithetic", "sigma" or "systematic", as for `sample_walks`.
         seed: An integer, or None for one from the system.
@@ -59,13 +67,13 @@ def pagerank(
         InvalidArgumentError: an argument out of range.
     """
     check_graph(graph)
-    halting = as_halting(halt)
+    halting = as_halting_distribution(p_halt)
     if not halting.is_geometric:
-        raise InvalidArgumentError(f"PageRank has one halting probability, got {halt!r}.")
+        raise InvalidArgumentError(f"PageRank has one halting probability, got {p_halt!r}.")
     check_count("num_walkers", num_walkers)
-    steps = num_walkers / float(np.asarray(halting.halt))
+    steps = num_walkers / float(np.asarray(halting.p_halt))
     check_fits(
-        f"{counted(num_walkers, 'walker')} with halt {halt:g}", 64.0 * steps, "Use fewer walkers, or a larger halt."
+        f"{counted(num_walkers, 'walker')} with halt {p_halt:g}", 64.0 * steps, "Use fewer walkers, or a larger halt."
     )
     check_choice("lengths", lengths, (name for name in LENGTHS if name != "learned"))
     check_choice("directions", directions, DIRECTIONS)
@@ -76,13 +84,13 @@ def pagerank(
     coupling = _coupling(graph, lengths, halting, num_quantiles, permutation)
     reachable = np.flatnonzero(graph.degrees > 0)
     ends = _ends(moves, reachable, int(num_walkers), halting, coupling, directions, seed, num_threads)
-    p, size = float(np.asarray(halting.halt)), graph.num_nodes
+    p, size = float(np.asarray(halting.p_halt)), graph.num_nodes
     rank = np.where(graph.degrees > 0, ends / num_walkers, p)
     return np.asarray(rank / (len(reachable) + (size - len(reachable)) * p))
 
 
 @np.errstate(under="ignore")
-def match_pagerank_quantiles(graph: Graph, halt: float = 0.2, num_quantiles: int = 50) -> NDArray[np.int64]:
+def match_pagerank_quantiles(graph: Graph, p_halt: float = 0.2, num_quantiles: int = 50) -> NDArray[np.int64]:
     """Return the permutation (num_quantiles,) of length quantiles that serves PageRank.
 
     What a pair of walkers from node i adds to sum_j Var is their probability to end on one node, averaged over i:
@@ -92,16 +100,16 @@ def match_pagerank_quantiles(graph: Graph, halt: float = 0.2, num_quantiles: int
 
     Args:
         graph: The graph, or a smaller one like it.
-        halt: The halting probability.
+        p_halt: The halting probability.
         num_quantiles: n, at least 2.
 
     Raises:
         InvalidArgumentError: an argument out of range.
     """
     check_graph(graph)
-    halting = as_halting(halt)
+    halting = as_halting_distribution(p_halt)
     check_count("num_quantiles", num_quantiles, least=2)
-    longest = int(np.log(1e-6) / np.log1p(-float(np.asarray(halting.halt)))) + 1
+    longest = int(np.log(1e-6) / np.log1p(-float(np.asarray(halting.p_halt)))) + 1
     check_fits(
         f"{num_quantiles} quantiles of {longest:,} steps on {graph.num_nodes} nodes",
         24.0 * num_quantiles * (longest + num_quantiles + _PROBES * graph.num_nodes),
@@ -135,20 +143,20 @@ def transposed_moves(graph: Graph) -> sp.csr_array:
 
 
 def _coupling(
-    graph: Graph, lengths: str, halting: Halting, num_quantiles: int, permutation: ArrayLike | None
+    graph: Graph, lengths: str, halting: HaltingDistribution, num_quantiles: int, permutation: ArrayLike | None
 ) -> LengthCoupling:
     if lengths != "sigma":
         return LENGTHS[lengths]()
     if permutation is None:
-        permutation = match_pagerank_quantiles(graph, float(np.asarray(halting.halt)), num_quantiles)
-    return Sigma.checked(permutation)
+        permutation = match_pagerank_quantiles(graph, float(np.asarray(halting.p_halt)), num_quantiles)
+    return Sigma.from_array(permutation)
 
 
 def _ends(
     moves: Moves,
     starts: NDArray[np.int64],
     num_walkers: int,
-    halting: Halting,
+    halting: HaltingDistribution,
     coupling: LengthCoupling,
     directions: str,
     seed: int | None,

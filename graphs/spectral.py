@@ -14,7 +14,7 @@ DENSE = 1500
 """Nodes up to which a spectral measure is exact."""
 _PROBES = 8
 _LANCZOS_STEPS = 40
-_MOST_MOMENTS = 100_000
+_MAX_MOMENTS = 100_000
 
 
 def spectral_measure(graph: Graph) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -106,7 +106,7 @@ def spectral_density(
     where = np.asarray(eigenvalues, dtype=np.float64)
     if where.ndim != 1 or not ((where >= 0) & (where <= 2)).all():
         raise InvalidArgumentError("The density of eigenvalues is asked for at numbers within [0, 2].")
-    check_count("num_moments", num_moments, 2, _MOST_MOMENTS)
+    check_count("num_moments", num_moments, 2, _MAX_MOMENTS)
     check_count("num_probes", num_probes)
     size = 32.0 * (graph.num_nodes * num_probes + len(where) * num_moments)
     check_fits(f"{num_probes} probes and {num_moments} moments", size, "Use fewer.")

@@ -14,7 +14,7 @@ from graphs.errors import InvalidGraphError
 SelfLoops = Literal["error", "drop", "keep"]
 Duplicates = Literal["error", "sum"]
 
-_MOST_DECADES = 600
+_MAX_DECADES = 600
 
 
 class EdgeArrays(NamedTuple):
@@ -204,7 +204,7 @@ def _check_total(weights: NDArray[np.float64]) -> None:
     if not np.isfinite(total):
         raise InvalidGraphError("The weights add up to more than a float can hold; divide them by their largest.")
     positive = weights[weights > 0]
-    if len(positive) and np.log10(positive.max()) - np.log10(positive.min()) > _MOST_DECADES:
+    if len(positive) and np.log10(positive.max()) - np.log10(positive.min()) > _MAX_DECADES:
         raise InvalidGraphError(
             f"The weights range from {positive.min():.3g} to {positive.max():.3g}, so that ratios of degrees are more "
             "than a float can hold. Leave out the edges of so little weight."

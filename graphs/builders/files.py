@@ -10,7 +10,7 @@ from typing import IO, Any
 from graphs.checks import shown
 from graphs.errors import FileFormatError
 
-MOST_UNPACKED = 2**30
+MAX_UNPACKED = 2**30
 """Bytes that a packed file may unpack to."""
 
 _MARKS = (
@@ -54,7 +54,7 @@ def check_file(path: str | Path, expected: str, *, packed: bool = False) -> Path
     Args:
         path: The file.
         expected: What it should be, for the message.
-        packed: Whether gzip, bzip2 and xz data are fine, as long as they unpack to at most `MOST_UNPACKED`.
+        packed: Whether gzip, bzip2 and xz data are fine, as long as they unpack to at most `MAX_UNPACKED`.
 
     Raises:
         FileFormatError: there is no such file, it is empty, or it looks like something else.
@@ -86,8 +86,8 @@ def _check_unpacked(file: Path, opener: Any) -> None:
         with opener(file, "rb") as stream:
             while chunk := stream.read(_CHUNK):
                 total += len(chunk)
-                if total > MOST_UNPACKED:
-                    raise FileFormatError(f"{printable(str(file))} unpacks to more than {MOST_UNPACKED:,} bytes.")
+                if total > MAX_UNPACKED:
+                    raise FileFormatError(f"{printable(str(file))} unpacks to more than {MAX_UNPACKED:,} bytes.")
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise FileFormatError(f"{printable(str(file))} is truncated or damaged: {brief(error)}.") from error
 

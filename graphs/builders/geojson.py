@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from graphs.builders.crs import read_crs
 from graphs.builders.lines import Lines, as_lines
-from graphs.builders.nearest import farthest, nearest_places
+from graphs.builders.nearest import distance_limit, nearest_places
 from graphs.builders.roads import Roads
 from graphs.checks import counted, is_identifier, is_number, shown
 from graphs.errors import FileFormatError, SkippedFeaturesWarning, warn
@@ -324,7 +324,7 @@ def _placed(
         points = np.array([sensors[i].coordinates for i in others.tolist()])
         found = nearest_places(lines, points)
         edges[others], fractions[others], apart[others] = found
-    limit = farthest(lines, within)
+    limit = distance_limit(lines, within)
     near = apart <= limit
     if not near.all():
         i, size = int((~near).argmax()), f" {unit}" if unit else ""

@@ -13,7 +13,7 @@ from graphs.builders.edges import EdgeArrays
 from graphs.checks import as_numbers, check_fits, is_count, shown
 from graphs.errors import InvalidArgumentError, InvalidGraphError, UnknownNodeError
 
-_MOST = int(np.iinfo(np.int32).max)
+_MAX = int(np.iinfo(np.int32).max)
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def _check_size(sizes: tuple[int, ...], wraps: list[bool], diagonals: bool) -> N
         edges = (math.prod(size + moves for size, moves in zip(sizes, ordered, strict=True)) - nodes) // 2
     else:
         edges = sum(nodes // size * moves for size, moves in zip(sizes, ordered, strict=True)) // 2
-    if nodes > _MOST or 2 * edges > _MOST:
+    if nodes > _MAX or 2 * edges > _MAX:
         raise InvalidGraphError(
             f"A grid of shape {sizes} has {nodes} nodes and {edges} edges, more than 32-bit positions can name."
         )

@@ -9,7 +9,7 @@ from graphs.checks import counted
 from graphs.errors import InvalidGraphError
 
 
-def scaled(
+def scale_to_unit(
     points: NDArray[np.float64],  # (n, d)
     what: str,
 ) -> tuple[NDArray[np.float64], float]:
@@ -27,7 +27,7 @@ def scaled(
     return points / scale, scale
 
 
-def between(
+def segment_distances(
     starts: NDArray[np.float64],  # (E, d)
     ends: NDArray[np.float64],  # (E, d)
 ) -> NDArray[np.float64]:  # (E,)
@@ -35,7 +35,7 @@ def between(
     return np.asarray(np.hypot.reduce(ends - starts, axis=1, initial=0.0))
 
 
-def inverse(
+def inverse_lengths(
     lengths: NDArray[np.float64],  # (E,)
     sources: NDArray[Any],  # (E,)
     targets: NDArray[Any],  # (E,)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from graphs.builders.edges import EdgeArrays
-from graphs.builders.lengths import between, inverse, scaled
+from graphs.builders.lengths import inverse_lengths, scale_to_unit, segment_distances
 from graphs.builders.mesh_files import load_mesh
 from graphs.builders.triangles import angles, read_triangles
 from graphs.checks import check_choice, shown
@@ -127,16 +127,16 @@ def _from_faces(vertices: NDArray[np.float64], faces: NDArray[np.int64], weights
     first, second, shared = _adjacent(sides)
     lengths = np.zeros(len(first))
     if weights == "edge-length":
-        places, _ = scaled(vertices, "Vertex")
+        places, _ = scale_to_unit(vertices, "Vertex")
         middles = (places[sides.low[shared]] + places[sides.high[shared]]) / 2
         centers = places[faces].mean(axis=1)
-        lengths = between(centers[first], middles) + between(middles, centers[second])
+        lengths = segment_distances(centers[first], middles) + segment_distances(middles, centers[second])
     pair = first * len(faces) + second
     order = np.lexsort((lengths, pair))  # of several ways between two faces the shortest comes first
     shortest = order[np.unique(pair[order], return_index=True)[1]]
     values = np.ones(len(shortest))
     if weights == "edge-length":
-        values = inverse(lengths[shortest], first[shortest], second[shortest], "Faces", _REMEDY)
+        values = inverse_lengths(lengths[shortest], first[shortest], second[shortest], "Faces", _REMEDY)
     return EdgeArrays(len(faces), first[shortest], second[shortest], values, None, centroids)
 
 
@@ -162,8 +162,8 @@ def _from_vertices(vertices: NDArray[np.float64], faces: NDArray[np.int64], weig
     low, high = sides.low[once], sides.high[once]
     values = np.ones(len(once))
     if weights == "edge-length":
-        places, _ = scaled(vertices, "Vertex")
-        values = inverse(between(places[low], places[high]), low, high, "Vertices", _REMEDY)
+        places, _ = scale_to_unit(vertices, "Vertex")
+        values = inverse_lengths(segment_distances(places[low], places[high]), low, high, "Vertices", _REMEDY)
     elif weights == "cotangent":
         values = _cotangent_weights(_cotangents(vertices, faces).ravel()[sides.place], edge, len(once))
     return EdgeArrays(len(vertices), low, high, values, None, vertices)

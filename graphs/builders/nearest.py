@@ -28,15 +28,15 @@ _CHORD = 1000.0
 """The longest chord on the globe, in metres."""
 _SLACK = 1e-9
 """Of a distance, for rounding."""
-FARTHEST = 0.1
+DEFAULT_LIMIT_SHARE = 0.1
 """The default limit of distances from lines in a plane and from surfaces, in diagonals of the box around them."""
-FARTHEST_METRES = 500.0
+DEFAULT_LIMIT_METRES = 500.0
 """The default limit of distances from lines on the globe."""
-FAR = 1e100
+MAX_COORDINATE = 1e100
 """The largest coordinate of a point, in the unit of what it is near to, so that squares of distances stay in range."""
 
 
-def farthest(
+def distance_limit(
     lines: Lines,
     within: float | None,
 ) -> float:
@@ -46,7 +46,7 @@ def farthest(
         InvalidArgumentError: it is not a positive number.
     """
     if within is None:
-        return FARTHEST_METRES if lines.metric == "haversine" else FARTHEST * lines.diagonal
+        return DEFAULT_LIMIT_METRES if lines.metric == "haversine" else DEFAULT_LIMIT_SHARE * lines.diagonal
     check_limit(within)
     return within
 

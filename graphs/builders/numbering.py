@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from graphs.checks import is_count
 from graphs.errors import InvalidGraphError
 
-_MOST = 2**53  # beyond it, floats are no longer exact
+_MAX = 2**53  # beyond it, floats are no longer exact
 
 
 def read_integers(
@@ -39,11 +39,11 @@ def _as_objects(values: Any) -> NDArray[Any]:
 
 def _are_whole(given: NDArray[Any]) -> NDArray[np.bool_]:
     if given.dtype.kind in "iuf":
-        return np.asarray((np.abs(given.astype(np.float64)) < _MOST) & (np.floor(given) == given))
+        return np.asarray((np.abs(given.astype(np.float64)) < _MAX) & (np.floor(given) == given))
     whole = [_is_whole(entry) for entry in given.reshape(-1)] if given.dtype.kind == "O" else False
     return np.broadcast_to(np.array(whole, dtype=bool), given.size).reshape(given.shape)
 
 
 def _is_whole(entry: Any) -> bool:
     whole = is_count(entry) or (isinstance(entry, float | np.floating) and float(entry).is_integer())
-    return bool(whole and abs(entry) < _MOST)
+    return bool(whole and abs(entry) < _MAX)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphs.builders.edges import EdgeArrays
-from graphs.builders.lengths import between, inverse, scaled
+from graphs.builders.lengths import inverse_lengths, scale_to_unit, segment_distances
 from graphs.checks import as_numbers, check_choice, check_count, check_fits, counted, is_number, shown
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
@@ -25,13 +25,13 @@ def from_points(
     given = _check_points(points)
     _check_k(k, len(given))
     check_fits(f"{counted(k, 'neighbor')} of {counted(len(given), 'point')}", 80.0 * k * len(given), "Use a smaller k.")
-    places, scale = scaled(given, "Point")
+    places, scale = scale_to_unit(given, "Point")
     neighbors, farthest = _nearest(places, int(k))
     low, high = _union(neighbors)
-    lengths = between(places[low], places[high])
+    lengths = segment_distances(places[low], places[high])
     values = np.ones(len(low))
     if weights == "length":
-        values = inverse(lengths, low, high, "Points", _REMEDY)
+        values = inverse_lengths(lengths, low, high, "Points", _REMEDY)
     elif weights == "gaussian":
         values = _gaussian(lengths, _median(farthest) if bandwidth is None else bandwidth / scale)
     coordinates = given if given.shape[1] in (2, 3) else None

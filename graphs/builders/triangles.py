@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.builders.lengths import scaled
+from graphs.builders.lengths import scale_to_unit
 from graphs.builders.numbering import read_integers
 from graphs.checks import as_numbers
 from graphs.errors import InvalidGraphError
@@ -67,7 +67,7 @@ def angles(
     Raises:
         InvalidGraphError: a coordinate is not a finite number.
     """
-    places, unit = scaled(vertices, "Vertex")
+    places, unit = scale_to_unit(vertices, "Vertex")
     corners = places[faces]  # (F, 3 corners, 3)
     before, after = np.roll(corners, 1, axis=1) - corners, np.roll(corners, -1, axis=1) - corners
     double_area = np.linalg.norm(np.cross(after[:, 0], before[:, 0]), axis=1)

@@ -14,7 +14,7 @@ from graphs.cholesky.orders import order
 Integers = NDArray[np.int64]
 Indices = NDArray[np.int32]
 
-STRETCH = 5e8
+CHUNK_FLOPS = 5e8
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,9 +47,9 @@ class Supernodes:
         return np.asarray(columns**3 / 3 + below * columns**2 + below**2 * columns)
 
     @cached_property
-    def stretches(self) -> list[tuple[int, int]]:
+    def chunks(self) -> list[tuple[int, int]]:
         """Ranges of supernodes between which an interrupt is heard, each of about half a second at most."""
-        part = np.floor(np.cumsum(self.flops) / STRETCH)
+        part = np.floor(np.cumsum(self.flops) / CHUNK_FLOPS)
         cuts = np.flatnonzero(np.diff(part)) + 1
         ends = [0, *cuts.tolist(), len(self.above)]
         return [(a, b) for a, b in itertools.pairwise(ends) if a < b]
@@ -175,7 +175,7 @@ class Analysis:
         return np.asarray(_matrix(numbers, self.indices, self.indptr).T.tocsr().data)
 
 
-def analyse(
+def analyze(
     indptr: Integers,  # (N + 1,)
     indices: Indices,  # (nnz,)
     coordinates: NDArray[np.float64] | None = None,  # (N, 2) or (N, 3)

@@ -47,7 +47,7 @@ def nested_dissection(
         )
     if n == 0:
         return np.zeros(0, dtype=np.int64)
-    first = first_alike(indptr, indices)
+    first = first_indistinguishable(indptr, indices)
     kept = (first == np.arange(n)) & (np.diff(indptr) <= max(_MANY * np.sqrt(n), 16.0))
     trees = np.flatnonzero(kept)[peeled(*_between(indptr, indices, kept))]
     kept[trees] = False
@@ -58,7 +58,7 @@ def nested_dissection(
     return np.argsort(position[first], kind="stable")
 
 
-def first_alike(
+def first_indistinguishable(
     indptr: NDArray[np.int64],  # (n + 1,)
     indices: NDArray[np.int32],  # (nnz,)
 ) -> NDArray[np.int64]:  # (n,)

@@ -51,8 +51,8 @@ class Factor:
         entries[target] = data[source]
         stack, update, _, _ = analysis.peaks
         rooms = np.empty(stack), np.empty(update), np.empty((2, len(s.starts)), dtype=np.int64), np.zeros(2, np.int64)
-        with one_thread():
-            for first, last in s.stretches:
+        with single_threaded_blas():
+            for first, last in s.chunks:
                 wrong = compiled.factorize(
                     compiled.ADDRESSES, first, last, s.starts, s.tops, s.there, s.children, s.panels, entries, *rooms
                 )
@@ -124,8 +124,8 @@ class Factor:
         state = np.empty((2, len(s.starts)), dtype=np.int64), np.zeros(2, dtype=np.int64)
         tree = s.starts, s.tops, s.there, s.above, s.children, s.panels
         wanted = target, begins, found, diagonal[:, 0]
-        with one_thread():
-            for first, last in reversed(s.stretches):
+        with single_threaded_blas():
+            for first, last in reversed(s.chunks):
                 compiled.invert(compiled.ADDRESSES, first, last, *tree, self.entries, *wanted, *rooms, *state)
         return a.mirrored(found), self._unordered(diagonal)[:, 0]
 
@@ -134,7 +134,7 @@ class Factor:
 
         s = self.analysis.supernodes
         room = np.empty(int(np.diff(s.tops).max(initial=0)) * x.shape[1])
-        with one_thread():
+        with single_threaded_blas():
             for name in names:
                 solve = getattr(compiled, name)
                 solve(compiled.ADDRESSES, s.starts, s.tops, s.rows, s.panels, self.entries, x, room)
@@ -151,7 +151,7 @@ def _controller() -> ThreadpoolController:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def single_threaded_blas() -> Iterator[None]:
     """Keep BLAS to one thread: so that no last bit depends on how many there are."""
     with _controller().limit(limits=1, user_api="blas"):
         yield

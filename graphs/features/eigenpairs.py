@@ -10,13 +10,13 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh, splu
 
 from graphs.errors import GraphError
-from graphs.features.neighborhoods import largest_degree
+from graphs.features.neighborhoods import max_series_degree
 from graphs.graph import Graph
 from graphs.walks.moves import Moves
 
 Floats = NDArray[np.float64]
 
-_MOST_ROUNDS = 20
+_MAX_ROUNDS = 20
 _SLOW_BALL, _SLOW_HOPS = 256, 6
 """Neighbourhoods grow slowly where so many hops reach at most so many nodes, on average."""
 _ABOVE = 1e-6
@@ -40,7 +40,7 @@ def largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
         return np.ones(rank), np.ascontiguousarray(parts[:, :rank].toarray())
     values, vectors = np.ones(count), parts.toarray()
     generator, wanted, operator = np.random.default_rng(0), rank - count, _Operator.of(graph)
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         rest = operator.without(vectors)
         start = generator.standard_normal(graph.num_nodes)
         most = wanted if len(values) == count else min(wanted, 8)
@@ -90,7 +90,7 @@ class _Operator(NamedTuple):
     def of(cls, graph: Graph) -> "_Operator":
         """Return the operator that suits a graph."""
         U, size = graph.shift_operator, graph.num_nodes
-        if largest_degree(graph, _SLOW_BALL) < _SLOW_HOPS:
+        if max_series_degree(graph, _SLOW_BALL) < _SLOW_HOPS:
             return cls(lambda x: U @ x, size, -4.0, lambda values: values)
         factors = splu(((1 + _ABOVE) * sp.eye_array(size) - U).tocsc(), permc_spec="MMD_AT_PLUS_A")
         return cls(factors.solve, size, 0.0, lambda values: 1 + _ABOVE - 1 / values)

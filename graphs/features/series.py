@@ -13,15 +13,15 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from graphs.checks import check_count, check_fits
-from graphs.features.role import NodeFeatures, Pattern, as_vector, positions_of
+from graphs.features.base import NodeFeatures, Pattern, as_vector, resolve_nodes
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
-from graphs.walks.hops import nodes_within
+from graphs.walks.hops import count_within_hops
 from graphs.walks.visits import pointers
 
 Floats = NDArray[np.float64]
 
-MOST_DEGREE = 10_000
+MAX_DEGREE = 10_000
 _BLOCK, _PROBED = 1024, 16
 _BYTES = 12
 """Of an entry of a term: a number and its power."""
@@ -58,7 +58,7 @@ class SeriesFeatures(NodeFeatures):
         """Return the coefficients (h + 1,): the modulation, or those of the Chebyshev interpolant of sqrt(k)."""
         if self.basis == "taylor":
             return kernel.modulation(self.max_length)
-        points, transform = interpolation(self.max_length)
+        points, transform = chebyshev_interpolation(self.max_length)
         return np.asarray(transform @ kernel.root(1 - points))
 
     @np.errstate(under="ignore")
@@ -66,7 +66,7 @@ class SeriesFeatures(NodeFeatures):
         """Return their derivatives in the kernel's parameters, (h + 1, p)."""
         if self.basis == "taylor":
             return kernel.modulation_jacobian(self.max_length)
-        points, transform = interpolation(self.max_length)
+        points, transform = chebyshev_interpolation(self.max_length)
         return np.asarray(transform @ kernel.root_jacobian(1 - points))
 
     @np.errstate(under="ignore")
@@ -86,7 +86,7 @@ class SeriesFeatures(NodeFeatures):
         return np.asarray(self.table.T @ as_vector("v", v, self.table.shape[0]))
 
     @np.errstate(under="ignore")
-    def times(self, kernel: GraphKernel, right: ArrayLike) -> Floats:
+    def matmul(self, kernel: GraphKernel, right: ArrayLike) -> Floats:
         """Return Phi of all N nodes times a matrix (N, p), by h sparse products, without any row of Phi."""
         weights, U = self.weights(kernel), self.graph.shift_operator
         before = np.asarray(right, dtype=np.float64)
@@ -164,10 +164,10 @@ def chebyshev_features(
 def _make(
     graph: Graph, nodes: Iterable[Hashable] | None, basis: str, degree: int, max_memory: float | None
 ) -> SeriesFeatures:
-    return _series(graph, positions_of(graph, nodes), basis, check_count("degree", degree, 0, MOST_DEGREE), max_memory)
+    return _series(graph, resolve_nodes(graph, nodes), basis, check_count("degree", degree, 0, MAX_DEGREE), max_memory)
 
 
-def interpolation(degree: int) -> tuple[Floats, Floats]:
+def chebyshev_interpolation(degree: int) -> tuple[Floats, Floats]:
     """Return the h + 1 Chebyshev points (h + 1,) and the matrix (h + 1, h + 1) from values there to coefficients."""
     count = degree + 1
     angles = np.pi * (np.arange(count) + 0.5) / count
@@ -182,7 +182,7 @@ def _series(
     matrix = graph.shift_operator
     if len(starts):
         some = starts[np.linspace(0, len(starts) - 1, min(len(starts), _PROBED), dtype=np.int64)]
-        reached = nodes_within(graph, some, degree, graph.num_nodes).sum(1).mean()  # entries of all terms of a row
+        reached = count_within_hops(graph, some, degree, graph.num_nodes).sum(1).mean()  # entries of all terms of a row
         taken = _BYTES * reached * len(starts)
         check_fits(f"{len(starts)} rows of degree {degree}", taken, "Use a lower degree.", max_memory)
     firsts = range(0, max(1, len(starts)), _BLOCK)

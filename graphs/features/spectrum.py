@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphs.checks import check_count, check_fits
+from graphs.features.base import NodeFeatures, Pattern, as_vector, resolve_nodes
 from graphs.features.eigenpairs import largest_eigenpairs
-from graphs.features.role import NodeFeatures, Pattern, as_vector, positions_of
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 
@@ -107,7 +107,7 @@ def spectral_features(
         InvalidArgumentError: rank out of range.
         UnknownNodeError: a label names no node.
     """
-    starts = positions_of(graph, nodes)
+    starts = resolve_nodes(graph, nodes)
     check_count("rank", rank, most=graph.num_nodes)
     check_fits(f"{rank} eigenvectors of {graph.num_nodes} nodes", 24.0 * rank * graph.num_nodes, "Use a lower rank.")
     if graph.num_nodes <= 50 or 4 * rank > graph.num_nodes:

@@ -18,11 +18,11 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from graphs.errors import InvalidArgumentError
-from graphs.features.role import NodeFeatures, Pattern, as_vector, feature_matrix, positions_of
+from graphs.features.base import NodeFeatures, Pattern, as_vector, feature_matrix, resolve_nodes
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
-from graphs.walks import Columns, HopRule, WalkSettings, choose_settings, draw
-from graphs.walks.hops import hops_of
+from graphs.walks import HopRule, VisitArrays, WalkSettings, choose_settings, draw
+from graphs.walks.hops import exact_hops_of
 from graphs.walks.moments import check_second_moment
 from graphs.walks.moves import Moves
 from graphs.walks.visits import Visits
@@ -52,7 +52,7 @@ class Walks(NodeFeatures):
         graph: Graph,
         nodes: NDArray[np.int64],  # (n,)
         settings: WalkSettings,
-        columns: Columns,
+        columns: VisitArrays,
     ) -> "Walks":
         """Return the walks that left these columns behind.
 
@@ -79,7 +79,7 @@ class Walks(NodeFeatures):
     @cached_property
     def exact_hops(self) -> NDArray[np.int64]:
         """How many first hops of each start node are computed exactly, (n,)."""
-        return hops_of(self.settings.exact_hops, self.graph, self.nodes)
+        return exact_hops_of(self.settings.exact_hops, self.graph, self.nodes)
 
     @cached_property
     def max_length(self) -> int:
@@ -166,7 +166,7 @@ def sample_walks(
     graph: Graph,
     nodes: Iterable[Hashable] | None = None,  # (n,) labels
     num_walkers: int = 16,
-    halt: float | str | ArrayLike = 0.1,
+    p_halt: float | str | ArrayLike = 0.1,
     lengths: str = "systematic",
     directions: str = "stratified",
     exact_hops: int | str | HopRule = "auto",
@@ -191,9 +191,9 @@ def sample_walks(
         graph: The graph.
         nodes: Labels of the start nodes (n,), repeats allowed; None: every node.
         num_walkers: The number m of walkers per node; even for "antithetic" and "sigma".
-        halt: The probability to halt before each step, in (0, 1); or an array of survival
+        p_halt: The probability to halt before each step, in (0, 1); or an array of survival
             probabilities P(length >= l), l = 0, 1, ... (longer powers are then left out of E[Phi]), such as
-            `survival_for(kernel)`; or "auto": `choose_halt` for `kernel`.
+            `optimal_survival(kernel)`; or "auto": `choose_p_halt` for `kernel`.
         lengths: The coupling of a node's lengths: "iid", "antithetic" (pairs), "sigma" (pairs
             matched by a permutation), "systematic" (all m from one uniform) or "learned" (all m from a learned law).
         directions: "independent"; "stratified": walkers of one start node that stand on the same
@@ -235,7 +235,7 @@ def sample_walks(
         graph,
         kernel,
         num_walkers=num_walkers,
-        halt=halt,
+        p_halt=p_halt,
         lengths=lengths,
         directions=directions,
         exact_hops=exact_hops,
@@ -247,5 +247,5 @@ def sample_walks(
         tuples=tuples,
         num_threads=num_threads,
     )
-    starts = positions_of(graph, nodes)
+    starts = resolve_nodes(graph, nodes)
     return Walks.of(graph, starts, settings, draw(graph, starts, settings, num_threads, max_memory, progress))

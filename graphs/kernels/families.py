@@ -57,7 +57,7 @@ class RegularizedLaplacian(GraphKernel):
         sigma: Positive; the scale, learnable.
     """
 
-    shape: ClassVar[tuple[str, ...]] = ("order",)
+    fixed_fields: ClassVar[tuple[str, ...]] = ("order",)
     order: float = 2
     sigma: float = 1.0
 
@@ -104,7 +104,7 @@ class Matern(GraphKernel):
         kappa: Positive; the lengthscale, learnable.
     """
 
-    shape: ClassVar[tuple[str, ...]] = ("nu",)
+    fixed_fields: ClassVar[tuple[str, ...]] = ("nu",)
     nu: float = 1.5
     kappa: float = 1.0
 

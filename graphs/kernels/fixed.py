@@ -10,7 +10,7 @@ from numpy.polynomial.polynomial import polyroots, polyval
 
 from graphs.checks import as_numbers, check_count
 from graphs.errors import InvalidArgumentError
-from graphs.kernels.kernel import MOST_SERIES, GraphKernel, Vector, powers
+from graphs.kernels.kernel import MAX_SERIES, GraphKernel, Vector, powers
 from graphs.series import analytic_radius, root_coefficients
 
 
@@ -23,7 +23,7 @@ class RandomWalk(GraphKernel):
         alpha: At least 2, so that the kernel is positive semi-definite.
     """
 
-    shape: ClassVar[tuple[str, ...]] = ("p", "alpha")
+    fixed_fields: ClassVar[tuple[str, ...]] = ("p", "alpha")
     p: int = 2
     alpha: float = 2.0
 
@@ -71,7 +71,7 @@ class InverseCosine(GraphKernel):
     @np.errstate(under="ignore")
     def modulation(self, length: int) -> Vector:
         """Return f_0..f_length by Cauchy's integral, shape (length + 1,)."""
-        check_count("length", length, 0, MOST_SERIES)
+        check_count("length", length, 0, MAX_SERIES)
         return _inverse_cosine(1 << max(length - 1, 0).bit_length())[: length + 1].copy()
 
 
@@ -88,7 +88,7 @@ class Modulated(GraphKernel):
         coefficients: f; finite numbers, the first positive.
     """
 
-    shape: ClassVar[tuple[str, ...]] = ("coefficients",)
+    fixed_fields: ClassVar[tuple[str, ...]] = ("coefficients",)
     coefficients: tuple[float, ...] = (1.0,)
 
     def __post_init__(self) -> None:
@@ -132,7 +132,7 @@ class PowerSeries(GraphKernel):
         coefficients: alpha_0 > 0, alpha_1, ...; finite numbers.
     """
 
-    shape: ClassVar[tuple[str, ...]] = ("coefficients",)
+    fixed_fields: ClassVar[tuple[str, ...]] = ("coefficients",)
     coefficients: tuple[float, ...] = (1.0,)
 
     def __post_init__(self) -> None:
@@ -161,7 +161,7 @@ class PowerSeries(GraphKernel):
     @np.errstate(under="ignore")
     def modulation(self, length: int) -> Vector:
         """Return f_0..f_length by Cauchy's integral, shape (length + 1,)."""
-        check_count("length", length, 0, MOST_SERIES)
+        check_count("length", length, 0, MAX_SERIES)
         return _power_series(self, 1 << max(length - 1, 0).bit_length())[: length + 1].copy()
 
 
@@ -183,7 +183,7 @@ class Spectral(GraphKernel):
         function: In numpy, (n,) -> (n,): not negative on [0, 2], positive at 0.
     """
 
-    shape: ClassVar[tuple[str, ...]] = ("function",)
+    fixed_fields: ClassVar[tuple[str, ...]] = ("function",)
     function: Callable[[Vector], Vector] = field(default_factory=lambda: _heat)
 
     def __post_init__(self) -> None:
@@ -209,7 +209,7 @@ class Spectral(GraphKernel):
 
     def modulation(self, length: int) -> Vector:
         """Return f_0..f_length by Cauchy's integral, shape (length + 1,)."""
-        check_count("length", length, 0, MOST_SERIES)
+        check_count("length", length, 0, MAX_SERIES)
         return _spectral_series(self, 1 << max(length - 1, 0).bit_length())[: length + 1].copy()
 
 

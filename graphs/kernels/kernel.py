@@ -17,8 +17,8 @@ from graphs.series import analytic_radius, check_analytic, root_coefficients
 
 Vector = NDArray[np.float64]
 
-MOST_POWERS = 10**7
-MOST_SERIES = 2**17
+MAX_POWERS = 10**7
+MAX_SERIES = 2**17
 """Powers of a series by Cauchy's integral, which takes eight points for each on several circles."""
 _STEP = float(np.finfo(float).eps ** (1 / 3))
 
@@ -43,7 +43,7 @@ class GraphKernel(ABC):
     of sqrt(k), so (f * f) is that of k; both Jacobians are derivatives with respect to `parameters`.
     """
 
-    shape: ClassVar[tuple[str, ...]] = ()
+    fixed_fields: ClassVar[tuple[str, ...]] = ()
     """Fields that are fixed numbers, not parameters to learn."""
 
     def __post_init__(self) -> None:
@@ -72,7 +72,7 @@ class GraphKernel(ABC):
     @property
     def parameters(self) -> tuple[str, ...]:
         """Names of the p learnable parameters, in the order of the Jacobians' columns."""
-        return tuple(entry.name for entry in fields(self) if entry.name not in self.shape)
+        return tuple(entry.name for entry in fields(self) if entry.name not in self.fixed_fields)
 
     @property
     def values(self) -> Vector:  # (p,)
@@ -153,7 +153,7 @@ class GraphKernel(ABC):
         Raises:
             InvalidArgumentError: the series does not converge for |u| <= 1.
         """
-        check_count("length", length, 0, MOST_SERIES)
+        check_count("length", length, 0, MAX_SERIES)
         check_analytic(self.log_series)
         return root_coefficients(self.log_series, length, 1.0)
 
@@ -194,7 +194,7 @@ def powers(length: int) -> Vector:  # (length + 1,)
     Raises:
         InvalidArgumentError: it is no integer from 0 to 10^7.
     """
-    return np.arange(check_count("length", length, 0, MOST_POWERS) + 1.0)
+    return np.arange(check_count("length", length, 0, MAX_POWERS) + 1.0)
 
 
 def precision_order(kernel: GraphKernel) -> int:

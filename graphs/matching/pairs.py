@@ -41,7 +41,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
 from graphs.checks import as_numbers, check_choice, check_count, check_fits
-from graphs.couplings import Halting, Sigma, as_halting, modulation_to_the_end, quantile_survival
+from graphs.couplings import (
+    HaltingDistribution,
+    Sigma,
+    as_halting_distribution,
+    quantile_survival,
+    truncated_modulation,
+)
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
@@ -53,13 +59,13 @@ Integers = NDArray[np.int64]
 
 OBJECTIVES = ("linear", "quartic", "diagonal", "quadratic")
 _EXHAUSTIVE = 9
-MOST_QUANTILES, _MOST_PROJECTIONS = 10_000, 100_000
+MAX_QUANTILES, _MAX_PROJECTIONS = 10_000, 100_000
 _BLOCK = 4096
 _SEED = 0x3A7C
 DENSE = 1500
 """Nodes up to which vectors are reduced through the eigendecomposition."""
 _NODES = 512
-_LEFT_OUT, _MOST_POWERS = 1e-6, 4096
+_LEFT_OUT, _MAX_POWERS = 1e-6, 4096
 _TIE = 1e-12
 _SHORT = 0.05
 
@@ -68,7 +74,7 @@ _SHORT = 0.05
 def match_quantiles(
     graph: Graph,
     kernel: GraphKernel,
-    halt: float | ArrayLike = 0.1,
+    p_halt: float | ArrayLike = 0.1,
     num_quantiles: int = 50,
     *,
     objective: str = "linear",
@@ -91,7 +97,7 @@ def match_quantiles(
     Args:
         graph: The graph, or a smaller one like it.
         kernel: The kernel whose features are coupled.
-        halt: The halting probability in (0, 1), or a survival array.
+        p_halt: The halting probability in (0, 1), or a survival array.
         num_quantiles: The number n of bins, at least 2.
         objective: "linear": the other node at its mean, a linear assignment from the spectrum of U, dense up to 1500
             nodes and by Lanczos quadrature beyond. "quartic": that of Reid et al. (2024), Eq. 56, both nodes in one
@@ -108,14 +114,14 @@ def match_quantiles(
         InvalidArgumentError: an argument out of range.
     """
     check_graph_and_kernel(graph, kernel)
-    check_count("num_quantiles", num_quantiles, 2, MOST_QUANTILES)
-    check_count("num_projections", num_projections, most=_MOST_PROJECTIONS)
+    check_count("num_quantiles", num_quantiles, 2, MAX_QUANTILES)
+    check_count("num_projections", num_projections, most=_MAX_PROJECTIONS)
     check_count("dimension", dimension)
     check_choice("objective", objective, OBJECTIVES)
     check_choice("solver", solver, _SOLVERS)
     if projections is not None:
         check_choice("projections", projections, PROJECTIONS)
-    halting, assign = as_halting(halt), _SOLVERS[solver]
+    halting, assign = as_halting_distribution(p_halt), _SOLVERS[solver]
     if objective != "linear" and costs is not None:
         raise InvalidArgumentError(f'costs serve objective="linear" only, not {objective!r}.')
     if objective in ("linear", "quartic"):
@@ -128,7 +134,7 @@ def match_quantiles(
     if objective == "diagonal":
         reduced = reduced_vectors(graph, kernel, halting, num_quantiles, dimension)
         if projections is None:
-            kinds = list(PROJECTIONS) if (whole_modulation(kernel) < 0).any() else ["positive"]
+            kinds = list(PROJECTIONS) if (complete_modulation(kernel) < 0).any() else ["positive"]
         else:
             kinds = [projections]
         return _best_projection(reduced, num_projections, assign, kinds)
@@ -143,7 +149,7 @@ def match_quantiles(
 
 @np.errstate(under="ignore")
 def matching_variance(
-    graph: Graph, kernel: GraphKernel, permutation: ArrayLike, halt: float | ArrayLike = 0.1
+    graph: Graph, kernel: GraphKernel, permutation: ArrayLike, p_halt: float | ArrayLike = 0.1
 ) -> float:
     """Return sum_ij Var(phi_i . phi_j) / sum_ij K_ij^2 of one pair of walkers, directions averaged out.
 
@@ -153,31 +159,31 @@ def matching_variance(
         graph: The graph.
         kernel: The kernel.
         permutation: (n,) of the length quantiles.
-        halt: The halting law.
+        p_halt: The halting law.
 
     Raises:
         InvalidArgumentError: no permutation.
     """
     check_graph_and_kernel(graph, kernel)
-    sigma = Sigma.checked(permutation).permutation
+    sigma = Sigma.from_array(permutation).permutation
     u, mass = spectral_measure(graph)
-    g = averaged_features(kernel, as_halting(halt), len(sigma), u)
+    g = averaged_features(kernel, as_halting_distribution(p_halt), len(sigma), u)
     paired = np.sum((g + g[sigma]) ** 2, axis=0) / (4 * len(sigma))
     return float(mass @ paired**2 / (mass @ kernel.spectral(1 - u) ** 2) - 1)
 
 
 @np.errstate(under="ignore")
 def quantile_costs(
-    graph: Graph, kernel: GraphKernel, halt: float | ArrayLike | Halting, num_quantiles: int
+    graph: Graph, kernel: GraphKernel, p_halt: float | ArrayLike | HaltingDistribution, num_quantiles: int
 ) -> Floats:  # (n, n)
     """Return tr(g_q(U) K g_q'(U)) / N for all pairs of n quantiles, (n, n), by the spectral measure of the graph."""
-    u, mass, g = _quantile_features(graph, kernel, halt, num_quantiles)
+    u, mass, g = _quantile_features(graph, kernel, p_halt, num_quantiles)
     return np.asarray((g * (mass * kernel.spectral(1 - u))) @ g.T)
 
 
 @np.errstate(under="ignore")
 def quartic_costs(
-    graph: Graph, kernel: GraphKernel, halt: float | ArrayLike | Halting, num_quantiles: int
+    graph: Graph, kernel: GraphKernel, p_halt: float | ArrayLike | HaltingDistribution, num_quantiles: int
 ) -> Floats:  # (n, n)
     """Return the costs of all pairs of n quantiles, (n, n), in Eq. 56 of Reid et al. (2024), averaged over nodes.
 
@@ -185,7 +191,7 @@ def quartic_costs(
     it by walks: tr (g_q + g_r)(U)^4 / N^2, by the spectral measure of the graph. It differs from `quantile_costs` in
     what it leaves out of the variance; see the module.
     """
-    _, mass, g = _quantile_features(graph, kernel, halt, num_quantiles)
+    _, mass, g = _quantile_features(graph, kernel, p_halt, num_quantiles)
     square, mixed = g**2, g * mass
     cubes, fourths = (g * square) @ mixed.T, square**2 @ mass
     both = 4 * (cubes + cubes.T) + 6 * (square * mass) @ square.T + fourths[:, None] + fourths
@@ -193,24 +199,24 @@ def quartic_costs(
 
 
 def _quantile_features(
-    graph: Graph, kernel: GraphKernel, halt: float | ArrayLike | Halting, num_quantiles: int
+    graph: Graph, kernel: GraphKernel, p_halt: float | ArrayLike | HaltingDistribution, num_quantiles: int
 ) -> tuple[Floats, Floats, Floats]:
     """Return the spectral measure of a graph, (k,) and (k,), and the features (n, k) of quantiles there."""
     check_graph_and_kernel(graph, kernel)
-    check_count("num_quantiles", num_quantiles, most=MOST_QUANTILES)
-    halting = halt if isinstance(halt, Halting) else as_halting(halt)
+    check_count("num_quantiles", num_quantiles, most=MAX_QUANTILES)
+    halting = p_halt if isinstance(p_halt, HaltingDistribution) else as_halting_distribution(p_halt)
     u, mass = spectral_measure(graph)
     return u, mass, averaged_features(kernel, halting, num_quantiles, u)
 
 
 def averaged_features(
     kernel: GraphKernel,
-    halting: Halting,
+    halting: HaltingDistribution,
     num_quantiles: int,
     u: Floats,  # (k,)
 ) -> Floats:  # (n, k)
     """Return g_q(u) of n quantiles at k eigenvalues of U."""
-    f = whole_modulation(kernel)
+    f = complete_modulation(kernel)
     check_fits(f"{num_quantiles} quantiles", 8.0 * num_quantiles * (3 * len(f) + len(u)), "Use fewer of them.")
     each = quantile_survival(halting, num_quantiles, len(f) - 1) * f
     out = np.zeros((num_quantiles, len(u)))
@@ -220,13 +226,13 @@ def averaged_features(
     return out
 
 
-def whole_modulation(kernel: GraphKernel) -> Floats:  # (L + 1,)
+def complete_modulation(kernel: GraphKernel) -> Floats:  # (L + 1,)
     """Return f_0..f_L, up to 65,536 of them, that sum to sqrt(k(0)) or nearly so.
 
     Raises:
         InvalidArgumentError: that many are not nearly enough.
     """
-    f, total = modulation_to_the_end(kernel), float(np.sqrt(kernel.spectral(np.zeros(1))[0]))
+    f, total = truncated_modulation(kernel), float(np.sqrt(kernel.spectral(np.zeros(1))[0]))
     if abs(f.sum() - total) > _SHORT * total:
         raise InvalidArgumentError(f"{kernel} needs more than {len(f):,} powers of U; its lengths cannot be matched.")
     return f
@@ -256,7 +262,7 @@ _SOLVERS = {"hungarian": assign_by_scipy, "pot": assign_by_pot}
 
 
 def reduced_vectors(
-    graph: Graph, kernel: GraphKernel, halting: Halting, num_quantiles: int, dimension: int
+    graph: Graph, kernel: GraphKernel, halting: HaltingDistribution, num_quantiles: int, dimension: int
 ) -> Floats:  # (n, nodes, d)
     """Return psi_i(q) of up to 512 nodes in d dimensions, through a Gaussian matrix; all N where d >= N."""
     U, size = graph.shift_operator, graph.num_nodes
@@ -270,12 +276,12 @@ def reduced_vectors(
         eigenvalues, vectors = graph.spectrum
         g = averaged_features(kernel, halting, num_quantiles, 1 - eigenvalues)
         return np.asarray(np.einsum("ik,qk,kd->qid", vectors[nodes], g, vectors.T @ now, optimize=True))
-    f = whole_modulation(kernel)
+    f = complete_modulation(kernel)
     rest = np.cumsum(np.abs(f[::-1]))[::-1]
     f = f[rest > _LEFT_OUT * rest[0]]
-    if len(f) > _MOST_POWERS:
+    if len(f) > _MAX_POWERS:
         raise InvalidArgumentError(
-            f'objective="diagonal" needs more than {_MOST_POWERS} powers of U for {kernel} on a graph of {size} nodes; '
+            f'objective="diagonal" needs more than {_MAX_POWERS} powers of U for {kernel} on a graph of {size} nodes; '
             f'take objective="linear", or a graph of at most {DENSE} nodes like it.'
         )
     each = quantile_survival(halting, num_quantiles, len(f) - 1) * f

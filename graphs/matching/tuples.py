@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphs import random
 from graphs.checks import check_counts, check_fits
-from graphs.couplings import as_halting
+from graphs.couplings import as_halting_distribution
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
@@ -33,7 +33,7 @@ _LARGEST = 300.0
 def couple_quantiles(
     graph: Graph,
     kernel: GraphKernel,
-    halt: float | ArrayLike = 0.1,
+    p_halt: float | ArrayLike = 0.1,
     num_walkers: int = 16,
     num_quantiles: int = 32,
     *,
@@ -47,7 +47,7 @@ def couple_quantiles(
     Args:
         graph: The graph, or a smaller one like it.
         kernel: The kernel whose features are coupled.
-        halt: The halting law.
+        p_halt: The halting law.
         num_walkers: m, at least 2.
         num_quantiles: n, at least 2.
         num_tuples: S, a multiple of n; None: 4 n.
@@ -71,7 +71,7 @@ def couple_quantiles(
         raise InvalidArgumentError(f"num_tuples must be a multiple of the {num_quantiles} quantiles, got {count}.")
     size = 24.0 * count * num_quantiles * num_walkers
     check_fits(f"{count} tuples of {num_walkers} walkers", size, "Use fewer quantiles, tuples or walkers.")
-    costs = quantile_costs(graph, kernel, as_halting(halt), num_quantiles)
+    costs = quantile_costs(graph, kernel, as_halting_distribution(p_halt), num_quantiles)
     costs = costs / np.ptp(costs) if np.ptp(costs) > 0 else costs
     return _alternate(costs, num_walkers, count, np.random.default_rng(random.resolve_seed(seed)))
 

@@ -27,7 +27,7 @@ from graphs.errors import (
     DisconnectedWarning,
     DuplicateFacesWarning,
     InvalidGraphError,
-    LooseVerticesWarning,
+    UnreferencedVerticesWarning,
 )
 
 Floats = NDArray[np.float64]
@@ -115,7 +115,7 @@ def _check_loose(count: int, num_vertices: int) -> None:
             f"{count} of {num_vertices} vertices are on no face that has an area and are left out of the field. "
             "The field at such a vertex is that at the nearest point of the surface."
         )
-        warnings.warn(LooseVerticesWarning(message), stacklevel=4)
+        warnings.warn(UnreferencedVerticesWarning(message), stacklevel=4)
 
 
 def _check_distinct(vertices: Floats, numbers: Integers) -> None:

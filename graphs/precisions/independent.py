@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from graphs.precisions.role import Floats, MarkovField, Pattern
+from graphs.precisions.base import Floats, MarkovField, Pattern
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphs.checks import check_fits
-from graphs.precisions.role import Floats, MarkovField, Pattern
+from graphs.precisions.base import Floats, MarkovField, Pattern
 
 
 @dataclass(frozen=True, eq=False)

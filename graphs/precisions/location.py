@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
-from graphs.builders.lengths import scaled
+from graphs.builders.lengths import scale_to_unit
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-MOST_PAIRS = 2**17
+MAX_PAIRS_AT_ONCE = 2**17
 """Of a point and a face that are compared at once."""
 _ROUNDING = 1e-9
 
@@ -49,7 +49,7 @@ class Locator:
     """
 
     def __init__(self, vertices: Floats, faces: Integers) -> None:
-        places, self._unit = scaled(vertices, "Vertex")
+        places, self._unit = scale_to_unit(vertices, "Vertex")
         self._corners = places[faces]
 
     @np.errstate(under="ignore")
@@ -83,8 +83,8 @@ class Locator:
 
     def _distances(self, points: Floats, faces: Integers) -> Floats:
         """Return the distances (m,) of points (m, 3) to as many faces, in blocks."""
-        blocks = range(0, len(points), MOST_PAIRS)
-        parts = [slice(begin, begin + MOST_PAIRS) for begin in blocks]
+        blocks = range(0, len(points), MAX_PAIRS_AT_ONCE)
+        parts = [slice(begin, begin + MAX_PAIRS_AT_ONCE) for begin in blocks]
         found = [nearest_in_triangles(points[part], self._corners[faces[part]])[1] for part in parts]
         return np.concatenate(found) if found else np.zeros(0)
 
@@ -107,11 +107,11 @@ class Locator:
 
 
 def _blocks(counts: Integers) -> Iterator[slice]:
-    """Yield ranges of points with some `MOST_PAIRS` faces to compare, or of one with more."""
+    """Yield ranges of points with some `MAX_PAIRS_AT_ONCE` faces to compare, or of one with more."""
     ends, begin = np.cumsum(counts), 0
     while begin < len(counts):
         before = ends[begin] - counts[begin]
-        end = max(begin + 1, int(np.searchsorted(ends, before + MOST_PAIRS, side="right")))
+        end = max(begin + 1, int(np.searchsorted(ends, before + MAX_PAIRS_AT_ONCE, side="right")))
         yield slice(begin, end)
         begin = end
 

@@ -7,13 +7,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.builders.nearest import FAR, FARTHEST, check_limit
+from graphs.builders.nearest import DEFAULT_LIMIT_SHARE, MAX_COORDINATE, check_limit
 from graphs.checks import as_numbers, check_count, counted, shown
 from graphs.errors import InvalidArgumentError
+from graphs.precisions.base import Floats, MarkovField, Pattern
 from graphs.precisions.determinant import LogDeterminant
 from graphs.precisions.elements import in_space, read_mesh
 from graphs.precisions.location import Location, Locator
-from graphs.precisions.role import Floats, MarkovField, Pattern
 from graphs.precisions.whittle import WhittleField, unit_norm
 
 _HIGHEST = 6
@@ -72,7 +72,7 @@ class MeshField(MarkovField):
         covered: The numbers (N,) of the vertices on a face with an area, ascending: all of them as a rule.
         coordinates: The places of these vertices, (N, 3) or (N, 2): the field is a vector of N values.
         areas: (N,), the diagonal of C.
-        reach: A tenth of the diagonal of their box: how far from the surface points may lie unless `within` says so.
+        max_distance: A tenth of the diagonal of their box: how far from the surface points may lie unless `within` says so.
 
     Raises:
         InvalidGraphError: there are no faces, or no triangles; coordinates that are not finite; vertices at the same
@@ -82,7 +82,7 @@ class MeshField(MarkovField):
     Warns:
         DegenerateFacesWarning: faces have no area, and are left out.
         DuplicateFacesWarning: faces have the same corners as another, and are left out.
-        LooseVerticesWarning: vertices are on no face with an area, and are left out.
+        UnreferencedVerticesWarning: vertices are on no face with an area, and are left out.
         DisconnectedWarning: the mesh falls into parts, between which there is no correlation.
     """
 
@@ -96,12 +96,12 @@ class MeshField(MarkovField):
         self.covered: NDArray[np.int64] = _frozen(read.covered)
         self.coordinates: Floats = _frozen(read.vertices[read.covered])
         self.areas: Floats = _frozen(read.elements.masses * read.elements.unit**2)
-        self.reach = FARTHEST * float(np.linalg.norm(np.ptp(self.coordinates, axis=0)))
+        self.max_distance = DEFAULT_LIMIT_SHARE * float(np.linalg.norm(np.ptp(self.coordinates, axis=0)))
         self._mesh, self._whole = read, read.whole
         self._columns = np.full(self.num_vertices, -1, dtype=np.int64)  # of each vertex among the values; -1: none
         self._columns[self.covered] = np.arange(len(self.covered))
         ratio = 2.0 * (self.alpha - 1) if self.alpha > 1 else 1.0
-        self._law = WhittleField(read.elements, self.alpha, ratio, unit_norm(self.alpha), self.coordinates)
+        self._whittle = WhittleField(read.elements, self.alpha, ratio, unit_norm(self.alpha), self.coordinates)
 
     @property
     def num_vertices(self) -> int:
@@ -111,7 +111,7 @@ class MeshField(MarkovField):
     @property
     def pattern(self) -> Pattern:
         """Vertices within alpha edges of each other."""
-        return self._law.pattern
+        return self._whittle.pattern
 
     def entries(
         self,
@@ -122,7 +122,7 @@ class MeshField(MarkovField):
         Raises:
             InvalidArgumentError: it is not positive, or out of range for the mesh; also from what follows.
         """
-        return self._law.entries(values)
+        return self._whittle.entries(values)
 
     def pull_back(
         self,
@@ -130,21 +130,21 @@ class MeshField(MarkovField):
         weights: Floats,  # (nnz,)
     ) -> Floats:  # (1,)
         """Return sum_e weights_e dQ_e / d lengthscale, over all entries e of the pattern."""
-        return self._law.pull_back(values, weights)
+        return self._whittle.pull_back(values, weights)
 
     @cached_property
     def root(self) -> MarkovField:
         """The field whose precision is K = kappa^2 C + G (of one hop), for the same lengthscale: for determinants."""
         if self.alpha == 1:
-            return self._law
-        return WhittleField(self._mesh.elements, 1, self._law.ratio, 1.0, self.coordinates)
+            return self._whittle
+        return WhittleField(self._mesh.elements, 1, self._whittle.ratio, 1.0, self.coordinates)
 
     def log_determinant(
         self,
         values: Floats,  # (1,)
     ) -> tuple[float, Floats]:
         """Return log |Q| and its derivative (1,), through that of K, which is interpolated once for a mesh."""
-        shift = self._law.shift(values)
+        shift = self._whittle.shift(values)
         value, slope = self._determinants(shift)
         return self.log_determinant_from(values, (value, np.array([-2 * shift * slope / float(values[0])])))
 
@@ -162,14 +162,14 @@ class MeshField(MarkovField):
             root: log |K| and its derivative (1,), which is `root.pull_back(values, inverse)`, `inverse` being the
                 entries of K^-1 on the pattern of `root`.
         """
-        return self._law.log_determinant_from(values, root)
+        return self._whittle.log_determinant_from(values, root)
 
     def condition(
         self,
         values: Floats,  # (1,)
     ) -> float:
         """Return a bound of the condition of C^(-1/2) Q C^(-1/2): where eps times it is not small, digits are lost."""
-        return self._law.condition(values)
+        return self._whittle.condition(values)
 
     def locate(
         self,
@@ -194,7 +194,7 @@ class MeshField(MarkovField):
         found = self._locator.nearest(in_space(self.read_points(points)))
         if within is not None and (found.distances > within).any():
             row = int(found.distances.argmax())
-            raise InvalidArgumentError(too_far(row, float(found.distances[row]), within))
+            raise InvalidArgumentError(too_far_message(row, float(found.distances[row]), within))
         return found._replace(faces=self._whole[found.faces])
 
     def read_points(
@@ -213,13 +213,13 @@ class MeshField(MarkovField):
             raise InvalidArgumentError(
                 f"Points are (n, {dimension}), real numbers as the vertices, got {shown(points)}."
             )
-        wrong = ~(np.abs(places) < FAR * self._mesh.elements.unit).all(axis=1)
+        wrong = ~(np.abs(places) < MAX_COORDINATE * self._mesh.elements.unit).all(axis=1)
         if wrong.any():
             row = int(wrong.argmax())
             raise InvalidArgumentError(f"Point {row} is not finite, or out of range: {places[row].tolist()}.")
         return places
 
-    def weights(
+    def projector(
         self,
         faces: ArrayLike,  # (n,)
         barycentric: ArrayLike | None = None,  # (n, 3)
@@ -246,7 +246,7 @@ class MeshField(MarkovField):
             )
         return self._rows(self.faces[numbers], shares / sums[:, None])
 
-    def weights_at_vertices(
+    def projector_at_vertices(
         self,
         vertices: ArrayLike,  # (n,)
     ) -> sp.csr_array:
@@ -285,14 +285,14 @@ class MeshField(MarkovField):
     def _nearest(self, corners: NDArray[np.int64], shares: Floats) -> tuple[NDArray[np.int64], Floats]:
         """Return corners and shares (m, 3) of the nearest points of the surface to sums of shares of vertices."""
         found = self.locate(np.einsum("mk,mkd->md", shares, self.vertices[corners]))
-        far = found.distances > self.reach
+        far = found.distances > self.max_distance
         if far.any():
             named = np.unique(corners[far][shares[far] > 0])
             named = named[self._columns[named] < 0]
             listed = ", ".join(map(str, named[:_LISTED])) + (", ..." if len(named) > _LISTED else "")
             raise InvalidArgumentError(
                 f"Vertices must lie on the surface, got {len(named)} on no face that has an area and farther from the "
-                f"surface than {self.reach:.3g}: {listed}. Ask for other vertices."
+                f"surface than {self.max_distance:.3g}: {listed}. Ask for other vertices."
             )
         return self.faces[found.faces], found.barycentric
 
@@ -302,7 +302,7 @@ class MeshField(MarkovField):
         return LogDeterminant(self._log_determinant_at)
 
     def _log_determinant_at(self, shift: float) -> float:
-        lengthscale = self._mesh.elements.unit * np.sqrt(self._law.ratio / shift)
+        lengthscale = self._mesh.elements.unit * np.sqrt(self._whittle.ratio / shift)
         return self.root.factor(self.root.entries(np.array([lengthscale]))).log_determinant
 
     @cached_property
@@ -310,7 +310,7 @@ class MeshField(MarkovField):
         return Locator(self._mesh.places, self.faces[self._whole])
 
 
-def too_far(row: int, distance: float, within: float) -> str:
+def too_far_message(row: int, distance: float, within: float) -> str:
     """Return the message for a row of points that lies farther from a surface than is allowed."""
     return (
         f"Points must lie within {within:.4g} of the surface, got row {row} at a distance of {distance:.4g} (rows "

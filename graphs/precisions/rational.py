@@ -22,22 +22,22 @@ from numpy.typing import NDArray
 
 from graphs.cholesky import Factor
 from graphs.errors import NotPositiveDefiniteError
-from graphs.fractions import fewest_terms, fractional_power
+from graphs.fractions import fractional_power, min_num_terms
 from graphs.graph import Graph
+from graphs.precisions.base import Floats, MarkovField, Pattern
 from graphs.precisions.resolvent import ResolventField, resolvent_field
-from graphs.precisions.role import Floats, MarkovField, Pattern
 
 SPECTRAL_ERROR = 1e-3
 """Relative, of a sum of fields, where nobody says how many there are to be."""
 
 
-def usual_terms(order: float, shift: float) -> int:
+def default_num_terms(order: float, shift: float) -> int:
     """Return the least number of fields for a fractional order and a shift with a relative error of `SPECTRAL_ERROR`.
 
     Raises:
         InvalidArgumentError: an integer order.
     """
-    return fewest_terms(order - math.floor(order), _width(shift), SPECTRAL_ERROR)
+    return min_num_terms(order - math.floor(order), _width(shift), SPECTRAL_ERROR)
 
 
 class _Blocks(NamedTuple):
@@ -167,7 +167,7 @@ class RationalField(MarkovField):
                 out[diagonal + j] = rows[own] * m + j
         return Pattern(starts, out.astype(np.int32)), places
 
-    def select(
+    def projector(
         self,
         positions: NDArray[np.int64],  # (n,)
     ) -> sp.csr_array:  # (n, m N)

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from graphs.checks import check_count, check_fits
 from graphs.cholesky import Factor
 from graphs.graph import Graph
+from graphs.precisions.base import Floats, MarkovField, Pattern
 from graphs.precisions.determinant import LogDeterminant
-from graphs.precisions.role import Floats, MarkovField, Pattern
 
-MOST_POWERS = 16
+MAX_POWERS = 16
 
 
 class ResolventField(MarkovField):
@@ -34,7 +34,7 @@ class ResolventField(MarkovField):
     parameters = ("shift",)
 
     def __init__(self, laplacian: sp.csr_array, order: int, coordinates: Floats | None = None) -> None:
-        self.order, self.coordinates = check_count("order", order, 1, MOST_POWERS), coordinates
+        self.order, self.coordinates = check_count("order", order, 1, MAX_POWERS), coordinates
         self._laplacian = laplacian
         self.log_determinants = LogDeterminant(self._log_determinant_at)
 
@@ -122,7 +122,7 @@ def resolvent_field(graph: Graph, order: int) -> ResolventField:
         InvalidArgumentError: another order.
     """
     kept = _KEPT.setdefault(graph, {})
-    order = check_count("order", order, 1, MOST_POWERS)
+    order = check_count("order", order, 1, MAX_POWERS)
     if order not in kept:
         identity = sp.eye_array(graph.num_nodes, format="csr")
         kept[order] = ResolventField(sp.csr_array(identity - graph.shift_operator), order, graph.coordinates)

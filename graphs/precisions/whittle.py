@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from graphs.checks import as_numbers, check_fits, shown
 from graphs.errors import InvalidArgumentError
+from graphs.precisions.base import Floats, MarkovField, Pattern
 from graphs.precisions.elements import Elements
-from graphs.precisions.role import Floats, MarkovField, Pattern
 
 _WIDEST = 500.0
 """Of the logarithm of what has no unit, so that products of a few stay in the range of double precision."""

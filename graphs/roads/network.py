@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from graphs.builders.junctions import Junctions, Stretches, join_lines
 from graphs.builders.lines import Lines, as_lines, check_lines, first_of_each
-from graphs.builders.nearest import FAR, farthest, nearest_places
+from graphs.builders.nearest import MAX_COORDINATE, distance_limit, nearest_places
 from graphs.builders.road_files import read_roads
 from graphs.builders.roads import Roads, check_isolated, connected_parts, warn_of_duplicates
 from graphs.checks import as_numbers, check_fits, counted, shown
@@ -277,11 +277,13 @@ class RoadNetwork:
         """
         points = as_numbers(coordinates)
         is_globe = self.lines.metric == "haversine"
-        limit = farthest(self.lines, within)
+        limit = distance_limit(self.lines, within)
         if points.ndim != 2 or points.shape[1] != 2 or not np.isfinite(points).all():
             raise InvalidArgumentError(f"Points must be finite coordinates (n, 2), got {shown(coordinates)}.")
-        if (np.abs(points) > FAR).any():
-            raise InvalidArgumentError(f"Points must be nearer than {FAR:g} to the origin, got {shown(coordinates)}.")
+        if (np.abs(points) > MAX_COORDINATE).any():
+            raise InvalidArgumentError(
+                f"Points must be nearer than {MAX_COORDINATE:g} to the origin, got {shown(coordinates)}."
+            )
         if is_globe and (np.abs(points) > (360, 90)).any():
             raise InvalidArgumentError(f"Points must be longitudes and latitudes in degrees, got {shown(coordinates)}.")
         if len(points) == 0:

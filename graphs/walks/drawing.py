@@ -15,9 +15,9 @@ from graphs.checks import check_fits
 from graphs.couplings import DIRECTIONS
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
-from graphs.walks.beginnings import begin, mean_reach
 from graphs.walks.moves import Moves
 from graphs.walks.settings import WalkSettings
+from graphs.walks.starts import mean_reach, prepare_starts
 
 Array = NDArray[Any]
 
@@ -31,7 +31,7 @@ _IN_THREADS = 2e5
 """Expected visits from which on threads pay: their start takes as long as thousands of visits."""
 
 
-class Columns(NamedTuple):
+class VisitArrays(NamedTuple):
     """What the walks of n start nodes left behind, merged, one start after the other."""
 
     node_counts: Array  # (n,) int64: how many nodes the walks of each start visited
@@ -49,7 +49,7 @@ def draw(
     num_threads: int | None = None,
     max_memory: float | None = None,
     progress: bool = False,
-) -> Columns:
+) -> VisitArrays:
     """Return what the walks of n start nodes (positions) leave behind; see `graphs.sample_walks`.
 
     Raises:
@@ -75,12 +75,12 @@ def draw(
             for column, values in zip(columns, part, strict=True):
                 column.add(values)
             advance(len(piece))
-    return Columns(*(column.done() for column in columns))
+    return VisitArrays(*(column.done() for column in columns))
 
 
-def joined(parts: Sequence[Columns]) -> Columns:
+def concatenate_visits(parts: Sequence[VisitArrays]) -> VisitArrays:
     """Return the columns of consecutive parts of some start nodes, at least one, as one draw over all of them has."""
-    return Columns(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return VisitArrays(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def check_memory(
@@ -122,31 +122,33 @@ def walk_chunk(
     moves: Moves,
     starts: NDArray[np.int64],  # (n,)
     settings: WalkSettings,
-) -> Columns:
+) -> VisitArrays:
     """Return what the walks of some start nodes leave behind."""
     from graphs.walks.compiled import merge, walk
 
     matrix = moves.matrix
     keys, lengths = node_draws(starts, settings)
     survival = settings.halting.survival(int(lengths.max(initial=0)))
-    begun, carries = begin(moves, starts, settings), _carries(moves, settings)
-    totals = lengths.sum(1) + begun.counts
+    prepared, carries = prepare_starts(moves, starts, settings), _carries(moves, settings)
+    totals = lengths.sum(1) + prepared.counts
     offsets = np.cumsum(totals) - totals
     visits = np.empty(int(totals.sum()), np.uint64)
     carried = np.empty(len(visits) if carries else 0)
-    places = np.arange(len(begun.visits)) + np.repeat(offsets - np.cumsum(begun.counts) + begun.counts, begun.counts)
-    visits[places] = begun.visits
+    places = np.arange(len(prepared.visits)) + np.repeat(
+        offsets - np.cumsum(prepared.counts) + prepared.counts, prepared.counts
+    )
+    visits[places] = prepared.visits
     if carries:
-        carried[places] = begun.loads
-    cursors = offsets + begun.counts
+        carried[places] = prepared.loads
+    cursors = offsets + prepared.counts
     walk(
         matrix.indptr,
         matrix.indices,
         moves.cumulative,
         moves.factors if carries else np.zeros(0),
-        begun.nodes,
-        begun.first_loads if carries else np.zeros((0, 0)),
-        begun.hops,
+        prepared.nodes,
+        prepared.first_loads if carries else np.zeros((0, 0)),
+        prepared.hops,
         keys,
         lengths,
         survival,
@@ -160,7 +162,7 @@ def walk_chunk(
     indices, hop_counts, hops, loads = (np.empty(len(visits), kind) for kind in kinds)
     node_counts, visit_counts = merge(offsets, offsets + totals, visits, carried, indices, hop_counts, hops, loads)
     nodes, visited = int(node_counts.sum()), int(visit_counts.sum())
-    return Columns(node_counts, visit_counts, indices[:nodes], hop_counts[:nodes], hops[:visited], loads[:visited])
+    return VisitArrays(node_counts, visit_counts, indices[:nodes], hop_counts[:nodes], hops[:visited], loads[:visited])
 
 
 def _carries(moves: Moves, settings: WalkSettings) -> bool:

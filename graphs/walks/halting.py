@@ -3,19 +3,19 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.couplings import modulation_to_the_end
+from graphs.couplings import truncated_modulation
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.spectral import squared_growth
-from graphs.walks.moments import largest_halt, relative_variance
+from graphs.walks.moments import max_p_halt, relative_variance
 
 _LARGEST, _SMALLEST = 0.5, 1e-3
 _LEFT_OUT = 1e-9
 
 
 @np.errstate(under="ignore")
-def choose_halt(
+def choose_p_halt(
     graph: Graph,
     kernel: GraphKernel,
     num_walkers: int = 16,
@@ -26,7 +26,7 @@ def choose_halt(
 ) -> float:
     """Return the largest halting probability with which the walks of a kernel have a good second moment.
 
-    Good: below half of `largest_halt` in 1 - halt, where the second moment would be infinite, and such that m
+    Good: below half of `max_p_halt` in 1 - halt, where the second moment would be infinite, and such that m
     independent lengths give a row's total weight a relative variance of at most `max_variance`
     (`relative_variance`). Between 0.001 and 0.5.
 
@@ -41,11 +41,11 @@ def choose_halt(
     Raises:
         InvalidArgumentError: no halting probability from 0.001 on is good enough.
     """
-    limit = largest_halt(graph, kernel, transitions=transitions) / 2
+    limit = max_p_halt(graph, kernel, transitions=transitions) / 2
     growth = max(1.0, squared_growth(graph, transitions))
 
-    def good(halt: float) -> bool:
-        return relative_variance(kernel, halt, exact_hops, growth=growth) <= max_variance * num_walkers
+    def good(p_halt: float) -> bool:
+        return relative_variance(kernel, p_halt, exact_hops, growth=growth) <= max_variance * num_walkers
 
     low, high = _SMALLEST, min(_LARGEST, limit)
     if high < low or not good(low):
@@ -62,7 +62,7 @@ def choose_halt(
 
 
 @np.errstate(under="ignore")
-def survival_for(kernel: GraphKernel, mean_length: float = 9.0) -> NDArray[np.float64]:  # (L + 1,)
+def optimal_survival(kernel: GraphKernel, mean_length: float = 9.0) -> NDArray[np.float64]:  # (L + 1,)
     """Return the survival probabilities of the lengths that serve a kernel best, for a mean length.
 
     The second moment of a walker's total weight is sum_l f_l (2 F_l - f_l) / S_l, F_l = f_l + f_(l+1) + ...; for a
@@ -76,7 +76,7 @@ def survival_for(kernel: GraphKernel, mean_length: float = 9.0) -> NDArray[np.fl
     Raises:
         InvalidArgumentError: the mean length is not positive, or too long for L; or the modulation has negative terms.
     """
-    f = modulation_to_the_end(kernel)
+    f = truncated_modulation(kernel)
     if f.min() < -1e-12 * f.max():
         raise InvalidArgumentError(f"{kernel} has a modulation with negative terms; give a halting probability.")
     tails = np.cumsum(f[::-1])[::-1]

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from graphs.checks import check_choice
-from graphs.couplings import Halting, as_halting, modulation_to_the_end
+from graphs.couplings import HaltingDistribution, as_halting_distribution, truncated_modulation
 from graphs.errors import InfiniteVarianceWarning, InvalidArgumentError, LargeVarianceWarning
 from graphs.graph import Graph, check_graph
 from graphs.kernels import GraphKernel
@@ -16,7 +16,7 @@ from graphs.walks.settings import TRANSITIONS
 
 @np.errstate(under="ignore")
 def relative_variance(
-    kernel: GraphKernel, halt: float | ArrayLike | Halting, exact_hops: int = 0, *, growth: float = 1.0
+    kernel: GraphKernel, p_halt: float | ArrayLike | HaltingDistribution, exact_hops: int = 0, *, growth: float = 1.0
 ) -> float:
     """Return the relative variance of the total weight sum_l f_l [length >= l] / S_l of one walker's row.
 
@@ -26,15 +26,15 @@ def relative_variance(
 
     Args:
         kernel: The kernel.
-        halt: The halting law.
+        p_halt: The halting law.
         exact_hops: h.
         growth: Of a walk's squared load with each step, 1 for moves in proportion to weight.
     """
-    halting = halt if isinstance(halt, Halting) else as_halting(halt)
+    halting = p_halt if isinstance(p_halt, HaltingDistribution) else as_halting_distribution(p_halt)
     if exact_hops < 0:
         raise InvalidArgumentError(f"exact_hops must be an integer from 0 on, got {exact_hops!r}.")
-    ends = None if halting.is_geometric else int(np.size(halting.halt)) - 1 + exact_hops
-    whole = modulation_to_the_end(kernel) if ends is None else kernel.modulation(ends)
+    ends = None if halting.is_geometric else int(np.size(halting.p_halt)) - 1 + exact_hops
+    whole = truncated_modulation(kernel) if ends is None else kernel.modulation(ends)
     f = whole[min(exact_hops, len(whole) - 1) :]
     survival = halting.survival(len(f) - 1) * np.exp(-np.log(growth) * np.arange(len(f)))
     f = f[survival > 0]
@@ -46,7 +46,7 @@ def relative_variance(
 
 
 @np.errstate(under="ignore")
-def largest_halt(graph: Graph, kernel: GraphKernel, *, transitions: str = "weights") -> float:
+def max_p_halt(graph: Graph, kernel: GraphKernel, *, transitions: str = "weights") -> float:
     """Return the supremum of the halting probabilities with a finite second moment.
 
     The squared load of a walk grows by rho per step, the spectral radius of U_ab^2 / (p_ab (1 -
@@ -67,7 +67,7 @@ def largest_halt(graph: Graph, kernel: GraphKernel, *, transitions: str = "weigh
 
 
 def check_second_moment(
-    graph: Graph, kernel: GraphKernel, halting: Halting, transitions: str, num_walkers: int, exact_hops: int
+    graph: Graph, kernel: GraphKernel, halting: HaltingDistribution, transitions: str, num_walkers: int, exact_hops: int
 ) -> None:
     """Warn where walks estimate the features of a kernel with a large or infinite variance.
 
@@ -75,11 +75,11 @@ def check_second_moment(
         InfiniteVarianceWarning: with the largest halting probability that works.
         LargeVarianceWarning: a row's total weight has a relative variance above 1.
     """
-    limit = largest_halt(graph, kernel, transitions=transitions)
-    if isinstance(halting.halt, float) and halting.halt >= limit:
+    limit = max_p_halt(graph, kernel, transitions=transitions)
+    if isinstance(halting.p_halt, float) and halting.p_halt >= limit:
         remedy = f"Walk with halt below {limit:.3g}" if limit > 0 else "No halting probability works"
         message = (
-            f"With halt = {halting.halt:g} the features of {kernel} have no finite second moment: the "
+            f"With halt = {halting.p_halt:g} the features of {kernel} have no finite second moment: the "
             f"loads of long walks grow faster than the modulation falls. {remedy}, or use features without walks."
         )
         warnings.warn(InfiniteVarianceWarning(message), stacklevel=4)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.walks.drawing import draw
-from graphs.walks.hops import nodes_within
+from graphs.walks.hops import count_within_hops
 from graphs.walks.moves import Moves
 from graphs.walks.settings import HopRule, WalkSettings
 from graphs.walks.visits import Visits
@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 _NODES, _LEAST_NODES, _DRAWS = 64, 16, 6
 _WALKERS = 2**11
 """Of the pilot at a time: fewer nodes where each has many."""
-_MOST = 32
+_MAX = 32
 _REWARD = 0.9
 """What a hop has to leave of the variance, at most, to be worth its cost."""
 _NOTHING = 1e-12
@@ -64,7 +64,7 @@ def choose_hops(
     count = max(_LEAST_NODES, min(_NODES, _WALKERS // settings.num_walkers))
     sample = np.sort(np.random.default_rng(0).permutation(graph.num_nodes)[:count])
     budget = min(max_nonzeros, graph.num_nodes)
-    balls = nodes_within(graph, sample, _MOST, budget)
+    balls = count_within_hops(graph, sample, _MAX, budget)
     balls = balls[:, (balls <= budget).any(0)]  # up to the most hops with which any stays within the budget
     most_visits = max(2 * settings.num_walkers * settings.halting.mean(), 4 * budget)
     limits, variances = [1], np.full(balls.shape, np.nan)

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.couplings import Halting, LengthCoupling
+from graphs.couplings import HaltingDistribution, LengthCoupling
 from graphs.errors import InvalidArgumentError
 
 TRANSITIONS = ("weights", "uniform")
 
-_MOST = 1000
+_MAX = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,9 +27,9 @@ class HopRule:
 
     def __post_init__(self) -> None:
         limits = np.asarray(self.limits)
-        if limits.ndim != 1 or not 1 <= len(limits) <= _MOST or not np.issubdtype(limits.dtype, np.integer):
+        if limits.ndim != 1 or not 1 <= len(limits) <= _MAX or not np.issubdtype(limits.dtype, np.integer):
             raise InvalidArgumentError(
-                f"A rule for exact hops has integer limits (H + 1,), at most {_MOST} of them, got "
+                f"A rule for exact hops has integer limits (H + 1,), at most {_MAX} of them, got "
                 f"{repr(self.limits)[:200]}."
             )
         object.__setattr__(self, "limits", limits.astype(np.int64))
@@ -45,7 +45,7 @@ class WalkSettings:
     """How walks are drawn; with the graph and the start nodes it determines every one of them."""
 
     num_walkers: int
-    halting: Halting
+    halting: HaltingDistribution
     lengths: str
     directions: str
     transitions: str

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graphs.walks.drawing import Columns
+from graphs.walks.drawing import VisitArrays
 from graphs.walks.moves import Floats
 from graphs.walks.settings import WalkSettings
 
@@ -48,7 +48,7 @@ class Visits:
         cls,
         starts: NDArray[np.int64],  # (n,)
         settings: WalkSettings,
-        columns: Columns,
+        columns: VisitArrays,
         roots: Floats,  # (N,)
     ) -> "Visits":
         """Return the visits that were drawn, read-only; `roots` are those of the moves."""

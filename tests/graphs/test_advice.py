@@ -72,7 +72,11 @@ def test_a_kernel_that_walks_cannot_serve(g):
 
 
 def test_arguments_out_of_range(g):
-    for options, words in (({"seed": -1}, "seed"), ({"halt": [1, 0.5]}, "probability"), ({"halt": 1.5}, "halt must")):
+    for options, words in (
+        ({"seed": -1}, "seed"),
+        ({"p_halt": [1, 0.5]}, "probability"),
+        ({"p_halt": 1.5}, "halt must"),
+    ):
         with pytest.raises(graphs.InvalidArgumentError, match=words):
             graphs.advise(g, KERNELS[0], **options)
     with pytest.raises(graphs.InvalidArgumentError, match="double precision"):
@@ -88,7 +92,7 @@ def test_a_precision_goes_before_all_others_where_its_factor_is_small(monkeypatc
     assert "exact" in advice.reason
     assert {candidate.features for candidate in advice.candidates} > {"precision", "chebyshev"}
     assert precision_candidate(grid, kernels.Matern(1.5)) is None
-    monkeypatch.setattr("graphs.advice.MOST_FLOPS", factor.flops - 1)
+    monkeypatch.setattr("graphs.advice.MAX_FLOPS", factor.flops - 1)
     assert precision_candidate(grid, kernel) is None
     assert graphs.advise(grid, kernel, 20).best.features != "precision"
     monkeypatch.undo()
@@ -110,7 +114,7 @@ def test_a_sum_of_fields_serves_a_fractional_order_where_its_factor_is_small(mon
     assert rational_candidate(grid, kernels.Matern(0.5, 1e6)) is None  # no eight fields are that kernel
     flops = terms**3 * resolvent_field(grid, 2).analysis.flops
     assert flops == pytest.approx(field.analysis.flops, rel=0.5)
-    monkeypatch.setattr("graphs.advice.MOST_FLOPS", flops - 1)
+    monkeypatch.setattr("graphs.advice.MAX_FLOPS", flops - 1)
     assert rational_candidate(grid, kernel) is None
     monkeypatch.undo()
     monkeypatch.setattr("graphs.advice.machine_memory", lambda: 1e4)

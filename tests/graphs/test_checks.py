@@ -20,7 +20,7 @@ HUGE = 10**9
         (lambda: graphs.taylor_features(RING, degree=HUGE), "degree must be an integer from 0 to 10000"),
         (lambda: graphs.spectral_features(RING, rank=HUGE), "rank must be an integer from 1 to 16"),
         (lambda: graphs.sample_walks(RING, num_walkers=HUGE), "steps per node"),
-        (lambda: graphs.sample_walks(RING, halt=1e-12), "steps per node"),
+        (lambda: graphs.sample_walks(RING, p_halt=1e-12), "steps per node"),
         (lambda: graphs.sample_walks(RING, exact_hops=HUGE), "exact_hops must be an integer from 0 to 10000"),
         (lambda: graphs.sample_walks(RING, lengths="sigma", num_quantiles=HUGE), "num_quantiles must be"),
         (lambda: graphs.match_quantiles(RING, KERNEL, num_quantiles=HUGE), "num_quantiles must be"),
@@ -33,7 +33,7 @@ HUGE = 10**9
         (lambda: graphs.walk_costs(RING, KERNEL, num_walkers=HUGE), "steps per node"),
         (lambda: graphs.pagerank(RING, num_walkers=HUGE), "1,000,000,000 walkers with halt 0.2 take up to"),
         (lambda: graphs.match_pagerank_quantiles(RING, num_quantiles=HUGE), "quantiles of 62 steps .* take up to"),
-        (lambda: graphs.match_pagerank_quantiles(RING, halt=1e-9), "take up to"),
+        (lambda: graphs.match_pagerank_quantiles(RING, p_halt=1e-9), "take up to"),
         (lambda: graphs.spectral_density(RING, [1.0], num_moments=HUGE), "num_moments must be"),
         (lambda: graphs.spectral_density(RING, [1.0], num_probes=HUGE), "probes and 100 moments take up to"),
         (lambda: graphs.Graph.from_grid((10**4, 10**5)), "nodes and .* edges"),
@@ -53,7 +53,7 @@ def test_what_is_too_large_is_refused_at_once(ask, message):
 
 
 def test_generous_budgets_are_no_sizes():
-    assert graphs.largest_degree(RING, 10**12) == 8
+    assert graphs.max_series_degree(RING, 10**12) == 8
     assert graphs.advise(RING, KERNEL, 10**6, num_nodes=10**12).best.error < 1e-6
     assert graphs.sample_walks(RING, num_walkers=2, max_nonzeros=10**15, seed=0).pattern.shape == (16, 16)
 

@@ -96,7 +96,7 @@ class TestCombinatorialLaplacian:
     def test_rank_and_the_rest_know_it(self):
         G = nx.barabasi_albert_graph(60, 2, seed=0)
         g = Graph.from_networkx(G).with_laplacian("combinatorial")
-        options = {"halt": 0.2, "num_walkers": 4, "lengths": "sigma", "seed": 0}
+        options = {"p_halt": 0.2, "num_walkers": 4, "lengths": "sigma", "seed": 0}
         plain = graphs.pagerank(g.with_laplacian("normalized"), **options)
         np.testing.assert_array_equal(graphs.pagerank(g, **options), plain)
         kernel = graphs.kernels.RegularizedLaplacian(2, 2.0)
@@ -390,15 +390,15 @@ def test_what_takes_a_graph_names_the_way_in(what, message):
         lambda: graphs.sample_walks(what),
         lambda: graphs.chebyshev_features(what),
         lambda: graphs.spectral_features(what),
-        lambda: graphs.largest_degree(what, 8),
+        lambda: graphs.max_series_degree(what, 8),
         lambda: graphs.advise(what, kernel),
         lambda: graphs.walk_costs(what, kernel),
         lambda: graphs.match_quantiles(what, kernel),
         lambda: graphs.quantile_costs(what, kernel, 0.1, 8),
         lambda: graphs.couple_quantiles(what, kernel),
         lambda: graphs.matching_variance(what, kernel, [1, 0]),
-        lambda: graphs.choose_halt(what, kernel),
-        lambda: graphs.largest_halt(what, kernel),
+        lambda: graphs.choose_p_halt(what, kernel),
+        lambda: graphs.max_p_halt(what, kernel),
         lambda: graphs.spectral_density(what, [1.0]),
         lambda: graphs.pagerank(what),
         lambda: graphs.match_pagerank_quantiles(what),

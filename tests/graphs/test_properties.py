@@ -37,7 +37,7 @@ def test_the_laplacian_has_its_spectrum_and_kernels_are_positive(g, scale):
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(weighted_graphs(), st.sampled_from(["independent", "stratified"]), st.sampled_from(["weights", "uniform"]))
 def test_walks_of_any_graph(g, directions, transitions):
-    walks = sample_walks(g, num_walkers=4, halt=0.4, directions=directions, transitions=transitions, seed=1)
+    walks = sample_walks(g, num_walkers=4, p_halt=0.4, directions=directions, transitions=transitions, seed=1)
     f = np.random.default_rng(0).standard_normal(walks.max_length + 1)
     phi = walks.values(f)
     assert np.isfinite(phi).all()

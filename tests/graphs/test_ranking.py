@@ -25,10 +25,10 @@ def example(weighted):
     return Graph.from_networkx(G), np.array([ranks[k] for k in G])
 
 
-def estimates(g, repeats=1000, halt=HALT, **options):
+def estimates(g, repeats=1000, p_halt=HALT, **options):
     """Independent estimates (repeats, N), from one draw over as many copies of g."""
     options = {"num_walkers": 4, "permutation": graphs.match_pagerank_quantiles(g, HALT, 10), **options}
-    return repeats * pagerank(copies(g, repeats), halt, seed=0, **options).reshape(repeats, -1)
+    return repeats * pagerank(copies(g, repeats), p_halt, seed=0, **options).reshape(repeats, -1)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -46,7 +46,7 @@ def test_it_estimates_that_of_networkx(weighted, directions, lengths):
 
 def test_planted_another_halting_probability():
     g, exact = example(False)
-    ranks = estimates(g, 2000, halt=0.4, lengths="iid")[:, :12]
+    ranks = estimates(g, 2000, p_halt=0.4, lengths="iid")[:, :12]
     assert fails(assert_mean, ranks, exact[:12])
 
 
@@ -95,8 +95,8 @@ def test_threads_and_chunks_change_nothing(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"halt": 0.0}, "halt must lie strictly between"),
-        ({"halt": [1.0, 0.5]}, "one halting probability"),
+        ({"p_halt": 0.0}, "halt must lie strictly between"),
+        ({"p_halt": [1.0, 0.5]}, "one halting probability"),
         ({"num_walkers": 0}, "num_walkers must be a positive integer"),
         ({"num_walkers": 3}, "must be even"),
         ({"lengths": "all"}, "lengths must be one of"),

@@ -11,17 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphs.checks import as_numbers, check_count, is_number, shown
 from graphs.errors import InvalidArgumentError
-from graphs.precisions.chains.knots import hermite_reads
+from graphs.precisions.base import Floats, MarkovField, Pattern
+from graphs.precisions.chains.knots import hermite_projector
 from graphs.precisions.chains.transition import (
     STATIONARY,
     Step,
-    beyond,
-    beyond_slopes,
     bridge,
     bridge_slopes,
+    extrapolation,
+    extrapolation_slopes,
     steps,
 )
-from graphs.precisions.role import Floats, MarkovField, Pattern
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class ChainField(MarkovField):
 
     Numerics: entries grow as (kappa gap)^(1 - 2 alpha) with kappa = sqrt(2 nu) / lengthscale, and a covariance loses as
     many digits: it is right to about 1e-8 if gaps are at least `SPACING` of `graphs.precisions.chains.knots` over
-    kappa. `knots_of` returns such knots.
+    kappa. `place_knots` returns such knots.
 
     Attributes:
         knots: Distinct numbers, ascending, (K,).
@@ -144,7 +144,7 @@ class ChainField(MarkovField):
         value -= orders * math.log(kappa * self.unit)
         return value, np.array([(orders - float(x @ slope.log_determinant)) / lengthscale])
 
-    def interpolate(
+    def projector(
         self,
         points: ArrayLike,  # (n,)
     ) -> sp.csr_array:  # (n, N)
@@ -153,9 +153,9 @@ class ChainField(MarkovField):
         Raises:
             InvalidArgumentError: a point is outside of the knots.
         """
-        return hermite_reads(np.asarray(self.knots), as_numbers(points), self.alpha, self.unit)
+        return hermite_projector(np.asarray(self.knots), as_numbers(points), self.alpha, self.unit)
 
-    def between(
+    def conditional(
         self,
         values: Floats,  # (1,)
         points: ArrayLike,  # (n,)
@@ -173,18 +173,18 @@ class ChainField(MarkovField):
         """
         kappa, knots, given = self._kappa(values), np.asarray(self.knots), as_numbers(points)
         after = np.searchsorted(knots, given)  # knots[after - 1] < point <= knots[after]
-        weights, variances = self._placed(kappa, given, after, (bridge, beyond), 1.0)
+        weights, variances = self._placed(kappa, given, after, (bridge, extrapolation), 1.0)
         exact = knots[np.minimum(after, len(knots) - 1)] == given
         weights[exact], variances[exact] = 0.0, 0.0
         weights[exact, 1, 0] = 1.0
         return self._matrix(after, weights * self._scales(kappa)[0, 0]), variances
 
-    def between_slopes(
+    def conditional_slopes(
         self,
         values: Floats,  # (1,)
         points: ArrayLike,  # (n,)
     ) -> tuple[sp.csr_array, Floats]:  # (n, N), (n,)
-        """Return the derivatives in the points of what `between` returns.
+        """Return the derivatives in the points of what `conditional` returns.
 
         With alpha 1, slopes at both sides of a knot differ. At a knot the mean of both is returned.
 
@@ -198,7 +198,7 @@ class ChainField(MarkovField):
         kappa, knots, given = self._kappa(values), np.asarray(self.knots), as_numbers(points)
         reads, slopes = sp.csr_array((len(given), self.alpha * len(knots))), np.zeros(len(given))
         for after in (np.searchsorted(knots, given, side="left"), np.searchsorted(knots, given, side="right")):
-            weights, own = self._placed(kappa, given, after, (bridge_slopes, beyond_slopes), -1.0)
+            weights, own = self._placed(kappa, given, after, (bridge_slopes, extrapolation_slopes), -1.0)
             reads = reads + self._matrix(after, kappa / 2 * weights * self._scales(kappa)[0, 0])
             slopes += kappa / 2 * own
         return reads, slopes

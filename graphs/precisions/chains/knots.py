@@ -28,7 +28,7 @@ SAME = 1e-10
 """Values closer than this share of the spacing are one, and so are values that differ by rounding."""
 
 
-def knots_of(
+def place_knots(
     values: Floats,  # (T,)
     spacing: float,
 ) -> Floats:  # (K,)
@@ -54,7 +54,7 @@ def knots_of(
     return np.array(knots)
 
 
-def hermite_reads(
+def hermite_projector(
     knots: Floats,  # (K,)
     points: Floats,  # (n,)
     alpha: int,

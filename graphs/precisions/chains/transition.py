@@ -124,7 +124,7 @@ def bridge(
     return start, gain, np.maximum(variance, 0.0)
 
 
-def beyond(
+def extrapolation(
     alpha: int,
     x: Floats,  # (n,)
 ) -> tuple[Floats, Floats]:  # (n, alpha), (n,)
@@ -157,7 +157,7 @@ def bridge_slopes(
         return start, slope, growth[:, 0, 0] - 2 * (gain * moved[:, 0]).sum(1)
 
 
-def beyond_slopes(
+def extrapolation_slopes(
     alpha: int,
     x: Floats,  # (n,)
 ) -> tuple[Floats, Floats]:  # (n, alpha), (n,)

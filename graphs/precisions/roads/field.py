@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphs.checks import as_numbers, check_choice, counted, is_count, is_number, shown
 from graphs.errors import InvalidArgumentError
+from graphs.precisions.base import MarkovField, Pattern
 from graphs.precisions.roads.layout import BOUNDARIES, KINDS, SIGNS, Layout, lay_out
 from graphs.precisions.roads.line import KAPPA, LONGEST, SHORTEST, blocks, bridge, slopes
 from graphs.precisions.roads.pieces import Pieces, cut, locate
-from graphs.precisions.role import MarkovField, Pattern
 from graphs.roads import RoadNetwork
 
 Floats = NDArray[np.float64]
@@ -37,7 +37,7 @@ class RoadField(MarkovField):
     Numerics: alpha = 2 is for pieces down to 1e-3 lengthscales. The entries of Q grow as (lengthscale / piece)^3, which
     double precision cannot hold beside those of long pieces. Pieces of less than 1.7e-4 lengthscales count as that
     long. Covariances are then right to about 1e-4, as long as these are few: what they gain adds up along a road. Where
-    many positions crowd, `refined` has `within`. For alpha = 1 the bound is 1e-8 lengthscales, and so is its cost.
+    many positions crowd, `refine` has `within`. For alpha = 1 the bound is 1e-8 lengthscales, and so is its cost.
 
     Attributes:
         roads: The network.
@@ -45,7 +45,7 @@ class RoadField(MarkovField):
         boundary: What holds at free ends. "neumann": u' = 0. "stationary": roads go on for ever, unobserved, so that
             the field on a single road is the stationary process. "open": nothing is asked of u' (alpha = 2), as in
             MetricGraph without its correction of the boundary; for alpha = 1 the same as "neumann".
-        cuts: (c, 2) positions whose values of u are latent values, beside those of vertices; see `refined`.
+        cuts: (c, 2) positions whose values of u are latent values, beside those of vertices; see `refine`.
         parameters: ("lengthscale",), in the units of the roads' lengths.
         coordinates: (N, 2) places of the latent values: first u at the V vertices, network's and cuts; for alpha = 2
             then derivatives at them.
@@ -113,7 +113,7 @@ class RoadField(MarkovField):
         pulled = (self.layout.spread.T @ given).reshape(-1, len(x))
         return np.array([(pulled.reshape(2, -1, len(x)) * slopes(blocks(self.alpha, x)) * slope).sum()])
 
-    def refined(
+    def refine(
         self,
         positions: ArrayLike,  # (n, 2)
         *,
@@ -142,14 +142,14 @@ class RoadField(MarkovField):
         finer = replace(self, cuts=cuts)
         return finer, finer.pieces.vertex[len(cuts) - len(road) :]
 
-    def between(
+    def conditional(
         self,
         values: Floats,  # (1,)
         positions: ArrayLike,  # (n, 2)
     ) -> tuple[sp.csr_array, Floats]:  # (n, N), (n,)
         """Return u at n positions, given the latent values: the mean is A (n, N) times these, the variance (n,).
 
-        Errors of positions in different pieces are independent; for their covariance in one piece use `refined`.
+        Errors of positions in different pieces are independent; for their covariance in one piece use `refine`.
 
         Args:
             values: The lengthscale, (1,).

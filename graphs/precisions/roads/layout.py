@@ -15,8 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from graphs.precisions.base import Pattern
 from graphs.precisions.roads.pieces import Pieces
-from graphs.precisions.role import Pattern
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

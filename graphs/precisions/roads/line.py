@@ -78,7 +78,7 @@ def blocks(
         s, c = -np.expm1(-2 * x), 1 + e * e  # 2 e sinh x, 2 e cosh x
         if alpha == 1:
             return np.stack([c / (2 * s), -e / s])[:, None]
-        y, gap = 2 * e * x, bent(x)
+        y, gap = 2 * e * x, cosine_gap(x)
         double = 2 * (s + y) * sine_gap(x)  # 8 e^2 D
         own = np.stack([s * c + 2 * e * y, y * y, sine_gap(2 * x)])
         cross = -np.stack([2 * e * (s + x * c), y * s, 2 * e * gap])
@@ -109,16 +109,16 @@ def bridge(
     The point cuts its stretch in two, whose energies add up. What they have in (u, u' / kappa) at the point is K, the
     precision there given the ends; the derivative points into the second stretch and out of the first.
     """
-    (own, cross), (behind, beyond) = blocks(alpha, x), blocks(alpha, y)
+    (own, cross), (after_own, after_cross) = blocks(alpha, x), blocks(alpha, y)
     with np.errstate(under="ignore"):
         if alpha == 1:
-            total = own[0] + behind[0]
-            return Bridge(-cross / total, -beyond / total, 1 / total)
-        uu, uw, ww = own[0] + behind[0], behind[1] - own[1], own[2] + behind[2]
+            total = own[0] + after_own[0]
+            return Bridge(-cross / total, -after_cross / total, 1 / total)
+        uu, uw, ww = own[0] + after_own[0], after_own[1] - own[1], own[2] + after_own[2]
         determinant = uu * ww - uw * uw
         a, b = ww / determinant, -uw / determinant  # the first row of the inverse of K
         start = np.stack([b * cross[1] - a * cross[0], b * cross[2] - a * cross[1]])
-        end = -np.stack([a * beyond[0] + b * beyond[1], a * beyond[1] + b * beyond[2]])
+        end = -np.stack([a * after_cross[0] + b * after_cross[1], a * after_cross[1] + b * after_cross[2]])
         return Bridge(start, end, a)
 
 
@@ -131,7 +131,7 @@ def sine_gap(
     return np.where(x < _SERIES, e * _nested(x, 3.0, ratios), -np.expm1(-2 * x) - 2 * e * x)
 
 
-def bent(
+def cosine_gap(
     x: Floats,  # (n,)
 ) -> Floats:  # (n,)
     """Return 2 exp(-x) (x cosh x - sinh x), (n,): x^3 / 3 (1 + x^2 / 10 (1 + x^2 / 28 (...))) for small x."""

@@ -7,8 +7,8 @@ carry nothing else; otherwise `carried` holds their loads.
 from graphs.walks.compiled.merging import gather as gather
 from graphs.walks.compiled.merging import merge as merge
 from graphs.walks.compiled.merging import scatter as scatter
-from graphs.walks.compiled.pushing import begin_after as begin_after
 from graphs.walks.compiled.pushing import cumulate as cumulate
+from graphs.walks.compiled.pushing import draw_starts as draw_starts
 from graphs.walks.compiled.pushing import push as push
 from graphs.walks.compiled.pushing import reach as reach
 from graphs.walks.compiled.stepping import walk as walk

@@ -110,7 +110,7 @@ def reach(
 
 
 @jit
-def begin_after(
+def draw_starts(
     ends,  # (n, H + 1)
     num_hops,  # (n,)
     mass,  # with `ends` from `push`

@@ -144,7 +144,7 @@ def test_folders_and_missing_files_are_named(tmp_path):
 
 
 def test_what_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "MOST_UNPACKED", 2_000_000)
+    monkeypatch.setattr(files, "MAX_UNPACKED", 2_000_000)
     for pack in (gzip.compress, lzma.compress):
         (tmp_path / "bomb.rda").write_bytes(pack(bytes(3_000_000)))
         with pytest.raises(graphs.FileFormatError, match="unpacks to more than 2,000,000 bytes"):

@@ -167,8 +167,8 @@ def test_labels_of_a_grid_are_its_tuples():
     for given in (some, np.array(some), [list(label) for label in some], expected, np.array(expected)):
         assert g.index(given).tolist() == expected
     assert g.labels_at(np.array(expected)) == some
-    assert g.index([]).tolist() == g.named(np.zeros(0, dtype=np.int64)).tolist() == []
-    assert g.named(np.array(expected)).tolist() == expected
+    assert g.index([]).tolist() == g.as_nodes(np.zeros(0, dtype=np.int64)).tolist() == []
+    assert g.as_nodes(np.array(expected)).tolist() == expected
     assert g.subgraph(expected).labels == tuple(some)
     assert g.subgraph(expected).index(some[::-1]).tolist() == [2, 1, 0]
     assert (Graph.from_grid((4,)).labels[2], Graph.from_grid((4,)).index([(2,), (0,)]).tolist()) == ((2,), [2, 0])

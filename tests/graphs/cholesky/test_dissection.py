@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.spatial import Delaunay, KDTree
 
 from graphs.cholesky.compiled.ordering import degree, parts, refining, separating
-from graphs.cholesky.dissection import first_alike, nested_dissection
+from graphs.cholesky.dissection import first_indistinguishable, nested_dissection
 from graphs.errors import InvalidArgumentError
 
 
@@ -268,7 +268,7 @@ def test_nodes_with_the_same_neighbors_are_found_and_stay_together():
     (indptr, indices), _ = lattice(30)
     A = sp.csr_array((np.ones(len(indices)), indices, indptr))
     indptr, indices = pattern_of(sp.csr_array(sp.kron(A, np.ones((copies, copies)))))
-    assert np.array_equal(first_alike(indptr, indices), np.repeat(np.arange(900) * copies, copies))
+    assert np.array_equal(first_indistinguishable(indptr, indices), np.repeat(np.arange(900) * copies, copies))
     order = nested_dissection(indptr, indices)
     assert (order.reshape(-1, copies) // copies == order[::copies, None] // copies).all()
     assert fill_by_tree(indptr, indices, order) <= 1.2 * fill_of_superlu(indptr, indices)

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from sparse_graphs import GRAPHS, definite
 
 import graphs
-from graphs.cholesky import Analysis, Factor, analyse
+from graphs.cholesky import Analysis, Factor, analyze
 from graphs.cholesky.compiled import factoring, inverting
 
 
 def factor_of(matrix, order=None):
     pattern = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
-    analysis = analyse(*pattern) if order is None else Analysis.of(*pattern, order)
+    analysis = analyze(*pattern) if order is None else Analysis.of(*pattern, order)
     return Factor.of(analysis, matrix.data)
 
 
@@ -95,7 +95,7 @@ def test_entries_are_finite(value):
 
 def test_too_much_fill_is_refused_before_it_is_allocated(monkeypatch):
     matrix = definite(graphs.Graph.from_networkx(nx.random_regular_graph(8, 2000, seed=0)))
-    analysis = analyse(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+    analysis = analyze(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
     monkeypatch.setattr("graphs.checks.machine_memory", lambda: analysis.num_bytes - 1)
     with pytest.raises(graphs.MemoryBudgetError, match=f"2,000 nodes, with {analysis.num_nonzeros:,} non-zeros"):
         Factor.of(analysis, matrix.data)
@@ -108,16 +108,16 @@ def test_stretches_change_nothing(monkeypatch):
     """A factorisation goes in stretches, between which an interrupt is heard."""
     matrix = definite(GRAPHS["mesh"](), hops=2)
     whole = factor_of(matrix)
-    monkeypatch.setattr("graphs.cholesky.analysis.STRETCH", 1e3)
+    monkeypatch.setattr("graphs.cholesky.analysis.CHUNK_FLOPS", 1e3)
     parts = factor_of(matrix)
-    assert len(parts.analysis.supernodes.stretches) > len(whole.analysis.supernodes.stretches)
+    assert len(parts.analysis.supernodes.chunks) > len(whole.analysis.supernodes.chunks)
     np.testing.assert_array_equal(parts.entries, whole.entries)
     np.testing.assert_array_equal(parts.inverse, whole.inverse)
 
 
 def test_an_interrupt_is_heard(monkeypatch):
     matrix = definite(GRAPHS["mesh"]())
-    monkeypatch.setattr("graphs.cholesky.analysis.STRETCH", 1e3)
+    monkeypatch.setattr("graphs.cholesky.analysis.CHUNK_FLOPS", 1e3)
     calls, factorize = [], factoring.factorize
 
     def interrupted(*args):

@@ -72,9 +72,9 @@ def test_a_budget_is_checked_before_much_is_done():
 
 def test_the_largest_degree_within_a_budget():
     g = Graph.from_networkx(nx.cycle_graph(500))
-    assert graphs.largest_degree(g, 21) == 10
-    assert graphs.largest_degree(g, 20) == 9
-    assert graphs.largest_degree(g, 1) == 1
+    assert graphs.max_series_degree(g, 21) == 10
+    assert graphs.max_series_degree(g, 20) == 9
+    assert graphs.max_series_degree(g, 1) == 1
     assert len(graphs.chebyshev_features(g, degree=10).pattern.indices) == 21 * 500
 
 
@@ -85,4 +85,4 @@ def test_all_rows_times_a_matrix(make, degree):
     features = make(g, [], degree)
     right = np.random.default_rng(0).standard_normal((15, 3))
     expected = make(g, None, degree).features(kernel) @ right
-    np.testing.assert_allclose(features.times(kernel, right), expected, atol=1e-13)
+    np.testing.assert_allclose(features.matmul(kernel, right), expected, atol=1e-13)

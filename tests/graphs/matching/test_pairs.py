@@ -8,7 +8,7 @@ import pytest
 
 import graphs
 from graphs import Graph, couplings, kernels
-from graphs.couplings import Halting, modulation_to_the_end, quantile_survival
+from graphs.couplings import HaltingDistribution, quantile_survival, truncated_modulation
 from graphs.matching import pairs
 
 SMALL = Graph.from_networkx(nx.gnp_random_graph(24, 0.2, seed=1)).largest_component()
@@ -17,10 +17,10 @@ ALTERNATING = kernels.RandomWalk(3, 2.0)
 LONG = kernels.Diffusion(3.0)
 
 
-def averaged(g, kernel, count, halt=0.1):
+def averaged(g, kernel, count, p_halt=0.1):
     """The matrices g_q(U), (n, N, N), by powers of the dense matrix."""
-    U, f = g.shift_operator.toarray(), modulation_to_the_end(kernel)[:400]
-    each = quantile_survival(Halting(halt), count, len(f) - 1) * f
+    U, f = g.shift_operator.toarray(), truncated_modulation(kernel)[:400]
+    each = quantile_survival(HaltingDistribution(p_halt), count, len(f) - 1) * f
     out, power = np.zeros((count, *U.shape)), np.eye(len(U))
     for column in each.T:
         out += column[:, None, None] * power
@@ -28,9 +28,9 @@ def averaged(g, kernel, count, halt=0.1):
     return out
 
 
-def variance(g, kernel, sigma, halt=0.1):
+def variance(g, kernel, sigma, p_halt=0.1):
     """matching_variance by its definition, a double sum over quantiles of both nodes."""
-    G = averaged(g, kernel, len(sigma), halt)
+    G = averaged(g, kernel, len(sigma), p_halt)
     v = (G + G[list(sigma)]) / 2
     square = sum(np.sum((v[q] @ v[r]) ** 2) for q in range(len(v)) for r in range(len(v))) / len(v) ** 2
     K = kernel.exact(g)
@@ -70,12 +70,12 @@ def test_where_the_modulation_alternates_the_two_costs_want_different_permutatio
 
 
 @pytest.mark.parametrize("kernel", [LONG, kernels.RegularizedLaplacian(2, 1.0)], ids=str)
-@pytest.mark.parametrize("halt", [0.1, 0.5])
-def test_the_reversal_is_the_best_of_every_objective_where_the_modulation_is_not_negative(kernel, halt):
+@pytest.mark.parametrize("p_halt", [0.1, 0.5])
+def test_the_reversal_is_the_best_of_every_objective_where_the_modulation_is_not_negative(kernel, p_halt):
     reversal = np.arange(6)[::-1]
-    assert np.array_equal(graphs.match_quantiles(SMALL, kernel, halt, 6, objective="quartic"), reversal)
-    best = graphs.match_quantiles(SMALL, kernel, halt, 6, objective="quadratic")
-    least, reversed_ = (graphs.matching_variance(SMALL, kernel, sigma, halt) for sigma in (best, reversal))
+    assert np.array_equal(graphs.match_quantiles(SMALL, kernel, p_halt, 6, objective="quartic"), reversal)
+    best = graphs.match_quantiles(SMALL, kernel, p_halt, 6, objective="quadratic")
+    least, reversed_ = (graphs.matching_variance(SMALL, kernel, sigma, p_halt) for sigma in (best, reversal))
     assert reversed_ == pytest.approx(least, rel=1e-9)
 
 
@@ -130,7 +130,7 @@ def test_the_diagonal_objective_is_that_of_equal_nodes():
     v = (G + G[sigma]) / 2
     nodes = range(SMALL.num_nodes)
     expected = sum((v[q, i] @ v[r, i]) ** 2 for i in nodes for q in range(4) for r in range(4)) / 16
-    whole = pairs.reduced_vectors(SMALL, LONG, Halting(0.1), 4, SMALL.num_nodes)
+    whole = pairs.reduced_vectors(SMALL, LONG, HaltingDistribution(0.1), 4, SMALL.num_nodes)
     grams = np.einsum("qid,rid->iqr", whole, whole)
     assert pairs.diagonal_objective(grams, sigma) == pytest.approx(expected, rel=1e-6)
 
@@ -141,7 +141,7 @@ def test_reduced_vectors_keep_their_inner_products():
     exact = np.einsum("qid,rid->iqr", dense, dense)
     errors = []
     for d in (8, 20):
-        reduced = pairs.reduced_vectors(SMALL, LONG, Halting(0.1), 3, d)
+        reduced = pairs.reduced_vectors(SMALL, LONG, HaltingDistribution(0.1), 3, d)
         assert reduced.shape == (3, SMALL.num_nodes, d)
         grams = np.einsum("qid,rid->iqr", reduced, reduced)
         errors.append(np.sqrt(np.mean((grams / exact - 1) ** 2)))
@@ -149,9 +149,11 @@ def test_reduced_vectors_keep_their_inner_products():
 
 
 def test_large_graphs_are_reduced_by_their_powers(monkeypatch):
-    by_spectrum = pairs.reduced_vectors(SMALL, LONG, Halting(0.1), 3, 6)
+    by_spectrum = pairs.reduced_vectors(SMALL, LONG, HaltingDistribution(0.1), 3, 6)
     monkeypatch.setattr(pairs, "DENSE", 0)
-    np.testing.assert_allclose(pairs.reduced_vectors(SMALL, LONG, Halting(0.1), 3, 6), by_spectrum, atol=1e-5)
+    np.testing.assert_allclose(
+        pairs.reduced_vectors(SMALL, LONG, HaltingDistribution(0.1), 3, 6), by_spectrum, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("kernel", [LONG, ALTERNATING], ids=["diffusion", "alternating"])
@@ -220,7 +222,7 @@ def test_either_projection_finds_the_best_where_it_is_the_reversal():
 
 def test_the_better_projection_is_kept_where_f_takes_both_signs():
     kernel, size = kernels.InverseCosine(), SMALL.num_nodes
-    whole = pairs.reduced_vectors(SMALL, kernel, Halting(0.3), 6, size)
+    whole = pairs.reduced_vectors(SMALL, kernel, HaltingDistribution(0.3), 6, size)
     grams = np.einsum("qid,rid->iqr", whole, whole)
     positive, gaussian, better = (
         pairs.diagonal_objective(
@@ -292,7 +294,7 @@ def test_matching_is_the_best_assignment_of_its_cost(g):
     kernel = graphs.kernels.RegularizedLaplacian(2, 1.0)
     permutation = graphs.match_quantiles(g, kernel, 0.1, 6)
     f = kernel.modulation(400)
-    share = couplings.quantile_survival(Halting(0.1), 6, 400)
+    share = couplings.quantile_survival(HaltingDistribution(0.1), 6, 400)
     U = g.shift_operator.toarray()
     powers = [np.eye(g.num_nodes)]
     for _ in range(150):
@@ -308,12 +310,14 @@ def test_matching_is_the_best_assignment_of_its_cost(g):
 @pytest.mark.parametrize(
     "kernel", [graphs.kernels.Diffusion(100.0), graphs.kernels.RegularizedLaplacian(2, 1.0)], ids=str
 )
-@pytest.mark.parametrize("halt", [0.1, 0.4])
-def test_matching_of_a_non_negative_modulation_is_the_reversal(g, kernel, halt):
-    matched, reversal = graphs.match_quantiles(g, kernel, halt, 12), np.arange(12)[::-1]
+@pytest.mark.parametrize("p_halt", [0.1, 0.4])
+def test_matching_of_a_non_negative_modulation_is_the_reversal(g, kernel, p_halt):
+    matched, reversal = graphs.match_quantiles(g, kernel, p_halt, 12), np.arange(12)[::-1]
     u = 1 - g.spectrum.eigenvalues
     f = kernel.modulation(8000)
-    averaged = (couplings.quantile_survival(Halting(halt), 12, 8000) * f) @ (u[None] ** np.arange(8001)[:, None])
+    averaged = (couplings.quantile_survival(HaltingDistribution(p_halt), 12, 8000) * f) @ (
+        u[None] ** np.arange(8001)[:, None]
+    )
     cost = (averaged * kernel.spectral(1 - u)) @ averaged.T
     costs = [cost[np.arange(12), permutation].sum() for permutation in (matched, reversal, np.arange(12))]
     assert costs[0] == pytest.approx(costs[1], rel=1e-9)

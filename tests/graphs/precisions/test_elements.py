@@ -154,7 +154,7 @@ def test_faces_that_are_listed_twice_count_once():
     assert caught[0].filename == __file__
     np.testing.assert_array_equal(field.entries([0.7]), MeshField((SQUARE, [(0, 1, 2), (0, 2, 3)])).entries([0.7]))
     assert field.locate([(0.6, 0.4), (0.4, 0.6)]).faces.tolist() == [0, 1]
-    np.testing.assert_array_equal(field.weights([2]).toarray(), field.weights([0]).toarray())
+    np.testing.assert_array_equal(field.projector([2]).toarray(), field.projector([0]).toarray())
 
 
 WALL = [(0, 0), (2, 0), (2, 1), (1, 1), (0, 1), (5, 5)], [(0, 1, 2), (0, 2, 4), (2, 3, 4)]
@@ -164,7 +164,7 @@ WALL = [(0, 0), (2, 0), (2, 1), (1, 1), (0, 1), (5, 5)], [(0, 1, 2), (0, 2, 4), 
 def wall():
     with (
         pytest.warns(graphs.DegenerateFacesWarning, match="1 of 3"),
-        pytest.warns(graphs.LooseVerticesWarning, match="2 of 6 vertices") as caught,
+        pytest.warns(graphs.UnreferencedVerticesWarning, match="2 of 6 vertices") as caught,
     ):
         field = MeshField(WALL)
     assert caught[0].filename == __file__
@@ -175,7 +175,7 @@ def test_loose_vertices_are_left_out_and_counted():
     field, sound = wall(), MeshField(([*WALL[0][:3], WALL[0][4]], [(0, 1, 2), (0, 2, 3)]))
     np.testing.assert_allclose(field.entries([0.7]), sound.entries([0.7]), rtol=1e-12)
     assert field.covered.tolist() == [0, 1, 2, 4]
-    assert (field.num_vertices, field.reach) == (6, sound.reach)
+    assert (field.num_vertices, field.max_distance) == (6, sound.max_distance)
     np.testing.assert_array_equal(field.vertices, WALL[0])
     np.testing.assert_array_equal(field.coordinates, sound.coordinates)
 
@@ -183,16 +183,16 @@ def test_loose_vertices_are_left_out_and_counted():
 def test_a_loose_vertex_reads_the_nearest_point_of_the_surface():
     field = wall()
     np.testing.assert_array_equal(
-        field.weights_at_vertices([4, 3, 0]).toarray(), [[0, 0, 0, 1], [0, 0, 0.5, 0.5], [1, 0, 0, 0]]
+        field.projector_at_vertices([4, 3, 0]).toarray(), [[0, 0, 0, 1], [0, 0, 0.5, 0.5], [1, 0, 0, 0]]
     )
-    of_sliver = field.weights([2, 2], [(0, 1, 0), (1, 0, 0)])
+    of_sliver = field.projector([2, 2], [(0, 1, 0), (1, 0, 0)])
     np.testing.assert_array_equal(of_sliver.toarray(), [[0, 0, 0.5, 0.5], [0, 0, 1, 0]])
     assert field.locate([(1, 1)]).distances.tolist() == [0]
 
 
 def test_loose_vertices_far_from_the_surface_are_listed():
     with pytest.raises(graphs.InvalidArgumentError, match=r"got 1 on no face .*: 5\."):
-        wall().weights_at_vertices([3, 5])
+        wall().projector_at_vertices([3, 5])
 
 
 def test_parts_are_counted():

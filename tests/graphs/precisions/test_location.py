@@ -73,7 +73,7 @@ def test_blocks_change_nothing(pairs, monkeypatch):
     field = graded()
     points = points_about(field, 2, 40)
     expected = field.locate(points)
-    monkeypatch.setattr(location, "MOST_PAIRS", pairs)
+    monkeypatch.setattr(location, "MAX_PAIRS_AT_ONCE", pairs)
     for one, other in zip(field.locate(points), expected, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -89,7 +89,7 @@ def test_planted_a_search_that_looks_at_one_face_is_seen(monkeypatch):
 def test_a_vertex_is_one_weight(name):
     field = MESHES[name]()
     found = field.locate(field.coordinates)
-    A = field.weights(found.faces, found.barycentric)
+    A = field.projector(found.faces, found.barycentric)
     np.testing.assert_array_equal(A.toarray(), np.eye(field.num_vertices))
     assert A.nnz == field.num_vertices
     np.testing.assert_array_equal(found.distances, 0)
@@ -101,12 +101,12 @@ def test_points_of_faces_are_found_again(name):
     faces, shares = rng.integers(len(field.faces), size=200), rng.dirichlet(np.ones(3), 200)
     shares[::5, 0] = 0  # on sides
     shares /= shares.sum(axis=1, keepdims=True)
-    A = field.weights(faces, shares)
+    A = field.projector(faces, shares)
     points = A @ in_space(field)
     found = field.locate(points)
     assert found.distances.max() < 1e-15
-    np.testing.assert_allclose(field.weights(found.faces, found.barycentric) @ in_space(field), points, atol=1e-15)
-    for rows in (A, field.weights(found.faces, found.barycentric)):
+    np.testing.assert_allclose(field.projector(found.faces, found.barycentric) @ in_space(field), points, atol=1e-15)
+    for rows in (A, field.projector(found.faces, found.barycentric)):
         np.testing.assert_allclose(rows.sum(axis=1), 1, rtol=1e-14)
         assert rows.data.min() > 0
         assert rows.has_canonical_format
@@ -118,18 +118,18 @@ def test_a_side_is_two_weights():
     expected = [(0.75, 0.25, 0), (0, 0.5, 0.5), (0.75, 0.25, 0), (1, 0, 0), (0, 0.5, 0.5), (0.5, 0.25, 0.25)]
     np.testing.assert_allclose(found.barycentric, expected, atol=1e-15)
     np.testing.assert_allclose(found.distances, [0, 0, 3, np.sqrt(2), 1.5 * np.sqrt(2), 0], atol=1e-15)
-    counts = np.diff(field.weights(found.faces, found.barycentric).indptr)
+    counts = np.diff(field.projector(found.faces, found.barycentric).indptr)
     np.testing.assert_array_equal(counts, [2, 2, 2, 1, 2, 3])
 
 
 def test_centroids_and_vertices():
     field = sphere(1)
     np.testing.assert_allclose(
-        field.weights(range(80)) @ field.coordinates, field.coordinates[field.faces].mean(axis=1), atol=1e-15
+        field.projector(range(80)) @ field.coordinates, field.coordinates[field.faces].mean(axis=1), atol=1e-15
     )
-    rows = field.weights_at_vertices([3, 0, 3])
+    rows = field.projector_at_vertices([3, 0, 3])
     np.testing.assert_array_equal(rows.toarray(), np.eye(42)[[3, 0, 3]])
-    assert field.weights([]).shape == field.weights_at_vertices([]).shape == (0, 42)
+    assert field.projector([]).shape == field.projector_at_vertices([]).shape == (0, 42)
 
 
 def test_far_points_and_the_center():
@@ -199,9 +199,9 @@ WEIGHTS = {
 def test_what_are_no_weights_is_named(name):
     given, message = WEIGHTS[name]
     with pytest.raises(graphs.InvalidArgumentError, match=message):
-        sphere(1).weights(*given)
+        sphere(1).projector(*given)
     with pytest.raises(graphs.InvalidArgumentError, match=r"vertices are integers .* from 0 to 41"):
-        sphere(1).weights_at_vertices([42])
+        sphere(1).projector_at_vertices([42])
 
 
 def test_a_point_farther_away_than_allowed_is_named():

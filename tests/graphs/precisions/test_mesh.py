@@ -19,7 +19,7 @@ def covariances(field, lengthscale, rows):
     """Return rows (k, V) of the covariance matrix, rows being numbers of vertices or weights (k, V)."""
     indptr, indices = field.pattern
     Q = sp.csc_array((field.entries([lengthscale]), indices, indptr))
-    ask = rows if sp.issparse(rows) else field.weights_at_vertices(rows)
+    ask = rows if sp.issparse(rows) else field.projector_at_vertices(rows)
     return splu(Q, options={"SymmetricMode": True}, permc_spec="MMD_AT_PLUS_A").solve(ask.toarray().T).T
 
 

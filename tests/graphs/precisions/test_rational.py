@@ -20,7 +20,7 @@ def matrix(field, x=X):
 def test_sums_have_the_spectrum_of_the_kernel_to_the_error_that_is_told(name, order, terms):
     graph = GRAPHS[name]()
     field, (eigenvalues, vectors) = RationalField(graph, order, terms), graph.spectrum
-    read = field.select(np.arange(graph.num_nodes))
+    read = field.projector(np.arange(graph.num_nodes))
     spectrum = np.einsum("nk,nk->k", vectors, read @ np.linalg.solve(matrix(field), read.T @ vectors))
     error = np.abs(spectrum * (eigenvalues + X) ** order - 1).max()
     assert 0.3 * field.error(X) < error < 1.01 * field.error(X)

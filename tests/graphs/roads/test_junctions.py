@@ -90,7 +90,7 @@ def test_field_matches_that_of_divided_lines(seed, alpha):
         first.setdefault(b, (road, 1.0))
     covariances = []
     for network, places in ((roads, positions), (twin, [first[point] for point in points])):
-        field, index = graphs.RoadField(network, alpha).refined(places)
+        field, index = graphs.RoadField(network, alpha).refine(places)
         covariances.append(fields.covariance(field, 1.3)[np.ix_(index, index)])
     np.testing.assert_allclose(*covariances, atol=1e-8)
 

@@ -211,7 +211,7 @@ def test_distances_are_those_of_the_cut_graph():
     """The twin: shortest ways between all nodes of the graph whose nodes are the positions as well."""
     roads = fields.network(EDGES)
     positions = [(road, fraction) for road in range(len(EDGES)) for fraction in (0.0, 0.2, 0.9, 1.0)]
-    field, index = graphs.RoadField(roads).refined(positions)
+    field, index = graphs.RoadField(roads).refine(positions)
     size = len(field.coordinates)
     W = np.full((size, size), np.inf)
     for a, b, length in zip(field.pieces.source, field.pieces.target, field.pieces.length, strict=True):

@@ -97,7 +97,7 @@ def reference_walks(g, node, settings, transitions="weights"):
 def test_the_engine_equals_its_slow_twin(name, directions):
     g = GRAPHS[name]
     transitions = moving(name, directions)
-    drawn = sample_walks(g, num_walkers=6, halt=0.2, directions=directions, seed=11, transitions=transitions)
+    drawn = sample_walks(g, num_walkers=6, p_halt=0.2, directions=directions, seed=11, transitions=transitions)
     table = drawn.loads.toarray()
     for row in range(g.num_nodes):
         visits = reference_walks(g, row, drawn.settings, transitions)
@@ -127,14 +127,14 @@ def test_threads_chunks_and_subsets_change_nothing(directions, exact_hops, monke
 
 def test_stratified_walkers_on_one_node_take_different_neighbours():
     g = Graph.from_networkx(nx.star_graph(8))
-    drawn = sample_walks(g, [0], num_walkers=8, halt=np.array([1.0, 1.0]), seed=0)
+    drawn = sample_walks(g, [0], num_walkers=8, p_halt=np.array([1.0, 1.0]), seed=0)
     assert drawn.max_length == 1
     assert np.diff(drawn.pattern.indptr).tolist() == [9]  # the centre and each of its 8 leaves once
 
 
 def test_repelling_walkers_share_no_neighbour_within_a_block():
     g = Graph.from_networkx(nx.star_graph(8))
-    drawn = sample_walks(g, [0], num_walkers=20, halt=np.array([1.0, 1.0]), directions="repelling", seed=0)
+    drawn = sample_walks(g, [0], num_walkers=20, p_halt=np.array([1.0, 1.0]), directions="repelling", seed=0)
     counts = drawn.loads.toarray()[1:, 1] * 20
     np.testing.assert_allclose(np.sort(counts) / np.sqrt(8), [2] * 4 + [3] * 4)
 
@@ -189,8 +189,8 @@ class TestBudget:
         """Hops beyond 255 in some chunks, and more than 255 visits of one node."""
         g = Graph.from_edges([(0, 1)])
         survival = np.concatenate([np.ones(3), np.full(400, 1e-3)])
-        some = sample_walks(Graph.from_networkx(nx.cycle_graph(4000)), num_walkers=2, halt=survival, seed=0)
+        some = sample_walks(Graph.from_networkx(nx.cycle_graph(4000)), num_walkers=2, p_halt=survival, seed=0)
         assert some.max_length == 402
-        drawn = sample_walks(g, num_walkers=600, halt=survival, lengths="systematic", seed=0)
+        drawn = sample_walks(g, num_walkers=600, p_halt=survival, lengths="systematic", seed=0)
         assert drawn.loads.toarray()[:, 1].max() == pytest.approx(1.0)
         assert drawn.visits.loads.dtype == np.uint16

@@ -12,18 +12,18 @@ from graphs import kernels
 def test_a_kernel_without_second_moment_is_named():
     kernel = kernels.RegularizedLaplacian(2, np.sqrt(10))
     g = GRAPHS["star"]
-    limit = graphs.largest_halt(g, kernel)
+    limit = graphs.max_p_halt(g, kernel)
     assert limit == pytest.approx(1 - (10 / 11) ** 2)
     with pytest.warns(graphs.InfiniteVarianceWarning, match=r"halt below 0.174"):
-        sample_walks(g, halt=0.3, seed=0).features(kernel)
+        sample_walks(g, p_halt=0.3, seed=0).features(kernel)
     with pytest.warns(graphs.LargeVarianceWarning, match="relative variance of"):
-        sample_walks(g, halt=0.17, num_walkers=2, seed=0).features(kernel)
-    sample_walks(g, halt=0.05, seed=0).features(kernel)  # a warning would be an error here
-    assert graphs.largest_halt(g, kernels.Diffusion(9.0)) == 1.0
+        sample_walks(g, p_halt=0.17, num_walkers=2, seed=0).features(kernel)
+    sample_walks(g, p_halt=0.05, seed=0).features(kernel)  # a warning would be an error here
+    assert graphs.max_p_halt(g, kernels.Diffusion(9.0)) == 1.0
 
 
 def test_relative_variance_is_that_of_a_rows_total_weight():
-    kernel, halting = kernels.Diffusion(5.0), graphs.couplings.Halting(0.1)
+    kernel, halting = kernels.Diffusion(5.0), graphs.couplings.HaltingDistribution(0.1)
     f = kernel.modulation(600)
     lengths = halting.quantile(np.random.default_rng(0).uniform(size=400_000))
     totals = np.cumsum(f / halting.survival(600))[lengths]
@@ -35,17 +35,17 @@ def test_relative_variance_is_that_of_a_rows_total_weight():
         sample_walks(GRAPHS["star"], seed=0).features(kernels.Diffusion(20.0))
 
 
-def second_moment_ratio(g, kernel, halt, length):
+def second_moment_ratio(g, kernel, p_halt, length):
     """E of the squared feature of one walker cut at `length`, relative to the cut at length / 2."""
     f = kernel.modulation(length)
-    growth = 1 / (1 - halt)
+    growth = 1 / (1 - p_halt)
     terms = f**2 * growth ** np.arange(length + 1)
     return terms.sum() / terms[: length // 2].sum()
 
 
 def test_the_largest_halt_is_where_the_second_moment_diverges():
     g, kernel = GRAPHS["star"], kernels.RegularizedLaplacian(2, np.sqrt(10))
-    limit = graphs.largest_halt(g, kernel)
+    limit = graphs.max_p_halt(g, kernel)
     assert second_moment_ratio(g, kernel, limit - 0.02, 1500) == pytest.approx(1)
     assert second_moment_ratio(g, kernel, limit + 0.02, 1500) > 1e3
 
@@ -53,26 +53,26 @@ def test_the_largest_halt_is_where_the_second_moment_diverges():
 class TestHalting:
     def test_auto_takes_the_largest_that_is_good(self):
         g, kernel = GRAPHS["star"], kernels.RegularizedLaplacian(2, 3.0)
-        chosen = graphs.choose_halt(g, kernel, 16)
-        assert 1e-3 < chosen <= graphs.largest_halt(g, kernel) / 2
+        chosen = graphs.choose_p_halt(g, kernel, 16)
+        assert 1e-3 < chosen <= graphs.max_p_halt(g, kernel) / 2
         assert graphs.relative_variance(kernel, chosen) <= 1.6
-        if chosen < graphs.largest_halt(g, kernel) / 2 - 1e-3:
+        if chosen < graphs.max_p_halt(g, kernel) / 2 - 1e-3:
             assert graphs.relative_variance(kernel, 1.01 * chosen) > 1.6
-        assert graphs.choose_halt(g, kernels.Diffusion(0.1)) == 0.5
-        drawn = sample_walks(g, halt="auto", kernel=kernel, seed=0)
-        assert drawn.settings.halting.halt == chosen
+        assert graphs.choose_p_halt(g, kernels.Diffusion(0.1)) == 0.5
+        drawn = sample_walks(g, p_halt="auto", kernel=kernel, seed=0)
+        assert drawn.settings.halting.p_halt == chosen
         long = kernels.Diffusion(12.0)
-        assert graphs.choose_halt(g, long, 64, exact_hops=40) > 2 * graphs.choose_halt(g, long, 64)
+        assert graphs.choose_p_halt(g, long, 64, exact_hops=40) > 2 * graphs.choose_p_halt(g, long, 64)
         with pytest.raises(graphs.InvalidArgumentError, match="No halting probability"):
-            graphs.choose_halt(g, kernels.Diffusion(100.0), 2)
+            graphs.choose_p_halt(g, kernels.Diffusion(100.0), 2)
         with pytest.raises(graphs.InvalidArgumentError, match="No halting probability"):
-            graphs.choose_halt(g, kernels.InverseCosine())
+            graphs.choose_p_halt(g, kernels.InverseCosine())
 
     @pytest.mark.parametrize("kernel", [KERNEL, kernels.Diffusion(4.0), kernels.Matern(1.5, 2.0)], ids=str)
     def test_lengths_made_for_the_kernel_vary_less(self, kernel):
-        geometric = graphs.couplings.Halting(0.2)
-        survival = graphs.survival_for(kernel, geometric.mean())
-        made = graphs.couplings.Halting(survival)
+        geometric = graphs.couplings.HaltingDistribution(0.2)
+        survival = graphs.optimal_survival(kernel, geometric.mean())
+        made = graphs.couplings.HaltingDistribution(survival)
         assert made.mean() == pytest.approx(4.0, rel=1e-6)
         best = graphs.relative_variance(kernel, made)
         assert best < 0.95 * graphs.relative_variance(kernel, geometric)
@@ -87,13 +87,13 @@ class TestHalting:
 
     def test_they_leave_nothing_out(self):
         g = GRAPHS["star"]
-        check_unbiased(g, draws(g, halt=graphs.survival_for(KERNEL, 3.0)))
+        check_unbiased(g, draws(g, p_halt=graphs.optimal_survival(KERNEL, 3.0)))
 
     def test_bad_arguments(self):
         with pytest.raises(graphs.InvalidArgumentError, match="mean_length must lie between"):
-            graphs.survival_for(KERNEL, 0.0)
+            graphs.optimal_survival(KERNEL, 0.0)
         with pytest.raises(graphs.InvalidArgumentError, match="negative terms"):
-            graphs.survival_for(kernels.InverseCosine())
+            graphs.optimal_survival(kernels.InverseCosine())
 
 
 class TestExtremes:
@@ -108,4 +108,4 @@ class TestExtremes:
     def test_slow_series_with_short_walks(self):
         halting = [1, 0.9, 0.8, 0.7]
         assert np.isfinite(graphs.relative_variance(kernels.InverseCosine(), halting))
-        sample_walks(GRAPHS["path"], halt=halting, num_walkers=64, seed=0).features(kernels.InverseCosine())
+        sample_walks(GRAPHS["path"], p_halt=halting, num_walkers=64, seed=0).features(kernels.InverseCosine())

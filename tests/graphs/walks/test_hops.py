@@ -163,7 +163,7 @@ def test_draws_with_chosen_hops_are_unbiased():
     rule = graphs.sample_walks(g, num_walkers=2, max_nonzeros=9, kernel=kernel, seed=0).settings.exact_hops
     assert len(np.unique(graphs.sample_walks(g, exact_hops=rule, seed=0).exact_hops)) > 1
     many = Graph.from_scipy(sp.block_diag([g.adjacency] * 4000))
-    rows = graphs.sample_walks(many, num_walkers=2, halt=0.3, exact_hops=rule, seed=0).features(kernel).tocoo()
+    rows = graphs.sample_walks(many, num_walkers=2, p_halt=0.3, exact_hops=rule, seed=0).features(kernel).tocoo()
     phi, size = np.zeros((4000, g.num_nodes, g.num_nodes)), g.num_nodes
     phi[rows.row // size, rows.row % size, rows.col % size] = rows.data
     often = (phi != 0).sum(0) >= 400

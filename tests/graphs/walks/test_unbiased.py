@@ -35,14 +35,14 @@ def test_uniform_moves_on_a_weighted_graph_are_unbiased(directions):
 def test_a_survival_array_long_enough_is_unbiased():
     survival = np.concatenate([np.ones(3), 0.5 ** np.arange(1, 60)])
     g = GRAPHS["star"]
-    check_unbiased(g, draws(g, halt=survival))
+    check_unbiased(g, draws(g, p_halt=survival))
 
 
 class TestPlantedErrors:
     """Faults of the engine's kind, each found by `check_unbiased`."""
 
     def test_a_forgotten_division_by_the_survival(self, monkeypatch):
-        monkeypatch.setattr("graphs.couplings.Halting.survival", lambda self, length: np.ones(length + 1))
+        monkeypatch.setattr("graphs.couplings.HaltingDistribution.survival", lambda self, length: np.ones(length + 1))
         assert fails(check_unbiased, GRAPHS["star"], draws(GRAPHS["star"], lengths="iid"))
 
     def test_loads_without_the_move_probability(self, monkeypatch):
@@ -71,6 +71,6 @@ class TestPlantedErrors:
         assert fails(check_unbiased, GRAPHS["star"], draws(GRAPHS["star"], exact_hops=1))
 
     def test_walkers_that_begin_on_the_wrong_nodes(self, monkeypatch):
-        original = compiled.begin_after
-        monkeypatch.setattr(compiled, "begin_after", lambda *a: np.sort(original(*a))[:, :1].repeat(a[4], axis=1))
+        original = compiled.draw_starts
+        monkeypatch.setattr(compiled, "draw_starts", lambda *a: np.sort(original(*a))[:, :1].repeat(a[4], axis=1))
         assert fails(check_unbiased, GRAPHS["path"], draws(GRAPHS["path"], exact_hops=2))

@@ -322,7 +322,7 @@ def test_points_are_located_once_for_a_fit(monkeypatch):
     np.testing.assert_array_equal(gp.predict(X).mean, pickle.loads(pickle.dumps(gp)).predict(X).mean)
 
 
-@pytest.mark.filterwarnings("ignore::graphs.LooseVerticesWarning", "ignore::graphs.DegenerateFacesWarning")
+@pytest.mark.filterwarnings("ignore::graphs.UnreferencedVerticesWarning", "ignore::graphs.DegenerateFacesWarning")
 def test_a_mesh_with_loose_vertices_keeps_their_numbers(tmp_path):
     """A sphere with a sliver along one edge, whose middle is vertex 0, and a vertex on no face, 1."""
     ball = trimesh.creation.icosphere(2)

@@ -242,11 +242,11 @@ def test_tensors_and_bad_targets():
 @pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")
 def test_a_fit_into_infinite_variance_is_named():
     kernel = graphs.kernels.RegularizedLaplacian(2, 5.0)
-    gp = GraphGP(GRAPH, kernel, features="walks", halt=0.3, seed=0)
+    gp = GraphGP(GRAPH, kernel, features="walks", p_halt=0.3, seed=0)
     with pytest.warns(graphs.InfiniteVarianceWarning, match="halt = 0.3"):
         gp.fit(TRAIN, Y, fixed=["sigma"])
     with pytest.warns(graphs.InfiniteVarianceWarning, match="halt = 0.3"):
-        GraphGP(GRAPH, kernel, features="walks", halt=0.3, seed=0).condition(TRAIN, Y)
+        GraphGP(GRAPH, kernel, features="walks", p_halt=0.3, seed=0).condition(TRAIN, Y)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_a_fit_into_infinite_variance_is_named():
         ({"features": "spectrum", "rank": 0}, rfgp.InvalidArgumentError),
         ({"kernel": "heat"}, graphs.InvalidArgumentError),
         ({"features": "walks", "num_walkers": 0}, rfgp.InvalidArgumentError),
-        ({"features": "walks", "halt": 2.0}, graphs.InvalidArgumentError),
+        ({"features": "walks", "p_halt": 2.0}, graphs.InvalidArgumentError),
         ({"seed": "a"}, rfgp.InvalidArgumentError),
     ],
 )
@@ -583,7 +583,7 @@ class TestAKernelThatNoSeriesIs:
         assert gp.fitted_kernel.kappa == pytest.approx(1000)
 
     def test_on_a_large_graph_polynomials_are_poor_and_others_stay(self, monkeypatch):
-        monkeypatch.setattr("graphs.advice.MOST_FLOPS", 0)  # nothing is solved: features alone
+        monkeypatch.setattr("graphs.advice.MAX_FLOPS", 0)  # nothing is solved: features alone
         g, nodes = graphs.Graph.from_grid((2001,)), np.arange(0, 2001, 40)
         for features, error in (("chebyshev", np.inf), ("spectrum", None)):
             kernel = graphs.kernels.Matern(kappa=1000.0)

@@ -81,7 +81,7 @@ def test_warnings_call_options_as_the_estimator_does():
     "option",
     [
         {"kernel": graphs.kernels.RegularizedLaplacian(order=2, sigma=1.0)},
-        {"halt": 0.3},
+        {"p_halt": 0.3},
         {"lengths": "iid"},
         {"directions": "independent"},
         {"exact_hops": 0},

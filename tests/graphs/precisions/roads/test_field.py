@@ -174,9 +174,9 @@ def test_between_latent_values_is_the_conditional_law(alpha, boundary):
     edges = NETWORKS["two loops"] + [(1, 2, 1.0)]
     field = RoadField(fields.network(edges), alpha, boundary, cuts=[(0, 0.2), (3, 0.6)])
     positions = [(0, 0.1), (0, 0.2), (0, 0.55), (1, 0.0), (1, 1.0), (2, 0.5), (2, 0.4), (3, 0.6), (3, 0.59), (3, 1.0)]
-    A, variance = field.between([0.8], positions)
+    A, variance = field.conditional([0.8], positions)
     given = fields.covariance(field, 0.8)
-    finer, index = field.refined(positions)
+    finer, index = field.refine(positions)
     full = fields.covariance(finer, 0.8)
     np.testing.assert_allclose(((A @ given) @ A.T).diagonal() + variance, full[index, index], atol=1e-8)
     own = (A @ given)[:, : field.roads.num_vertices]
@@ -195,8 +195,8 @@ def test_between_the_ends_of_a_very_long_piece(alpha):
     """Positions a few lengthscales from the end of a road of 1e5, of which kappa times the length is clipped."""
     field = RoadField(fields.network([(0, 1, 1e5)]), alpha, "stationary")
     positions = on_line([1e-5, 3e-5, 0.5, 1 - 2e-5])
-    A, variance = field.between([1.0], positions)
-    finer, index = field.refined(positions)
+    A, variance = field.conditional([1.0], positions)
+    finer, index = field.refine(positions)
     full = fields.covariance(finer, 1.0)
     own = A @ fields.covariance(field, 1.0)[:, :2]
     np.testing.assert_allclose(own, full[index][:, :2], atol=1e-10)
@@ -236,7 +236,7 @@ def test_extreme_lengthscales_have_finite_entries(alpha, lengthscale):
     with np.errstate(all="raise", under="ignore"):
         entries = field.entries([lengthscale])
         assert np.isfinite(field.pull_back([lengthscale], np.ones(len(entries)))).all()
-        A, variance = field.between([lengthscale], [(0, 0.3), (1, 1e-11), (2, 1 - 1e-11)])
+        A, variance = field.conditional([lengthscale], [(0, 0.3), (1, 1e-11), (2, 1 - 1e-11)])
     assert np.isfinite(entries).all()
     assert np.isfinite(A.data).all()
     assert (variance > 0).all()
@@ -249,11 +249,11 @@ WRONG = {
     "boundary": (lambda roads: RoadField(roads, 1, "dirichlet"), "'neumann', 'stationary', 'open', got 'dirichlet'"),
     "no lengthscale": (lambda roads: RoadField(roads).entries([]), "one positive number"),
     "negative": (lambda roads: RoadField(roads).entries([-1.0]), "one positive number"),
-    "nan": (lambda roads: RoadField(roads).between([np.nan], [(0, 0.5)]), "one positive number"),
+    "nan": (lambda roads: RoadField(roads).conditional([np.nan], [(0, 0.5)]), "one positive number"),
     "weights": (lambda roads: RoadField(roads).pull_back([1.0], [1.0]), r"weights must have shape \(10,\)"),
-    "no road": (lambda roads: RoadField(roads).refined([(5, 0.5)]), "Position 0 is on road 5; roads are integers 0..2"),
-    "outside": (lambda roads: RoadField(roads).between([1.0], [(0, 1.5)]), "Position 0 is at fraction 1.5"),
-    "within": (lambda roads: RoadField(roads).refined([(0, 0.5)], within=-1), "within must be a number"),
+    "no road": (lambda roads: RoadField(roads).refine([(5, 0.5)]), "Position 0 is on road 5; roads are integers 0..2"),
+    "outside": (lambda roads: RoadField(roads).conditional([1.0], [(0, 1.5)]), "Position 0 is at fraction 1.5"),
+    "within": (lambda roads: RoadField(roads).refine([(0, 0.5)], within=-1), "within must be a number"),
 }
 
 
@@ -271,8 +271,8 @@ def test_a_field_shows_itself_in_a_line():
 
 def test_no_positions():
     field = RoadField(fields.network(NETWORKS["Y"]))
-    finer, index = field.refined([])
+    finer, index = field.refine([])
     assert index.shape == (0,)
     np.testing.assert_array_equal(finer.entries([1.0]), field.entries([1.0]))
-    A, variance = field.between([1.0], np.zeros((0, 2)))
+    A, variance = field.conditional([1.0], np.zeros((0, 2)))
     assert (A.shape, variance.shape) == ((0, 4), (0,))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.cholesky import Analysis, Factor, analyse
+from graphs.cholesky import Analysis, Factor, analyze
 
 Floats = NDArray[np.float64]
 
@@ -57,7 +57,7 @@ class MarkovField(ABC):
     @cached_property
     def analysis(self) -> Analysis:
         """The analysis of the pattern for factors, kept."""
-        return analyse(*self.pattern, self.coordinates)
+        return analyze(*self.pattern, self.coordinates)
 
     def factor(
         self,

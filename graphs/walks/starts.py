@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphs import random
-from graphs.walks.hops import hops_of
+from graphs.walks.hops import exact_hops_of
 from graphs.walks.moves import Moves
 from graphs.walks.settings import HopRule, WalkSettings
 
 Integers = NDArray[np.int64]
 
 
-class Beginnings(NamedTuple):
+class WalkStarts(NamedTuple):
     """The exact visits of n start nodes, and where the m walkers of each begin."""
 
     hops: Integers  # (n,) how many are exact
@@ -24,31 +24,31 @@ class Beginnings(NamedTuple):
     first_loads: NDArray[np.float64]  # (n, m)
 
 
-def begin(moves: Moves, starts: Integers, settings: WalkSettings) -> Beginnings:
+def prepare_starts(moves: Moves, starts: Integers, settings: WalkSettings) -> WalkStarts:
     """Return the beginnings of n start nodes (positions)."""
     m, n = settings.num_walkers, len(starts)
     if settings.most_hops == 0:
         first = starts.astype(np.uint64) << np.uint64(32)
         nodes = np.broadcast_to(starts.astype(np.int32)[:, None], (n, m))
-        return Beginnings(np.zeros(n, np.int64), np.ones(n, np.int64), first, np.ones(n), nodes, np.full((n, m), 1 / m))
-    from graphs.walks.compiled import begin_after
+        return WalkStarts(np.zeros(n, np.int64), np.ones(n, np.int64), first, np.ones(n), nodes, np.full((n, m), 1 / m))
+    from graphs.walks.compiled import draw_starts
 
-    num_hops = hops_of(settings.exact_hops, moves.graph, starts)
+    num_hops = exact_hops_of(settings.exact_hops, moves.graph, starts)
     ends, nodes, mass, loads = _push(moves, starts, num_hops)
     per_hop = np.diff(np.concatenate([[0], ends.ravel()])).reshape(ends.shape)
     hops = np.repeat(np.tile(np.arange(ends.shape[1], dtype=np.uint64), n), per_hop.ravel())
     visits = (nodes.astype(np.uint64) << np.uint64(32)) | hops
-    keys = random.derive(random.stream(settings.seed, random.Role.BEGINNINGS), starts)
-    places = begin_after(ends, num_hops, mass, keys, m, settings.directions != "independent")
+    keys = random.derive(random.stream(settings.seed, random.Role.STARTS), starts)
+    places = draw_starts(ends, num_hops, mass, keys, m, settings.directions != "independent")
     begins = nodes[places]
     first_loads = moves.roots[starts][:, None] / moves.roots[begins] / m
-    return Beginnings(num_hops, per_hop.sum(1), visits, loads, begins, first_loads)
+    return WalkStarts(num_hops, per_hop.sum(1), visits, loads, begins, first_loads)
 
 
 def mean_reach(moves: Moves, starts: Integers, exact_hops: int | HopRule) -> float:
     """Return how many visits the exact hops of a start node have, on average over some of them."""
     some = starts[np.linspace(0, len(starts) - 1, min(len(starts), 32), dtype=np.int64)]
-    ends, *_ = _push(moves, some, hops_of(exact_hops, moves.graph, some))
+    ends, *_ = _push(moves, some, exact_hops_of(exact_hops, moves.graph, some))
     return float(ends[-1, -1]) / len(some) if len(some) else 0.0
 
 

@@ -88,7 +88,7 @@ def feature_matrix(draw: NodeFeatures, kernel: GraphKernel) -> sp.csr_array:
     return sp.csr_array((draw.values(draw.weights(kernel)), indices, indptr), shape=shape)
 
 
-def positions_of(
+def resolve_nodes(
     graph: Graph,
     nodes: Iterable[Hashable] | None,  # (n,) labels
 ) -> NDArray[np.int64]:  # (n,)
