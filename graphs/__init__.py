@@ -1,6 +1,7 @@
-"""Random features of graph nodes: graphs, graph kernels, and coupled random walks.
+"""Graphs, graph kernels, random walk features and Gaussian Markov random fields.
 
-No torch here. Labels in, labels out; positions 0..N-1 inside.
+The package depends on numpy, scipy and numba, not on torch. Functions take and return node labels. Inside, nodes are
+positions 0..N-1.
 """
 
 from graphs import errors as errors
@@ -64,6 +65,6 @@ from graphs.walks import relative_variance as relative_variance
 
 
 def __dir__() -> list[str]:
-    """Return what users need: rooms are left out, and what is there for the house."""
+    """Return the public names, without submodules that users do not need."""
     shown = {name: value for name, value in globals().items() if not name.startswith("_") and name != "quantile_costs"}
     return sorted(n for n, value in shown.items() if n in ("errors", "kernels") or not isinstance(value, type(errors)))

@@ -1,4 +1,4 @@
-"""Which features serve a kernel on a graph: measured on some nodes, at a budget of non-zeros."""
+"""Selection of features for a kernel on a graph, by their error on a sample of nodes."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -38,14 +38,20 @@ _TOLERANCE, _MAX_TERMS, _MAX_EIGENVECTORS, _SPARSE = 1e-10, 2000, 2000, 0.1
 
 @dataclass(frozen=True)
 class Candidate:
-    """Features that were measured.
+    """Features whose error was measured.
 
     Attributes:
         features: "precision", "rational", "walks", "chebyshev", "taylor" or "spectrum".
-        options: Of `sample_walks`, `chebyshev_features`, `taylor_features` or `spectral_features`.
-        error: |Phi Phi^T - K| / |K| in the Frobenius norm, over the nodes of the sample; for walks the root mean square
-            of four draws; of a precision 0, of "rational" the largest relative error of its spectrum.
-        nonzeros: Per row, on average; of a precision, and of "rational", those of its Cholesky factor.
+        options: Options of the function that computes the features.
+        error: The relative error |Phi Phi^T - K| / |K| in the Frobenius norm, over the sampled nodes. For walks it is
+            the root mean square of four draws. It is 0 for "precision", and the largest relative error of the spectrum
+            for "rational".
+        nonzeros: The mean number of non-zeros per row, of the Cholesky factor for "precision" and "rational".
+
+    Examples:
+        >>> import graphs
+        >>> print(graphs.Candidate("taylor", {"degree": 6}, 0.03, 25.0))
+        taylor(degree=6): error 0.03, 25 non-zeros per row
     """
 
     features: str
@@ -55,17 +61,24 @@ class Candidate:
 
     def __str__(self) -> str:
         options = ", ".join(f"{name}={value}" for name, value in self.options.items())
-        return f"{self.features}({options}): error {self.error:.2g}, {self.nonzeros:.0f} non-zeros a row"
+        return f"{self.features}({options}): error {self.error:.2g}, {self.nonzeros:.0f} non-zeros per row"
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What `advise` found.
+    """The result of `advise`.
 
     Attributes:
-        best: The precision where it serves, or the candidate of least error within the budget.
-        candidates: All that were measured, by error.
-        reason: Why it is the best, in words.
+        best: The exact or rational precision if its factor is small, otherwise the candidate with the smallest error
+            within the budget.
+        candidates: All candidates, by error.
+        reason: The reason for the choice, as text.
+
+    Examples:
+        >>> import graphs
+        >>> advice = graphs.advise(graphs.Graph.from_grid((9, 9)), graphs.kernels.Diffusion(1.0))
+        >>> advice.best.features in {candidate.features for candidate in advice.candidates}
+        True
     """
 
     best: Candidate
@@ -86,31 +99,36 @@ def advise(
     p_halt: float = 0.1,
     seed: int = 0,
 ) -> Advice:
-    """Measure deterministic features and walks on a sample of nodes, and recommend those of least error.
+    """Recommend features for a kernel by their error on a sample of nodes.
 
-    Where the kernel has a sparse precision and its factor is small, that is exact, and recommended before all others;
-    likewise a sum of fields with sparse precisions for a kernel of fractional order.
-
-    The sample is made of neighbourhoods of four random nodes, since far nodes have no covariance to get wrong; the
-    exact kernel there comes from a Chebyshev series of k itself, applied to vectors.
+    An exact sparse precision with a small factor is recommended first, then a rational approximation of one. Otherwise
+    deterministic features and walks are compared within a budget of non-zeros. The sample consists of neighborhoods of
+    four random nodes, since distant nodes have little covariance. The exact kernel there is a Chebyshev series of k
+    applied to vectors.
 
     Args:
         graph: The graph.
         kernel: The kernel.
-        max_nonzeros: The budget of non-zeros in a row of Phi, on average over the sample.
-        num_nodes: Nodes of the sample.
-        p_halt: The halting probability of the walks; a smaller one is taken where their second moment would be infinite.
-        seed: Of the sample and of the walks.
+        max_nonzeros: The budget of non-zeros per row of Phi, on average over the sample.
+        num_nodes: The number of nodes in the sample.
+        p_halt: The halting probability of the walks. A smaller one is used if the second moment would be infinite.
+        seed: The seed of the sample and of the walks.
 
     Raises:
-        InvalidArgumentError: counts that are not positive, a bad halt or seed; or a kernel that no Chebyshev series of
-            2,000 terms resolves, on more than 2,000 nodes.
+        InvalidArgumentError: If an argument is out of range. Also if the graph has more than 2,000 nodes and no
+            Chebyshev series of 2,000 terms resolves the kernel.
+
+    Examples:
+        >>> import graphs
+        >>> advice = graphs.advise(graphs.Graph.from_grid((9, 9)), graphs.kernels.Matern(nu=2))
+        >>> advice.best.features, advice.best.error
+        ('precision', 0.0)
     """
     check_graph_and_kernel(graph, kernel)
     check_counts(max_nonzeros=max_nonzeros, num_nodes=num_nodes)
     halting = as_halting_distribution(p_halt)
     if not halting.is_geometric:
-        raise InvalidArgumentError(f"halt must be a probability, got {p_halt!r}.")
+        raise InvalidArgumentError(f"p_halt must be a probability, got {p_halt!r}.")
     seed = random.resolve_seed(seed)
     count = min(int(num_nodes), graph.num_nodes)
     check_fits(f"The kernel on {count} nodes of a sample", 48.0 * count * graph.num_nodes, "Use a smaller num_nodes.")
@@ -128,10 +146,10 @@ def advise(
 
 
 def precision_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
-    """Return the exact process through a sparse precision; None where the kernel has none, or its factor is too dear.
+    """Return the exact sparse precision, or None if there is none or its factor is too large.
 
-    What a factor costs is known from the pattern: at most 2 10^11 operations, some 20 seconds, and half of this
-    machine's memory are allowed.
+    The cost of a factor follows from the pattern. At most 2e11 operations, about 20 seconds, and half of the memory of
+    this machine are allowed.
     """
     try:
         order = precision_order(kernel)
@@ -144,10 +162,10 @@ def precision_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
 
 
 def rational_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
-    """Return the sum of fields that serves a kernel of fractional order; None where there is none, or it is too dear.
+    """Return the rational approximation of a fractional order, or None if it is too expensive.
 
-    m fields have m^3 times the operations and m^2 times the memory of one, whose pattern tells these. As it is not
-    exact, it may take 4 10^6 operations a node at most, some two seconds for 10,000 nodes.
+    m fields need m^3 times the operations and m^2 times the memory of one. Since the result is approximate, at most 4e6
+    operations per node are allowed, about two seconds for 10,000 nodes.
     """
     try:
         order, shift, *_ = kernel.resolvent()
@@ -165,23 +183,34 @@ def rational_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
 
 
 def sparse_factor_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
-    """Return what goes through a sparse Cholesky factor: exactly for an integer order, else nearly so; or None."""
+    """Return the candidate with a sparse Cholesky factor, exact or rational, or None."""
     return precision_candidate(graph, kernel) or rational_candidate(graph, kernel)
 
 
 def exact_block(graph: Graph, kernel: GraphKernel, positions: NDArray[np.int64]) -> Floats:
-    """Return the exact kernel (n, n) between some positions (n,) of a graph of any size.
+    """Return the exact kernel (n, n) between n positions of a graph of any size.
 
-    A Chebyshev series of k(1 - u), whose terms fall geometrically for smooth kernels, on n vectors, which are sparse
-    until a tenth of their entries is filled. Where 2,000 terms are not enough, all eigenvectors, on up to 2,000 nodes.
+    A Chebyshev series of k(1 - u) is applied to n vectors, which are sparse until a tenth of their entries is filled.
+    Its terms decay geometrically for smooth kernels. If 2,000 terms are not enough, all eigenvectors are used, on up to
+    2,000 nodes.
 
     Raises:
-        InvalidArgumentError: 2,000 terms are not enough, on more nodes.
+        InvalidArgumentError: If 2,000 terms are not enough on more nodes.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> from graphs.advice import exact_block
+        >>> g, kernel = graphs.Graph.from_grid((5, 5)), graphs.kernels.Diffusion(1.0)
+        >>> np.allclose(exact_block(g, kernel, np.arange(4)), kernel.exact(g)[:4, :4])
+        True
     """
     series, U, n = _series_of(kernel), graph.shift_operator, len(positions)
     if series is None:
         if graph.num_nodes > _MAX_EIGENVECTORS:
-            raise InvalidArgumentError(f"{kernel} needs more than {_MAX_TERMS} terms of a Chebyshev series.")
+            raise InvalidArgumentError(
+                f"kernel must have a Chebyshev series of at most {_MAX_TERMS} terms, got {kernel}. Use a smoother one."
+            )
         return kernel.exact(graph)[np.ix_(positions, positions)]
     columns = np.arange(n)
     before: Any = sp.csr_array((np.ones(n), (positions, columns)), shape=(graph.num_nodes, n))
@@ -197,13 +226,15 @@ def exact_block(graph: Graph, kernel: GraphKernel, positions: NDArray[np.int64])
 
 
 def _series_of(kernel: GraphKernel) -> Floats | None:
-    """Return the Chebyshev coefficients of k(1 - u), at least two, without those that are rounding; None: too many."""
+    """Return the Chebyshev coefficients of k(1 - u) above rounding, at least two, or None if too many."""
     count = 64
     while count <= _MAX_TERMS:
         points, transform = chebyshev_interpolation(count)
         values = kernel.spectral(1 - points)
         if not np.isfinite(values).all() or not values.any():
-            raise InvalidArgumentError(f"{kernel} is out of the range of double precision.")
+            raise InvalidArgumentError(
+                f"kernel must stay in the range of double precision, got {kernel}. Use less extreme parameters."
+            )
         series = transform @ values
         sizes = np.abs(series)
         if sizes[-4:].max() < _TOLERANCE * sizes.max():
@@ -214,12 +245,18 @@ def _series_of(kernel: GraphKernel) -> Floats | None:
 
 
 def node_sample(graph: Graph, num_nodes: int, seed: int) -> NDArray[np.int64]:
-    """Return positions (n,), ascending: the nodes first reached from each of four random nodes.
+    """Return ascending positions (n,): the nodes reached first from four random nodes.
 
     Args:
         graph: The graph.
-        num_nodes: At most how many.
-        seed: Of the random nodes.
+        num_nodes: The largest number of positions.
+        seed: The seed of the random nodes.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.advice import node_sample
+        >>> len(node_sample(graphs.Graph.from_grid((9, 9)), 16, seed=0))
+        16
     """
     keys = random.derive(np.array([seed], np.uint64), np.arange(_SEEDS))
     wanted, taken = min(num_nodes, graph.num_nodes), dict[int, None]()
@@ -281,18 +318,17 @@ def _candidates(
 
 def _reason(best: Candidate, measured: list[Candidate], graph: Graph, kernel: GraphKernel, budget: int) -> str:
     others = [candidate for candidate in measured if candidate.features != best.features]
-    beside = f", against {others[0].error:.2g} of the next kind ({others[0].features})" if others else ""
-    head = f"{best.features} for {kernel} on {graph.num_nodes} nodes: error {best.error:.2g}{beside}."
+    rival = f", against {others[0].error:.2g} of the next kind ({others[0].features})" if others else ""
+    head = f"{best.features} for {kernel} on {graph.num_nodes} nodes: error {best.error:.2g}{rival}."
     degrees = [c.options["degree"] for c in measured if c.features == "chebyshev"]
     reach = f"{degrees[0]} hop{'s' if degrees[0] > 1 else ''}" if degrees else "no hop"
     why = {
-        "chebyshev": f"Within the budget of {budget} non-zeros ({reach}) a polynomial is enough.",
-        "taylor": f"Within the budget of {budget} non-zeros ({reach}) the power series may be cut.",
-        "spectrum": f"The kernel lives on few eigenvectors; {budget} of them leave little out.",
-        "rational": f"Its spectrum is the kernel's to a relative error of {best.error:.1g}, and its Cholesky factor "
-        f"has {best.nonzeros:.0f} non-zeros a row.",
-        "precision": f"Its Cholesky factor has {best.nonzeros:.0f} non-zeros a row; the process through it is exact.",
-        "walks": f"The budget of {budget} non-zeros ({reach}) ends before the kernel does: walkers spread it over what "
-        "is left out.",
+        "chebyshev": f"A polynomial is accurate within the budget of {budget} non-zeros ({reach}).",
+        "taylor": f"A truncated power series is accurate within the budget of {budget} non-zeros ({reach}).",
+        "spectrum": f"{budget} eigenvectors carry most of the kernel's variance.",
+        "rational": f"The relative error of its spectrum is {best.error:.1g}, and its Cholesky factor has "
+        f"{best.nonzeros:.0f} non-zeros per row.",
+        "precision": f"It is exact, and its Cholesky factor has {best.nonzeros:.0f} non-zeros per row.",
+        "walks": f"The kernel reaches beyond the budget of {budget} non-zeros ({reach}); walks sample the rest.",
     }
     return f"{head} {why[best.features]}"

@@ -1,4 +1,4 @@
-"""Features of nodes behind one role: random walks, polynomials of U, and its largest eigenvectors."""
+"""Features of nodes with one interface: random walks, polynomials of U, and eigenvectors."""
 
 from graphs.features.base import NodeFeatures as NodeFeatures
 from graphs.features.base import Pattern as Pattern

@@ -1,4 +1,4 @@
-"""The role of features of nodes: rows that are linear in a few weights, which a kernel gives."""
+"""The interface of node features: rows that are linear in a few weights, which depend on a kernel."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable
@@ -16,7 +16,14 @@ Floats = NDArray[np.float64]
 
 
 class Pattern(NamedTuple):
-    """The sparsity of Phi in CSR form, fixed for a draw."""
+    """The sparsity of Phi in CSR form.
+
+    Examples:
+        >>> import graphs
+        >>> features = graphs.spectral_features(graphs.Graph.from_grid((3, 3)), rank=2)
+        >>> features.pattern.shape
+        (9, 2)
+    """
 
     indptr: NDArray[np.int64]  # (n + 1,)
     indices: NDArray[np.int32]  # (nnz,) ascending in each row: positions, or numbers of eigenvectors
@@ -24,38 +31,45 @@ class Pattern(NamedTuple):
 
 
 class NodeFeatures(ABC):
-    """Features Phi of n nodes of a graph: sparse rows on a fixed pattern, for any kernel.
+    """Features Phi of n nodes of a graph: sparse rows with a fixed pattern, for any kernel.
 
-    Law: `values` is linear, `values_adjoint` its adjoint, and `features(kernel)` holds `values(weights(kernel))`.
+    `values` is linear, `values_adjoint` is its adjoint, and `features(kernel)` holds `values(weights(kernel))`.
 
     Attributes:
         graph: The graph.
         nodes: Positions (n,), one per row.
-        pattern: The sparsity.
+        pattern: The sparsity of Phi.
+
+    Examples:
+        >>> import graphs
+        >>> g, kernel = graphs.Graph.from_grid((3, 3)), graphs.kernels.Diffusion(1.0)
+        >>> features = graphs.chebyshev_features(g, degree=4)
+        >>> features.values(features.weights(kernel)).shape == features.pattern.indices.shape
+        True
     """
 
     graph: Graph
     nodes: NDArray[np.int64]
 
-    if TYPE_CHECKING:  # a field of some kinds, computed when asked for by another
+    if TYPE_CHECKING:  # a field in some subclasses, a cached property in another
 
         @property
         @abstractmethod
         def pattern(self) -> Pattern:
-            """The sparsity."""
+            """The sparsity of Phi."""
 
     @property
     @abstractmethod
     def max_length(self) -> int:
-        """One less than the number of weights: the last power of U, or the last eigenvector."""
+        """The number of weights minus one: the last power of U, or the last eigenvector."""
 
     @abstractmethod
     def weights(self, kernel: GraphKernel) -> Floats:
-        """Return what `values` wants of a kernel, (max_length + 1,)."""
+        """Return the weights (max_length + 1,) of a kernel, for `values`."""
 
     @abstractmethod
     def weights_jacobian(self, kernel: GraphKernel) -> Floats:
-        """Return the derivatives of `weights` in the kernel's parameters, (max_length + 1, p)."""
+        """Return the derivatives of `weights` in the parameters, (max_length + 1, p)."""
 
     @abstractmethod
     def values(
@@ -63,27 +77,38 @@ class NodeFeatures(ABC):
         weights: ArrayLike,  # (max_length + 1,)
         /,
     ) -> Floats:  # (nnz,)
-        """Return the values (nnz,) of Phi on `pattern`."""
+        """Return the values (nnz,) of Phi on `pattern` for given weights."""
 
     @abstractmethod
     def values_adjoint(
         self,
         v: ArrayLike,  # (nnz,)
     ) -> Floats:  # (max_length + 1,)
-        """Return the adjoint of `values` at v (nnz,): the gradient with respect to the weights."""
+        """Return the adjoint of `values` at v (nnz,), which is the gradient in the weights."""
 
     @abstractmethod
     def at(self, nodes: Iterable[Hashable]) -> "NodeFeatures":
-        """Return the features of other nodes (labels)."""
+        """Return the same features for other nodes (labels)."""
 
     def features(self, kernel: GraphKernel) -> sp.csr_array:
-        """Return Phi, `csr_array` (n, N) or (n, r), for a kernel; rows follow `nodes`, columns `pattern`."""
+        """Return Phi, `csr_array` (n, N) or (n, r), for a kernel.
+
+        Rows follow `nodes`, and columns are those of `pattern`.
+        """
         return feature_matrix(self, kernel)
 
 
 @np.errstate(under="ignore")
 def feature_matrix(draw: NodeFeatures, kernel: GraphKernel) -> sp.csr_array:
-    """Return Phi (n, N) of features for a kernel, without the warnings of walks."""
+    """Return Phi (n, N) for a kernel, without the warnings of walks.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.features import feature_matrix
+        >>> g = graphs.Graph.from_grid((3, 3))
+        >>> feature_matrix(graphs.taylor_features(g, degree=2), graphs.kernels.Diffusion(1.0)).shape
+        (9, 9)
+    """
     indptr, indices, shape = draw.pattern
     return sp.csr_array((draw.values(draw.weights(kernel)), indices, indptr), shape=shape)
 
@@ -92,11 +117,11 @@ def resolve_nodes(
     graph: Graph,
     nodes: Iterable[Hashable] | None,  # (n,) labels
 ) -> NDArray[np.int64]:  # (n,)
-    """Return the positions (n,) of n labels; None: of every node.
+    """Return the positions (n,) of n labels, or of every node if labels are None.
 
     Raises:
-        InvalidArgumentError: what should be the graph is none.
-        UnknownNodeError: a label names no node.
+        InvalidArgumentError: If the first argument is not a graph.
+        UnknownNodeError: If a label is not a node.
     """
     check_graph(graph)
     return np.arange(graph.num_nodes, dtype=np.int64) if nodes is None else graph.index(nodes)
@@ -105,8 +130,13 @@ def resolve_nodes(
 def as_vector(name: str, values: ArrayLike, size: int) -> Floats:  # (size,)
     """Return numbers of shape (size,).
 
+    Args:
+        name: The name of the argument, for the message.
+        values: The numbers.
+        size: The length.
+
     Raises:
-        InvalidArgumentError: of another shape; `name` is the argument's.
+        InvalidArgumentError: If they have another shape.
     """
     vector = np.asarray(values, dtype=np.float64)
     if vector.shape != (size,):

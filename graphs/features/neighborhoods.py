@@ -1,4 +1,4 @@
-"""How fast neighbourhoods grow."""
+"""The growth of neighborhoods."""
 
 import numpy as np
 
@@ -10,13 +10,19 @@ _SAMPLED, _MAX_DEGREE = 64, 200
 
 
 def max_series_degree(graph: Graph, max_nonzeros: int) -> int:
-    """Return the largest degree of a series whose rows have at most so many non-zeros, on average over 64 nodes.
+    """Return the largest degree of a series whose rows stay within a budget of non-zeros.
 
-    At least 1, at most 200 and at most what reaches every node.
+    The number of non-zeros is a mean over 64 nodes. The degree is at least 1, at most 200, and at most the number of
+    hops that reach every node.
 
     Args:
         graph: The graph.
-        max_nonzeros: The budget of a row.
+        max_nonzeros: The budget per row.
+
+    Examples:
+        >>> import graphs
+        >>> graphs.max_series_degree(graphs.Graph.from_grid((50, 50), periodic=True), max_nonzeros=64)
+        5
     """
     check_graph(graph)
     sample = np.sort(np.random.default_rng(0).permutation(graph.num_nodes)[:_SAMPLED])

@@ -1,4 +1,4 @@
-"""Couplings of walk lengths learned for a graph and a kernel."""
+"""Couplings of walk lengths that are learned for a graph and a kernel."""
 
 from graphs.matching.pairs import match_quantiles as match_quantiles
 from graphs.matching.pairs import matching_variance as matching_variance

@@ -1,4 +1,4 @@
-"""Couplings of walk lengths learned for a graph and a kernel: which quantiles of the halting law go together.
+"""Couplings of the lengths of two walkers: permutations of the quantiles of the length distribution.
 
 Averaged over its directions, a walker whose length falls into quantile q of n gives node i the features psi_i(q) =
 g_q(U) e_i, g_q(x) = sum_l f_l P(length >= l | q) / P(length >= l) x^l (Reid et al. 2024, "Variance-reducing couplings
@@ -7,30 +7,28 @@ with independent pairs have
 
     sum_ij E[(phi_i . phi_j)^2] = N / (16 n^2) sum_k w_k (sum_q a_q(u_k)^2)^2                               (quadratic)
 
-with u_k, w_k the spectral measure of U: a quadratic assignment problem (Eq. 55, over all pairs of nodes), small enough
-for exhaustive search at n <= 9. Two ways make it linear in sigma:
+with u_k, w_k the spectral measure of U. This is a quadratic assignment problem (Eq. 55, over all pairs of nodes), which
+exhaustive search solves for n <= 9. Two approximations are linear in sigma:
 
 - With phi_j at its mean f(U) e_j a pair of quantiles costs tr(g_q(U) K g_q'(U)) / N                     (linear)
 - The paper keeps the terms in which both nodes are in one quantile, Eq. 56:                             (quartic)
   the mean over i, j of [(psi_i(q) + psi_i(r)) . (psi_j(q) + psi_j(r))]^2 = sum_k w_k (g_q + g_r)(u_k)^4 / N
 
-The first drops one node's fluctuation, the second the independence of the two nodes. Where f >= 0 it matters to
-neither, nor to Eq. 55: with c_ql the coefficients of g_q, which grow with q, each of them is a sum of products of
-sum_q c_ql c_sigma(q)l' and of constants, with factors tr U^k >= 0, and the reversal makes each such sum least. (It
-does so for each pair of nodes too, as all entries of U^k are >= 0; docs/index.md has the same for Eq. 12, where
-directions are within the square.)
+The first ignores the fluctuation of one node, the second the independence of the two nodes. If f >= 0, the reversal is
+optimal for all three objectives. With c_ql the coefficients of g_q, which grow with q, each objective is a sum of
+constants and of products of sum_q c_ql c_sigma(q)l', with factors tr U^k >= 0. The reversal minimizes each such sum. It
+does so for each pair of nodes too, as all entries of U^k are >= 0. See docs/index.md for Eq. 12 of the paper.
 
-Over pairs of nodes i = j only, with A_i = sum_q v_i(q) v_i(q)^T and v_i(q) = psi_i(q) + psi_i(sigma(q)), it is
-sum_i |A_i|_F^2 / (16 n^2)                                                                             (diagonal)
-A matrix G_i makes sum_i <G_i, A_i> linear in sigma: each draw of the G_i gives a candidate by linear assignment, and
-the best one by the objective itself is kept. The paper's Lemma C.2 draws G_i with independent normal entries and says
-that sigma is found once G is all but orthogonal to its A, the shortest, and to no other. That cannot be: some G is
-orthogonal to any two given matrices, so nothing is "separated" as the lemma wants; and the least of the signed <G, A>
-belongs to whatever lies most against G, not to what G does not see. G_i = g_i g_i^T with g_i normal has no such signs:
-<G_i, A_i> = sum_q (g_i . v_i(q))^2 >= 0, small where A is; neither is more than a source of candidates. The psi_i(q)
-enter through inner products only, so a Gaussian matrix (N, d) may take them to d dimensions first (Johnson and
-Lindenstrauss, as in Eq. 62 for the A), at the cost of d vectors multiplied by each power of U. Sums over all pairs of
-nodes need none of it: they are sums over the spectrum.
+Over pairs of nodes i = j only, with A_i = sum_q v_i(q) v_i(q)^T and v_i(q) = psi_i(q) + psi_i(sigma(q)), it is sum_i
+|A_i|_F^2 / (16 n^2)                                                                             (diagonal) A matrix G_i
+makes sum_i <G_i, A_i> linear in sigma. Each draw of the G_i gives a candidate by linear assignment, and the best
+candidate for the objective itself is kept. Lemma C.2 of the paper draws G_i with independent normal entries, and claims
+that sigma is found once G is nearly orthogonal to its A, the shortest, and to no other. This cannot hold, since some G
+is orthogonal to any two given matrices. Moreover the least signed <G, A> belongs to the matrix most opposed to G. G_i =
+g_i g_i^T with normal g_i avoids the signs: <G_i, A_i> = sum_q (g_i . v_i(q))^2 >= 0 is small if A is. Both are only
+sources of candidates. The psi_i(q) enter through inner products only, so a Gaussian matrix (N, d) may first reduce them
+to d dimensions (Johnson and Lindenstrauss, as in Eq. 62 for the A), at the cost of d vectors per power of U. Sums over
+all pairs of nodes are sums over the spectrum and need no projection.
 """
 
 from collections.abc import Callable, Sequence
@@ -63,7 +61,7 @@ MAX_QUANTILES, _MAX_PROJECTIONS = 10_000, 100_000
 _BLOCK = 4096
 _SEED = 0x3A7C
 DENSE = 1500
-"""Nodes up to which vectors are reduced through the eigendecomposition."""
+"""The largest number of nodes for which vectors are reduced by the eigendecomposition."""
 _NODES = 512
 _LEFT_OUT, _MAX_POWERS = 1e-6, 4096
 _TIE = 1e-12
@@ -84,34 +82,37 @@ def match_quantiles(
     dimension: int = 64,
     projections: str | None = None,
 ) -> Integers:  # (num_quantiles,)
-    """Return the permutation (n,) that pairs length quantiles for "sigma" walkers.
+    """Return the permutation (n,) that pairs length quantiles of "sigma" walkers.
 
-    Where f >= 0 the reversal n-1, ..., 0 solves the problem whatever the graph and the objective: the ratios
-    P(length >= l | q) / P(length >= l) grow with q and tr U^l >= 0, so costs are supermodular, and the rearrangement
-    inequality pairs long lengths with short ones. It is returned where it is as good as what a solver of linear
-    assignments finds: quantiles with the same lengths are interchangeable.
-
-    Where f takes both signs (the inverse cosine, the random walk with an odd p) other permutations can be better. Of
-    the objectives "quartic" then came nearest to the best of "quadratic" (`benchmarks/papers/own/matching.py`).
+    If f >= 0, the reversal n-1, ..., 0 is optimal for every graph and objective. The ratios P(length >= l | q) /
+    P(length >= l) grow with q and tr U^l >= 0, so costs are supermodular, and the rearrangement inequality pairs long
+    lengths with short ones. The reversal is returned if it is as good as the assignment of a solver, since quantiles
+    with equal lengths are interchangeable. If f takes both signs (the inverse cosine, the random walk with an odd p),
+    other permutations can be better. Then "quartic" came nearest to the optimum of "quadratic"
+    (`benchmarks/papers/own/matching.py`).
 
     Args:
         graph: The graph, or a smaller one like it.
         kernel: The kernel whose features are coupled.
-        p_halt: The halting probability in (0, 1), or a survival array.
+        p_halt: The halting probability in (0, 1), or survival probabilities.
         num_quantiles: The number n of bins, at least 2.
-        objective: "linear": the other node at its mean, a linear assignment from the spectrum of U, dense up to 1500
-            nodes and by Lanczos quadrature beyond. "quartic": that of Reid et al. (2024), Eq. 56, both nodes in one
-            quantile, likewise. "diagonal": i = j, by random projections of reduced vectors. "quadratic": all pairs of
-            nodes (Eq. 55), by exhaustive search, n <= 9.
-        solver: Of linear assignments: "hungarian" (scipy) or "pot" (the network simplex of POT).
-        costs: For "linear", in place of those from the spectrum, for example `walk_costs` (n, n).
-        num_projections: Candidates for "diagonal", of each kind of projection.
-        dimension: To which "diagonal" reduces the vectors.
-        projections: For "diagonal": "positive" (rank one) or "gaussian" (Lemma C.2 of the paper, whose proof has a
-            gap); see above. If None, "positive" where f >= 0. Where f takes both signs, the better of both.
+        objective: "linear" fixes the other node at its mean. "quartic" has both nodes in one quantile (Reid et al.
+            2024, Eq. 56). "diagonal" has i = j, by random projections. "quadratic" has all pairs of nodes (Eq. 55), by
+            exhaustive search for n <= 9. The first two are linear assignments from the spectral measure of U.
+        solver: The solver of linear assignments: "hungarian" (scipy) or "pot" (the network simplex of POT).
+        costs: Costs (n, n) of "linear", for example `walk_costs`. If None, those from the spectrum.
+        num_projections: The number of candidates of "diagonal", for each kind of projection.
+        dimension: The dimension to which "diagonal" reduces vectors.
+        projections: The projections of "diagonal": "positive" (rank one) or "gaussian" (Lemma C.2 of the paper, whose
+            proof has a gap, see the module). If None, "positive" if f >= 0, otherwise the better of both.
 
     Raises:
-        InvalidArgumentError: an argument out of range.
+        InvalidArgumentError: If an argument is out of range.
+
+    Examples:
+        >>> import graphs
+        >>> graphs.match_quantiles(graphs.Graph.from_grid((5, 5)), graphs.kernels.Diffusion(), num_quantiles=4).tolist()
+        [3, 2, 1, 0]
     """
     check_graph_and_kernel(graph, kernel)
     check_count("num_quantiles", num_quantiles, 2, MAX_QUANTILES)
@@ -123,7 +124,7 @@ def match_quantiles(
         check_choice("projections", projections, PROJECTIONS)
     halting, assign = as_halting_distribution(p_halt), _SOLVERS[solver]
     if objective != "linear" and costs is not None:
-        raise InvalidArgumentError(f'costs serve objective="linear" only, not {objective!r}.')
+        raise InvalidArgumentError(f'objective must be "linear" with costs, got {objective!r}. Leave costs out.')
     if objective in ("linear", "quartic"):
         if costs is None:
             made = quantile_costs if objective == "linear" else quartic_costs
@@ -140,8 +141,8 @@ def match_quantiles(
         return _best_projection(reduced, num_projections, assign, kinds)
     if num_quantiles > _EXHAUSTIVE:
         raise InvalidArgumentError(
-            f"Exhaustive search over {num_quantiles}! permutations is out of reach; at most {_EXHAUSTIVE} quantiles, "
-            'or objective="linear".'
+            f"num_quantiles must be at most {_EXHAUSTIVE} for exhaustive search, got {num_quantiles}. Use "
+            'objective="linear".'
         )
     u, mass = spectral_measure(graph)
     return exhaustive(averaged_features(kernel, halting, num_quantiles, u), mass)
@@ -151,18 +152,26 @@ def match_quantiles(
 def matching_variance(
     graph: Graph, kernel: GraphKernel, permutation: ArrayLike, p_halt: float | ArrayLike = 0.1
 ) -> float:
-    """Return sum_ij Var(phi_i . phi_j) / sum_ij K_ij^2 of one pair of walkers, directions averaged out.
+    """Return the relative variance of kernel estimates from one pair of walkers.
 
-    It is the exact quadratic objective, normalised; spectral, so for a graph of any size.
+    It is sum_ij Var(phi_i . phi_j) / sum_ij K_ij^2 with directions averaged out: the exact quadratic objective,
+    normalized. It is computed from the spectral measure, for a graph of any size.
 
     Args:
         graph: The graph.
         kernel: The kernel.
-        permutation: (n,) of the length quantiles.
-        p_halt: The halting law.
+        permutation: The permutation (n,) of the length quantiles.
+        p_halt: The halting probability, or survival probabilities.
 
     Raises:
-        InvalidArgumentError: no permutation.
+        InvalidArgumentError: If the permutation is invalid.
+
+    Examples:
+        >>> import graphs
+        >>> g, kernel = graphs.Graph.from_grid((5, 5)), graphs.kernels.Diffusion()
+        >>> reversal, identity = (graphs.matching_variance(g, kernel, s) for s in ([3, 2, 1, 0], [0, 1, 2, 3]))
+        >>> reversal < identity
+        True
     """
     check_graph_and_kernel(graph, kernel)
     sigma = Sigma.from_array(permutation).permutation
@@ -176,7 +185,13 @@ def matching_variance(
 def quantile_costs(
     graph: Graph, kernel: GraphKernel, p_halt: float | ArrayLike | HaltingDistribution, num_quantiles: int
 ) -> Floats:  # (n, n)
-    """Return tr(g_q(U) K g_q'(U)) / N for all pairs of n quantiles, (n, n), by the spectral measure of the graph."""
+    """Return tr(g_q(U) K g_q'(U)) / N for all pairs of n quantiles, (n, n), by the spectral measure.
+
+    Examples:
+        >>> import graphs
+        >>> graphs.quantile_costs(graphs.Graph.from_grid((5, 5)), graphs.kernels.Diffusion(), 0.1, 4).shape
+        (4, 4)
+    """
     u, mass, g = _quantile_features(graph, kernel, p_halt, num_quantiles)
     return np.asarray((g * (mass * kernel.spectral(1 - u))) @ g.T)
 
@@ -185,11 +200,16 @@ def quantile_costs(
 def quartic_costs(
     graph: Graph, kernel: GraphKernel, p_halt: float | ArrayLike | HaltingDistribution, num_quantiles: int
 ) -> Floats:  # (n, n)
-    """Return the costs of all pairs of n quantiles, (n, n), in Eq. 56 of Reid et al. (2024), averaged over nodes.
+    """Return the costs (n, n) of pairs of n quantiles in Eq. 56 of Reid et al. (2024).
 
-    That is the mean over i, j of [(psi_i(q) + psi_i(r)) . (psi_j(q) + psi_j(r))]^2, exactly, where the paper estimates
-    it by walks: tr (g_q + g_r)(U)^4 / N^2, by the spectral measure of the graph. It differs from `quantile_costs` in
-    what it leaves out of the variance; see the module.
+    They are the mean over i, j of [(psi_i(q) + psi_i(r)) . (psi_j(q) + psi_j(r))]^2. The paper estimates it by walks.
+    Here it is tr (g_q + g_r)(U)^4 / N^2 exactly, by the spectral measure. The module says how it differs from
+    `quantile_costs`.
+
+    Examples:
+        >>> import graphs
+        >>> graphs.quartic_costs(graphs.Graph.from_grid((5, 5)), graphs.kernels.Diffusion(), 0.1, 4).shape
+        (4, 4)
     """
     _, mass, g = _quantile_features(graph, kernel, p_halt, num_quantiles)
     square, mixed = g**2, g * mass
@@ -201,7 +221,7 @@ def quartic_costs(
 def _quantile_features(
     graph: Graph, kernel: GraphKernel, p_halt: float | ArrayLike | HaltingDistribution, num_quantiles: int
 ) -> tuple[Floats, Floats, Floats]:
-    """Return the spectral measure of a graph, (k,) and (k,), and the features (n, k) of quantiles there."""
+    """Return the spectral measure of a graph, (k,) and (k,), and the features (n, k) of quantiles."""
     check_graph_and_kernel(graph, kernel)
     check_count("num_quantiles", num_quantiles, most=MAX_QUANTILES)
     halting = p_halt if isinstance(p_halt, HaltingDistribution) else as_halting_distribution(p_halt)
@@ -227,31 +247,53 @@ def averaged_features(
 
 
 def complete_modulation(kernel: GraphKernel) -> Floats:  # (L + 1,)
-    """Return f_0..f_L, up to 65,536 of them, that sum to sqrt(k(0)) or nearly so.
+    """Return f_0..f_L, up to 65,536 of them, that sum nearly to sqrt(k(0)).
 
     Raises:
-        InvalidArgumentError: that many are not nearly enough.
+        InvalidArgumentError: If they are not enough.
+
+    Examples:
+        >>> from graphs import kernels
+        >>> from graphs.matching.pairs import complete_modulation
+        >>> len(complete_modulation(kernels.Diffusion(1.0)))
+        65
     """
     f, total = truncated_modulation(kernel), float(np.sqrt(kernel.spectral(np.zeros(1))[0]))
     if abs(f.sum() - total) > _SHORT * total:
-        raise InvalidArgumentError(f"{kernel} needs more than {len(f):,} powers of U; its lengths cannot be matched.")
+        raise InvalidArgumentError(
+            f"kernel must need at most {len(f):,} powers of U to match lengths, got {kernel}. Use a smoother one."
+        )
     return f
 
 
 def _reversed_if_as_good(costs: Floats, sigma: Integers) -> Integers:
-    """Return the reversal where it costs no more than a permutation (n,), up to rounding."""
+    """Return the reversal if it costs no more than a permutation (n,), up to rounding."""
     places = np.arange(len(costs))
     cost, back = costs[places, sigma].sum(), costs[places, places[::-1]].sum()
     return places[::-1].copy() if back <= cost + _TIE * np.abs(costs).sum() else sigma
 
 
 def assign_by_scipy(costs: Floats) -> Integers:
-    """Return the permutation of least cost, by the Hungarian algorithm of scipy."""
+    """Return the permutation of least cost, by the Hungarian algorithm of scipy.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.matching.pairs import assign_by_scipy
+        >>> assign_by_scipy(np.array([[2.0, 1.0], [1.0, 2.0]])).tolist()
+        [1, 0]
+    """
     return np.asarray(linear_sum_assignment(costs)[1], dtype=np.int64)
 
 
 def assign_by_pot(costs: Floats) -> Integers:
-    """Return the permutation of least cost, by the network simplex of POT: a vertex of the transport polytope."""
+    """Return the permutation of least cost, by the network simplex of POT.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.matching.pairs import assign_by_pot
+        >>> assign_by_pot(np.array([[2.0, 1.0], [1.0, 2.0]])).tolist()
+        [1, 0]
+    """
     import ot
 
     uniform = np.full(len(costs), 1 / len(costs))
@@ -264,7 +306,7 @@ _SOLVERS = {"hungarian": assign_by_scipy, "pot": assign_by_pot}
 def reduced_vectors(
     graph: Graph, kernel: GraphKernel, halting: HaltingDistribution, num_quantiles: int, dimension: int
 ) -> Floats:  # (n, nodes, d)
-    """Return psi_i(q) of up to 512 nodes in d dimensions, through a Gaussian matrix; all N where d >= N."""
+    """Return psi_i(q) of up to 512 nodes in d dimensions, by a Gaussian matrix unless d >= N."""
     U, size = graph.shift_operator, graph.num_nodes
     generator = np.random.default_rng(_SEED)
     nodes = np.sort(generator.permutation(size)[:_NODES])
@@ -281,8 +323,8 @@ def reduced_vectors(
     f = f[rest > _LEFT_OUT * rest[0]]
     if len(f) > _MAX_POWERS:
         raise InvalidArgumentError(
-            f'objective="diagonal" needs more than {_MAX_POWERS} powers of U for {kernel} on a graph of {size} nodes; '
-            f'take objective="linear", or a graph of at most {DENSE} nodes like it.'
+            f'objective="diagonal" must need at most {_MAX_POWERS} powers of U on {size} nodes, got more for '
+            f'{kernel}. Use objective="linear", or a graph of at most {DENSE} nodes like it.'
         )
     each = quantile_survival(halting, num_quantiles, len(f) - 1) * f
     out = np.zeros((num_quantiles, len(nodes), now.shape[1]))
@@ -296,7 +338,7 @@ def diagonal_objective(
     grams: Floats,  # (nodes, n, n)
     permutation: Integers,  # (n,)
 ) -> float:
-    """Return sum_i |A_i|_F^2 / (16 n^2) of the products psi_i(q) . psi_i(r) of vectors, reduced or not."""
+    """Return sum_i |A_i|_F^2 / (16 n^2) from the products psi_i(q) . psi_i(r) of vectors."""
     half = grams + grams[:, permutation]
     return float(np.sum((half + half[:, :, permutation]) ** 2) / (16 * len(permutation) ** 2))
 
@@ -304,7 +346,7 @@ def diagonal_objective(
 def _best_projection(
     reduced: Floats, num_projections: int, assign: Callable[[Floats], Integers], kinds: Sequence[str]
 ) -> Integers:
-    """Return the candidate of least diagonal objective: one for each projection, and that of all directions at once."""
+    """Return the candidate with the least diagonal objective: one per projection, and one of all directions."""
     grams = np.einsum("qid,rid->iqr", reduced, reduced, optimize=True)
     candidates = [assign(grams.sum(0))]
     for kind in kinds:
@@ -317,7 +359,7 @@ def positive_projection(
     reduced: Floats,  # (n, nodes, d)
     generator: np.random.Generator,
 ) -> Floats:  # (n, n)
-    """Return sum_i psi_i(q)^T G_i psi_i(r) with G_i = g_i g_i^T, g_i normal."""
+    """Return sum_i psi_i(q)^T G_i psi_i(r) with G_i = g_i g_i^T and normal g_i."""
     seen = np.einsum("qid,id->qi", reduced, generator.standard_normal(reduced.shape[1:]))
     return np.asarray(seen @ seen.T)
 
@@ -326,7 +368,7 @@ def gaussian_projection(
     reduced: Floats,  # (n, nodes, d)
     generator: np.random.Generator,
 ) -> Floats:  # (n, n)
-    """Return sum_i psi_i(q)^T G_i psi_i(r), both ways, with all entries of G_i normal."""
+    """Return the symmetrized sum_i psi_i(q)^T G_i psi_i(r) with normal entries of G_i."""
     _, nodes, d = reduced.shape
     turned = np.stack([generator.standard_normal((d, d)) @ reduced[:, i].T for i in range(nodes)])  # (nodes, d, n)
     half = np.einsum("qid,idr->qr", reduced, turned, optimize=True)
@@ -340,10 +382,16 @@ def exhaustive(
     g: Floats,  # (n, k)
     mass: Floats,  # (k,)
 ) -> Integers:
-    """Return the permutation of least sum_k w_k (sum_q (g_q + g_sigma(q))^2)^2, the first of equal ones.
+    """Return the permutation of least sum_k w_k (sum_q (g_q + g_sigma(q))^2)^2, the first of ties.
 
-    The inner sum is 2 (c + s), c = sum_q g_q^2 and s = sum_q g_q g_sigma(q): with p the products g_q g_r, a quadratic
-    form in p's choice of one entry for each q.
+    The inner sum is 2 (c + s), c = sum_q g_q^2 and s = sum_q g_q g_sigma(q). With p the products g_q g_r, it is a
+    quadratic form in the choice of one entry of p for each q.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.matching.pairs import exhaustive
+        >>> exhaustive(np.array([[0.0], [1.0], [2.0]]), np.ones(1)).tolist()
+        [2, 1, 0]
     """
     n = len(g)
     products = (g[:, None, :] * g[None, :, :]).reshape(n * n, -1)

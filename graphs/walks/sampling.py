@@ -1,4 +1,4 @@
-"""From what a user asks for to settings: arguments are checked, couplings and exact hops chosen."""
+"""Settings of walks from the arguments of users: checks, couplings and exact hops."""
 
 from dataclasses import replace
 from typing import Any
@@ -46,10 +46,15 @@ def choose_settings(
     tuples: ArrayLike | None,  # (S, num_walkers)
     num_threads: int | None,
 ) -> WalkSettings:
-    """Return how walks are drawn; the arguments are those of `graphs.sample_walks`.
+    """Return the settings of walks; the arguments are those of `graphs.sample_walks`.
 
     Raises:
-        InvalidArgumentError: an argument out of range, named with what is allowed.
+        InvalidArgumentError: If an argument is out of range.
+
+    Examples:
+        >>> import graphs
+        >>> graphs.sample_walks(graphs.Graph.from_grid((3, 3)), exact_hops=1, seed=0).settings.exact_hops
+        1
     """
     tuned = RegularizedLaplacian() if kernel is None else kernel
     check_graph_and_kernel(graph, tuned)
@@ -97,7 +102,7 @@ def _length_coupling(
 
 
 def _least_hops(exact_hops: Any) -> int | HopRule:
-    """Return how many hops are exact before any are chosen: 0 for "auto", else what is asked for."""
+    """Return the number of exact hops before any are chosen, 0 for "auto"."""
     if isinstance(exact_hops, HopRule):
         return exact_hops
     if isinstance(exact_hops, str) and exact_hops == "auto":
@@ -113,6 +118,6 @@ def _check_size(num_walkers: int, halting: HaltingDistribution) -> None:
     steps = num_walkers * (1 / halting.p_halt if isinstance(halting.p_halt, float) else len(halting.p_halt))
     if steps > _MAX_STEPS:
         raise InvalidArgumentError(
-            f"{counted(num_walkers, 'walker')} with this halting law take about {steps:.1e} steps per node; at most "
-            f"{_MAX_STEPS:.0e} are allowed. Raise halt or use fewer walkers."
+            f"Walks must take at most {_MAX_STEPS:.0e} steps per node, got about {steps:.1e} steps per node for "
+            f"{counted(num_walkers, 'walker')}. Use a larger p_halt or fewer walkers."
         )

@@ -1,4 +1,4 @@
-"""What is settled before the walkers begin: the first hops, exactly, and where they leave the walkers."""
+"""Exact first hops, and the nodes and loads with which walkers start after them."""
 
 from typing import Any, NamedTuple
 
@@ -14,10 +14,20 @@ Integers = NDArray[np.int64]
 
 
 class WalkStarts(NamedTuple):
-    """The exact visits of n start nodes, and where the m walkers of each begin."""
+    """The exact visits of n start nodes, and the nodes at which their m walkers begin.
 
-    hops: Integers  # (n,) how many are exact
-    counts: Integers  # (n,) how many visits are exact
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> from graphs.walks.moves import Moves
+        >>> from graphs.walks.starts import prepare_starts
+        >>> walks = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), num_walkers=4, exact_hops=1, seed=0)
+        >>> prepare_starts(Moves(walks.graph, "weights"), walks.nodes, walks.settings).nodes.shape
+        (9, 4)
+    """
+
+    hops: Integers  # (n,) the number of exact hops
+    counts: Integers  # (n,) the number of exact visits
     visits: NDArray[np.uint64]  # (counts.sum(),) ascending in hop for each start
     loads: NDArray[np.float64]  # (counts.sum(),)
     nodes: NDArray[np.int32]  # (n, m)
@@ -25,7 +35,7 @@ class WalkStarts(NamedTuple):
 
 
 def prepare_starts(moves: Moves, starts: Integers, settings: WalkSettings) -> WalkStarts:
-    """Return the beginnings of n start nodes (positions)."""
+    """Return the exact visits and the starts of walkers for n start nodes (positions)."""
     m, n = settings.num_walkers, len(starts)
     if settings.most_hops == 0:
         first = starts.astype(np.uint64) << np.uint64(32)
@@ -46,14 +56,14 @@ def prepare_starts(moves: Moves, starts: Integers, settings: WalkSettings) -> Wa
 
 
 def mean_reach(moves: Moves, starts: Integers, exact_hops: int | HopRule) -> float:
-    """Return how many visits the exact hops of a start node have, on average over some of them."""
+    """Return the mean number of visits of the exact hops of a start node, from some of them."""
     some = starts[np.linspace(0, len(starts) - 1, min(len(starts), 32), dtype=np.int64)]
     ends, *_ = _push(moves, some, exact_hops_of(exact_hops, moves.graph, some))
     return float(ends[-1, -1]) / len(some) if len(some) else 0.0
 
 
 def _push(moves: Moves, starts: Integers, num_hops: Integers) -> tuple[NDArray[Any], ...]:
-    """Return the ends, nodes, mass and loads of the first hops, see `compiled.push`."""
+    """Return the ends, nodes, probabilities and loads of the first hops, see `compiled.push`."""
     from graphs.walks.compiled import push
 
     matrix = moves.matrix

@@ -63,7 +63,7 @@ def test_bad_arguments(g):
 def test_a_kernel_that_no_series_of_2000_terms_is(g):
     some, kernel = np.array([3, 0, 59]), kernels.Matern(1.5, 1000.0)
     np.testing.assert_allclose(exact_block(g, kernel, some), kernel.exact(g)[np.ix_(some, some)], rtol=1e-12)
-    with pytest.raises(graphs.InvalidArgumentError, match=r"kappa=1000\.0\) needs more than 2000 terms"):
+    with pytest.raises(graphs.InvalidArgumentError, match=r"2000 terms.*kappa=1000\.0"):
         exact_block(graphs.Graph.from_grid((2001,)), kernel, some)
 
 

@@ -26,7 +26,7 @@ def test_labels_and_positions():
     g = Graph.from_edges([("a", "b"), ("b", (1, 2))], nodes=["z", "b"])
     assert g.labels == ("z", "b", "a", (1, 2))
     assert g.index(["a", (1, 2), "a"]).tolist() == [2, 3, 2]
-    with pytest.raises(graphs.UnknownNodeError, match="no node 'q'"):
+    with pytest.raises(graphs.UnknownNodeError, match="got 'q'"):
         g.index(["q"])
 
 
@@ -88,7 +88,7 @@ class TestCombinatorialLaplacian:
         g = Graph.from_networkx(nx.barabasi_albert_graph(300, 3, seed=0)).with_laplacian("combinatorial")
         with pytest.warns(graphs.LargeVarianceWarning):
             graphs.sample_walks(g, transitions="uniform", exact_hops=0, seed=0).features(graphs.kernels.Diffusion(3.0))
-        with pytest.raises(graphs.InvalidArgumentError, match="and the normalised Laplacian"):
+        with pytest.raises(graphs.InvalidArgumentError, match="normalized Laplacian"):
             graphs.sample_walks(g, directions="repelling", seed=0)
         with pytest.raises(graphs.InvalidArgumentError, match="laplacian must be one of"):
             Graph(g.adjacency, laplacian="foo")
@@ -277,7 +277,7 @@ def test_arrays_cannot_be_written():
 
 def test_masks_and_tuple_arrays_as_labels():
     g = Graph.from_networkx(nx.path_graph(4))
-    with pytest.raises(graphs.UnknownNodeError, match="not a mask"):
+    with pytest.raises(graphs.UnknownNodeError, match="mask"):
         g.index(np.array([True, False, True, False]))
     grid = Graph.from_networkx(nx.grid_2d_graph(2, 3))
     assert grid.index(np.array([(1, 2), (0, 0)])).tolist() == [5, 0]
@@ -295,7 +295,7 @@ def test_largest_component_keeps_labels():
     part = g.largest_component()
     assert part.labels == (2, 3, 4)
     assert part.index([4]).tolist() == [2]
-    with pytest.raises(graphs.InvalidArgumentError, match="each position once"):
+    with pytest.raises(graphs.InvalidArgumentError, match="distinct"):
         g.subgraph(np.array([1, 1]))
 
 
@@ -342,10 +342,10 @@ LINE = [[0, 0], [1, 1]]
         (lambda: Graph.from_grid((2, 2), spacing=[1, True]), r"spacing must be .* got \[1, True\]"),
         (lambda: Graph.from_grid((2, 2), spacing=["1", 2]), "spacing must be"),
         (lambda: Graph.from_grid((2, 2), spacing=[1, 10**400]), "spacing must be"),
-        (lambda: Graph.from_scipy(TWO).index([0, True]), "True or False is none"),
-        (lambda: Graph.from_scipy(TWO).labels_at([0, True]), "True or False is none"),
-        (lambda: Graph.from_scipy(TWO).subgraph([0, np.True_]), "True or False is none"),
-        (lambda: Graph.from_edges([(0, 1)]).index([False, True]), "no node False"),
+        (lambda: Graph.from_scipy(TWO).index([0, True]), "not booleans"),
+        (lambda: Graph.from_scipy(TWO).labels_at([0, True]), "not booleans"),
+        (lambda: Graph.from_scipy(TWO).subgraph([0, np.True_]), "not booleans"),
+        (lambda: Graph.from_edges([(0, 1)]).index([False, True]), "got False"),
     ],
 )
 def test_what_is_none_ragged_or_unhashable_is_named(make, message):
@@ -375,11 +375,11 @@ def test_eigenvectors_of_any_graph_have_plain_strides(g):
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        (nx.path_graph(3), "got Graph of networkx; graphs.Graph.from_networkx makes one of it"),
-        (sp.eye_array(3), "got dia_array of scipy; graphs.Graph.from_scipy makes one"),
-        (np.eye(3), "got ndarray of numpy; graphs.Graph.from_scipy makes one"),
-        (trimesh.creation.box(), "got Trimesh of trimesh; graphs.Graph.from_mesh makes one"),
-        (None, "got NoneType; build one, for example with graphs.Graph.from_edges"),
+        (nx.path_graph(3), "from_networkx"),
+        (sp.eye_array(3), "dia_array of scipy.*from_scipy"),
+        (np.eye(3), "ndarray of numpy.*from_scipy"),
+        (trimesh.creation.box(), "Trimesh of trimesh.*from_mesh"),
+        (None, "NoneType.*from_edges"),
     ],
     ids=["networkx", "scipy", "numpy", "trimesh", "None"],
 )

@@ -148,18 +148,18 @@ def test_radius_is_where_the_series_stops_converging():
 
 @pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf, "1", None, True])
 def test_parameters_must_be_positive_numbers(value):
-    with pytest.raises(graphs.InvalidArgumentError, match="lengthscale must be positive"):
+    with pytest.raises(graphs.InvalidArgumentError, match="lengthscale must"):
         kernels.Diffusion(value)
 
 
 def test_unknown_names_and_shapes():
-    with pytest.raises(graphs.InvalidArgumentError, match="no graph kernel 'heat'"):
+    with pytest.raises(graphs.InvalidArgumentError, match="got 'heat'"):
         kernels.by_name("heat")
-    with pytest.raises(graphs.InvalidArgumentError, match=r"no graph kernel \[2\]"):
+    with pytest.raises(graphs.InvalidArgumentError, match=r"got \[2\]"):
         kernels.by_name([2])
     with pytest.raises(graphs.InvalidArgumentError, match="nu"):
         kernels.by_name("diffusion", nu=1)
-    with pytest.raises(graphs.InvalidArgumentError, match="has parameters"):
+    with pytest.raises(graphs.InvalidArgumentError, match="parameters"):
         kernels.Diffusion(1.0).with_values([1.0, 2.0])
 
 
@@ -196,7 +196,7 @@ class TestRootOfSeries:
         np.testing.assert_allclose(f, [float(c) for c in exact], rtol=1e-9)
 
     def test_a_zero_near_the_origin(self):
-        with pytest.raises(graphs.InvalidArgumentError, match="zeros near 0"):
+        with pytest.raises(graphs.InvalidArgumentError, match="zeros near"):
             root_coefficients(lambda u: np.log(u - 1e-12), 10, 1.0)
 
 
@@ -205,7 +205,7 @@ class TestRootOfSeries:
     [
         (lambda: kernels.RandomWalk(1.5), "p must be an integer"),
         (lambda: kernels.RandomWalk(2, 1.9), "alpha at least 2"),
-        (lambda: kernels.PowerSeries([1.0, 2.0]), r"zero at \|u\| = 0.5"),
+        (lambda: kernels.PowerSeries([1.0, 2.0]), "zero .* 0.5"),
         (lambda: kernels.PowerSeries([]), "finite numbers"),
         (lambda: kernels.Modulated([0.0, 1.0]), "the first positive"),
         (lambda: kernels.Modulated([1.0, np.nan]), "finite numbers"),
@@ -224,8 +224,8 @@ class TestRootOfSeries:
         (lambda: kernels.FreeModulation(factors=3.0), "factors must be positive"),
         (lambda: kernels.FreeModulation(factors=[[1.0]]), "factors must be positive"),
         (lambda: kernels.FreeModulation(factors=(1e300,)), "double precision"),
-        (lambda: kernels.FreeModulation().with_values([1.0, 2.0]), "has parameters .'lengthscale', 'factor_0'"),
-        (lambda: kernels.FreeModulation().with_values(-np.ones(9)), "lengthscale must be positive"),
+        (lambda: kernels.FreeModulation().with_values([1.0, 2.0]), "parameters .'lengthscale', 'factor_0'"),
+        (lambda: kernels.FreeModulation().with_values(-np.ones(9)), "lengthscale must"),
         (lambda: kernels.Matern(1.5, 1e200), "double precision"),
         (lambda: kernels.RandomWalk(301, 1e10), "double precision"),
     ],
@@ -349,5 +349,5 @@ def test_a_subclass_needs_its_spectrum_alone(g):
     ):
         slopes, expected = getattr(alone, name)(argument)[:, 1:], getattr(kernel, name)(argument)
         np.testing.assert_allclose(slopes, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
-    with pytest.raises(graphs.InvalidArgumentError, match="not a kernel of this package"):
+    with pytest.raises(graphs.InvalidArgumentError, match="of another class"):
         kernels.name_of(alone)

@@ -101,9 +101,9 @@ def test_threads_and_chunks_change_nothing(monkeypatch):
         ({"num_walkers": 3}, "must be even"),
         ({"lengths": "all"}, "lengths must be one of"),
         ({"directions": "all"}, "directions must be one of"),
-        ({"permutation": [0, 0]}, "each once"),
+        ({"permutation": [0, 0]}, "permutation"),
         ({"num_quantiles": 1}, "an integer from 2 on"),
-        ({"directions": "repelling"}, "unweighted graph"),
+        ({"directions": "repelling"}, "weighted graph"),
     ],
 )
 def test_bad_arguments(options, words):

@@ -42,5 +42,5 @@ def test_the_density_of_eigenvalues():
     shares = [density[at <= limit].sum() / 10_000 for limit in (0.3, 0.7, 1.05, 1.6)]
     np.testing.assert_allclose(shares, [(eigenvalues <= limit).mean() for limit in (0.3, 0.7, 1.05, 1.6)], atol=0.015)
     for bad in ([-0.1], [2.1], [[1.0]]):
-        with pytest.raises(graphs.InvalidArgumentError, match=r"within \[0, 2\]"):
+        with pytest.raises(graphs.InvalidArgumentError, match="eigenvalues"):
             graphs.spectral_density(g, bad)

@@ -1,7 +1,7 @@
-"""The compiled loops of the walks. Serial and `nogil`: `graphs.walks.drawing` runs them in a thread pool.
+"""Compiled loops of walks: serial and `nogil`, run by `graphs.walks.drawing` in a thread pool.
 
-A visit is a 64-bit number, node << 32 | hop. Where the load of a visit follows from its start, node and hop, visits
-carry nothing else; otherwise `carried` holds their loads.
+A visit is a 64-bit number, node << 32 | hop. If the load of a visit follows from its start, node and hop, only visits
+are stored. Otherwise `carried` holds their loads.
 """
 
 from graphs.walks.compiled.merging import gather as gather

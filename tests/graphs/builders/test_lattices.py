@@ -183,7 +183,7 @@ def test_labels_of_a_grid_are_its_tuples():
         ([(0, 0), 1], "tuples of one integer for each of its 2 axes"),
         ([(0, 0), (1,)], "tuples of one integer"),
         ([(0, True)], "True or False"),
-        ([12], "no node 12"),
+        ([12], "got 12"),
         ([0.5], "integers 0..11"),
         ("ab", "sequence of labels"),
         (3, "sequence of labels"),

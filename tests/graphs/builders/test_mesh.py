@@ -412,7 +412,7 @@ def test_labels_of_a_mesh_are_numbers(nodes):
     graph = Graph.from_mesh(trimesh.creation.box(), nodes)
     assert graph.labels == range(graph.num_nodes)
     assert graph.index([3, 1]).tolist() == graph.labels_at(np.array([3, 1])).tolist() == [3, 1]
-    with pytest.raises(graphs.UnknownNodeError, match="no node 12"):
+    with pytest.raises(graphs.UnknownNodeError, match="got 12"):
         graph.index([12])
     part = graph.subgraph([4, 2])
     assert part.labels == (4, 2)

@@ -59,7 +59,7 @@ def test_eigenvalues_that_do_not_converge_are_named(monkeypatch):
         raise ArpackNoConvergence("No convergence", np.zeros(0), np.zeros((matrix.shape[0], 0)))
 
     monkeypatch.setattr(eigenpairs, "eigsh", stop)
-    with pytest.raises(graphs.GraphError, match="Only 1 of the 5 largest"):
+    with pytest.raises(graphs.GraphError, match="got 1 of them"):
         graphs.spectral_features(Graph.from_networkx(nx.hypercube_graph(9)), rank=5)
 
 

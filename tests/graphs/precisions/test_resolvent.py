@@ -100,7 +100,7 @@ def test_others_say_why_they_have_none():
     for kernel in (kernels.Diffusion(), kernels.InverseCosine(), kernels.RandomWalk()):
         with pytest.raises(graphs.InvalidArgumentError, match="no polynomial of the Laplacian"):
             kernel.precision(graph)
-    with pytest.raises(graphs.InvalidArgumentError, match=r"A graphs\.Graph is needed"):
+    with pytest.raises(graphs.InvalidArgumentError, match=r"graphs\.Graph"):
         kernels.Matern(1).precision(3)
     with pytest.raises(graphs.InvalidArgumentError, match="order must be"):
         resolvent_field(graph, 17)

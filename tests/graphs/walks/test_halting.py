@@ -14,7 +14,7 @@ def test_a_kernel_without_second_moment_is_named():
     g = GRAPHS["star"]
     limit = graphs.max_p_halt(g, kernel)
     assert limit == pytest.approx(1 - (10 / 11) ** 2)
-    with pytest.warns(graphs.InfiniteVarianceWarning, match=r"halt below 0.174"):
+    with pytest.warns(graphs.InfiniteVarianceWarning, match="p_halt below 0.174"):
         sample_walks(g, p_halt=0.3, seed=0).features(kernel)
     with pytest.warns(graphs.LargeVarianceWarning, match="relative variance of"):
         sample_walks(g, p_halt=0.17, num_walkers=2, seed=0).features(kernel)
@@ -31,7 +31,7 @@ def test_relative_variance_is_that_of_a_rows_total_weight():
     assert_mean((totals - 1) ** 2, graphs.relative_variance(kernel, 0.1))
     long = graphs.relative_variance(kernels.Diffusion(20.0), 0.1)
     assert long > 1e4
-    with pytest.warns(graphs.LargeVarianceWarning, match="smaller halt or more walkers"):
+    with pytest.warns(graphs.LargeVarianceWarning, match="smaller p_halt"):
         sample_walks(GRAPHS["star"], seed=0).features(kernels.Diffusion(20.0))
 
 
@@ -63,9 +63,9 @@ class TestHalting:
         assert drawn.settings.halting.p_halt == chosen
         long = kernels.Diffusion(12.0)
         assert graphs.choose_p_halt(g, long, 64, exact_hops=40) > 2 * graphs.choose_p_halt(g, long, 64)
-        with pytest.raises(graphs.InvalidArgumentError, match="No halting probability"):
+        with pytest.raises(graphs.InvalidArgumentError, match="halting probability"):
             graphs.choose_p_halt(g, kernels.Diffusion(100.0), 2)
-        with pytest.raises(graphs.InvalidArgumentError, match="No halting probability"):
+        with pytest.raises(graphs.InvalidArgumentError, match="halting probability"):
             graphs.choose_p_halt(g, kernels.InverseCosine())
 
     @pytest.mark.parametrize("kernel", [KERNEL, kernels.Diffusion(4.0), kernels.Matern(1.5, 2.0)], ids=str)
@@ -92,7 +92,7 @@ class TestHalting:
     def test_bad_arguments(self):
         with pytest.raises(graphs.InvalidArgumentError, match="mean_length must lie between"):
             graphs.optimal_survival(KERNEL, 0.0)
-        with pytest.raises(graphs.InvalidArgumentError, match="negative terms"):
+        with pytest.raises(graphs.InvalidArgumentError, match="non-negative"):
             graphs.optimal_survival(kernels.InverseCosine())
 
 

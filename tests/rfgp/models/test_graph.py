@@ -243,9 +243,9 @@ def test_tensors_and_bad_targets():
 def test_a_fit_into_infinite_variance_is_named():
     kernel = graphs.kernels.RegularizedLaplacian(2, 5.0)
     gp = GraphGP(GRAPH, kernel, features="walks", p_halt=0.3, seed=0)
-    with pytest.warns(graphs.InfiniteVarianceWarning, match="halt = 0.3"):
+    with pytest.warns(graphs.InfiniteVarianceWarning, match="p_halt = 0.3"):
         gp.fit(TRAIN, Y, fixed=["sigma"])
-    with pytest.warns(graphs.InfiniteVarianceWarning, match="halt = 0.3"):
+    with pytest.warns(graphs.InfiniteVarianceWarning, match="p_halt = 0.3"):
         GraphGP(GRAPH, kernel, features="walks", p_halt=0.3, seed=0).condition(TRAIN, Y)
 
 
@@ -329,7 +329,7 @@ class TestMissingValues:
             GraphGP(GRAPH).condition(TRAIN, both)
 
     def test_the_label_of_a_missing_value_is_a_node(self):
-        with pytest.raises(graphs.UnknownNodeError, match="no node 'nowhere'"):
+        with pytest.raises(graphs.UnknownNodeError, match="got 'nowhere'"):
             GraphGP(graphs.Graph.from_edges([("n1", "n2")])).condition(["n1", "nowhere"], [1.0, np.nan])
 
     def test_nothing_left(self):

@@ -199,9 +199,9 @@ def test_the_tags_say_what_it_takes():
     ("options", "x", "y", "error", "message"),
     [
         ({"graph": None}, SEEN, Y[::2], rfgp.InvalidArgumentError, "graph is missing: build one"),
-        ({"graph": GRID}, SEEN, Y[::2], rfgp.InvalidArgumentError, r"A graphs\.Graph is needed, got Graph"),
+        ({"graph": GRID}, SEEN, Y[::2], rfgp.InvalidArgumentError, r"graphs\.Graph, got Graph"),
         ({"n_walkers": 0}, SEEN, Y[::2], rfgp.InvalidArgumentError, "n_walkers must be a positive integer"),
-        ({"kernel": "cubic"}, SEEN, Y[::2], graphs.errors.InvalidArgumentError, "no graph kernel 'cubic'"),
+        ({"kernel": "cubic"}, SEEN, Y[::2], graphs.errors.InvalidArgumentError, "got 'cubic'"),
         ({"features": "fourier"}, SEEN, Y[::2], rfgp.InvalidArgumentError, "features must be one of"),
         ({"random_state": 0.5}, SEEN, Y[::2], rfgp.InvalidArgumentError, "random_state must be"),
         ({}, [(99, 99), *SEEN[1:]], Y[::2], KeyError, r"There is no node \(99, 99\)"),
