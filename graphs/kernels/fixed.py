@@ -115,7 +115,7 @@ class Modulated(GraphKernel):
             size = np.sum(np.square(self.coefficients))
         if not np.isfinite(size):
             raise InvalidArgumentError(
-                "Modulated: coefficients must have squares in the range of double precision, got larger ones. Rescale them."
+                "Modulated: coefficients must have squares in the range of double precision, got larger ones."
             )
 
     @property

@@ -127,7 +127,7 @@ def test_every_kind_of_graph_has_features_or_a_clear_error():
         )  # every hop that counts is exact
         np.testing.assert_allclose(graphs.pagerank(g, num_walkers=4, seed=0).sum(), 1)
     assert kinds[1].largest_component().num_nodes == 5
-    with pytest.raises(graphs.InvalidGraphError, match=r"Directed.*to_undirected"):
+    with pytest.raises(graphs.InvalidGraphError, match=r"to_undirected"):
         Graph.from_networkx(nx.MultiDiGraph([(0, 1)]))
     with pytest.raises(graphs.InvalidGraphError, match="duplicate"):
         Graph.from_networkx(multi)
@@ -156,16 +156,16 @@ def altered(**arrays):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: falling(sp.csr_array), "no csr matrix"),
-        (lambda: falling(sp.csr_matrix), "no csr matrix"),
-        (lambda: falling(sp.csc_array), "no csc matrix"),
-        (lambda: falling(sp.bsr_array), "no bsr matrix"),
+        (lambda: falling(sp.csr_array), "csr"),
+        (lambda: falling(sp.csr_matrix), "csr"),
+        (lambda: falling(sp.csc_array), "csc"),
+        (lambda: falling(sp.bsr_array), "bsr"),
         (lambda: altered(indptr=[0, 1]), "must ascend from 0"),
         (lambda: altered(indptr=[1, 1, 2]), "must ascend from 0"),
         (lambda: altered(indptr=[0, 1, 200]), "must ascend from 0"),
-        (lambda: altered(data=[1.0]), "no csr matrix"),
-        (lambda: altered(indices=[1, 7]), "do not fit each other: axis 1 index 7"),
-        (lambda: altered(indices=[1, -1]), "do not fit each other: negative axis 1 index"),
+        (lambda: altered(data=[1.0]), "csr"),
+        (lambda: altered(indices=[1, 7]), "fit each other.* axis 1 index 7"),
+        (lambda: altered(indices=[1, -1]), "fit each other.* negative axis 1 index"),
     ],
 )
 def test_a_sparse_matrix_whose_arrays_do_not_fit_is_refused_before_scipy_converts_it(make, message):
@@ -206,23 +206,23 @@ def test_duplicate_edges_error_or_sum():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Graph.from_edges([(0, 1)], [-1.0]), r"edge \(0, 1\) is -1.0, which is negative"),
-        (lambda: Graph.from_edges([(0, 1)], [np.nan]), "not a finite number"),
-        (lambda: Graph.from_edges([(0, 1)], [1, 2]), r"weights of shape \(1,\)"),
-        (lambda: Graph.from_edges([(0, 1)], ["x"]), "not numbers"),
-        (lambda: Graph.from_edges([(0, 1), (1, 2)], [1.7e308, 1.7e308]), "more than a float can hold"),
-        (lambda: Graph.from_edges([(0, 1, 2)]), "Edge 0 is"),
+        (lambda: Graph.from_edges([(0, 1)], [-1.0]), r"edge \(0, 1\) .*-1\.0"),
+        (lambda: Graph.from_edges([(0, 1)], [np.nan]), "finite"),
+        (lambda: Graph.from_edges([(0, 1)], [1, 2]), r"shape \(1,\)"),
+        (lambda: Graph.from_edges([(0, 1)], ["x"]), "must be numbers"),
+        (lambda: Graph.from_edges([(0, 1), (1, 2)], [1.7e308, 1.7e308]), "finite sum"),
+        (lambda: Graph.from_edges([(0, 1, 2)]), "Edge 0"),
         (lambda: Graph.from_edges([]), "no nodes"),
         (lambda: Graph.from_scipy(np.ones((2, 3))), "square"),
-        (lambda: Graph.from_scipy(np.array([[0, 1], [2, 0]])), "not symmetric"),
-        (lambda: Graph.from_scipy(np.array([[0, np.inf], [np.inf, 0]])), "not a finite"),
-        (lambda: Graph.from_scipy([["a", "b"], ["c", "d"]]), "not a numeric matrix"),
-        (lambda: Graph.from_scipy(np.zeros((2, 2)), labels=["a", "a"]), "names two nodes"),
+        (lambda: Graph.from_scipy(np.array([[0, 1], [2, 0]])), "symmetric"),
+        (lambda: Graph.from_scipy(np.array([[0, np.inf], [np.inf, 0]])), "finite"),
+        (lambda: Graph.from_scipy([["a", "b"], ["c", "d"]]), "numeric matrix"),
+        (lambda: Graph.from_scipy(np.zeros((2, 2)), labels=["a", "a"]), "distinct"),
         (lambda: Graph.from_scipy(np.zeros((2, 2)), labels=["a"]), "1 label for 2 nodes"),
         (lambda: Graph.from_scipy([[0, 1e13, 1], [1e13, 0, 0], [0, 0, 0]]), r"entries \(0, 2\)"),
         (lambda: Graph.from_scipy(np.array([[0, 1j], [1j, 0]])), "complex"),
         (lambda: Graph.from_edges([(float("nan"), 0.0)]), "NaN"),
-        (lambda: Graph.from_networkx(nx.DiGraph([(0, 1)])), "Directed"),
+        (lambda: Graph.from_networkx(nx.DiGraph([(0, 1)])), "undirected"),
         (lambda: Graph.from_networkx(nx.Graph()), "no nodes"),
         (lambda: Graph.from_mesh(trimesh.Trimesh([[0, 0, 0]], [], process=False)), "no faces"),
     ],
@@ -235,7 +235,7 @@ def test_bad_graphs_are_named(make, message):
 def test_a_weight_that_is_no_number():
     G = nx.Graph()
     G.add_edge(0, 1, weight="heavy")
-    with pytest.raises(graphs.InvalidGraphError, match="'heavy', not a number"):
+    with pytest.raises(graphs.InvalidGraphError, match="number.*'heavy'"):
         Graph.from_networkx(G)
 
 
@@ -260,7 +260,7 @@ def test_the_unit_of_weights_changes_nothing(unit, laplacian):
 
 def test_weights_whose_ratios_are_out_of_range():
     assert np.isfinite(Graph.from_edges([(0, 1), (1, 2)], [1e-320, 1e270]).shift_operator.data).all()
-    with pytest.raises(graphs.InvalidGraphError, match="range from 1e-320 to 1e\\+300"):
+    with pytest.raises(graphs.InvalidGraphError, match="1e-320 to 1e\\+300"):
         Graph.from_edges([(0, 1), (1, 2)], [1e-320, 1e300])
 
 
@@ -306,28 +306,28 @@ LINE = [[0, 0], [1, 1]]
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Graph.from_networkx(None), "A networkx graph is needed, got NoneType"),
+        (lambda: Graph.from_networkx(None), "networkx graph.*got NoneType"),
         (lambda: Graph.from_networkx(sp.eye_array(3)), "Graph.from_scipy"),
         (lambda: Graph.from_networkx(nx.path_graph(2), weight=["a"]), "weight must be the name"),
-        (lambda: Graph.from_networkx(nx.Graph([(0, 1, {"weight": 10**5000})])), "is a very long int"),
+        (lambda: Graph.from_networkx(nx.Graph([(0, 1, {"weight": 10**5000})])), "a very long int"),
         (lambda: Graph.from_edges(None), "Edges must be a sequence of pairs"),
-        (lambda: Graph.from_edges([5]), "Edge 0 is 5"),
-        (lambda: Graph.from_edges([(1, [2])]), r"\[2\] is no label"),
-        (lambda: Graph.from_edges([(1, (2, [3]))]), r"\(2, \[3\]\) is no label"),
-        (lambda: Graph.from_edges([(0, 1)], [10**400]), "weights are not numbers"),
+        (lambda: Graph.from_edges([5]), "Edge 0 .*5"),
+        (lambda: Graph.from_edges([(1, [2])]), r"Labels .*\[2\]"),
+        (lambda: Graph.from_edges([(1, (2, [3]))]), r"Labels .*\(2, \[3\]\)"),
+        (lambda: Graph.from_edges([(0, 1)], [10**400]), "weights must be numbers"),
         (lambda: Graph.from_edges([(0, 1)], nodes=5), "Nodes must be a sequence"),
-        (lambda: Graph.from_edges([(0, 1)], nodes=[{}]), "{} is no label"),
-        (lambda: Graph.from_scipy(None), "not a numeric matrix.*, but None"),
-        (lambda: Graph.from_scipy([[0, 10**400], [10**400, 0]]), "not a numeric matrix"),
-        (lambda: Graph.from_scipy([[0], [1, 0]]), "not a numeric matrix"),
-        (lambda: Graph.from_scipy(TWO, labels=[[1], 2]), r"\[1\] is no label"),
+        (lambda: Graph.from_edges([(0, 1)], nodes=[{}]), "Labels .*{}"),
+        (lambda: Graph.from_scipy(None), "numeric matrix.*None"),
+        (lambda: Graph.from_scipy([[0, 10**400], [10**400, 0]]), "numeric matrix"),
+        (lambda: Graph.from_scipy([[0], [1, 0]]), "numeric matrix"),
+        (lambda: Graph.from_scipy(TWO, labels=[[1], 2]), r"Labels .*\[1\]"),
         (lambda: Graph.from_scipy(TWO, labels=5), "Labels must be a sequence"),
         (lambda: Graph.from_points([[1, 2], [3]]), r"got \[\[1, 2\], \[3\]\]"),
-        (lambda: Graph.from_points([["a"], ["b"]], 1), "Points are numbers"),
+        (lambda: Graph.from_points([["a"], ["b"]], 1), "(?i)points must be numbers"),
         (lambda: Graph.from_points(None), "got None"),
         (lambda: Graph.from_roads(None), "list of lines"),
-        (lambda: Graph.from_roads([LINE, [[1, 2], [3]]]), "Road 1 needs"),
-        (lambda: Graph.from_roads([LINE, [[1, 2], [3, "x"]]]), "Road 1 needs"),
+        (lambda: Graph.from_roads([LINE, [[1, 2], [3]]]), "Road 1"),
+        (lambda: Graph.from_roads([LINE, [[1, 2], [3, "x"]]]), "Road 1"),
         (lambda: Graph.from_roads([LINE], min_length=None), "min_length"),
         (lambda: Graph.from_scipy(TWO).subgraph([]), "at least one node"),
         (lambda: Graph.from_roads([LINE], None), "roads of sensors must be integers below 2.53, got None"),
@@ -338,7 +338,7 @@ LINE = [[0, 0], [1, 1]]
         (lambda: Graph.from_roads([LINE], [0], ["0.5"]), r"got \['0.5'\]"),
         (lambda: Graph.from_roads([LINE], [0], [True]), r"got \[True\]"),
         (lambda: Graph.from_roads([LINE], [0, 0], [[0.1], [0.2, 0.3]]), r"got \[\[0.1\], \[0.2, 0.3\]\]"),
-        (lambda: Graph.from_points([[0, True], [1, 1]], 1), "Points are numbers"),
+        (lambda: Graph.from_points([[0, True], [1, 1]], 1), "(?i)points must be numbers"),
         (lambda: Graph.from_grid((2, 2), spacing=[1, True]), r"spacing must be .* got \[1, True\]"),
         (lambda: Graph.from_grid((2, 2), spacing=["1", 2]), "spacing must be"),
         (lambda: Graph.from_grid((2, 2), spacing=[1, 10**400]), "spacing must be"),

