@@ -44,7 +44,7 @@ class NotPositiveDefiniteError(GraphError, LinAlgError):
 
     def __init__(self, node: int) -> None:
         super().__init__(
-            f"The matrix must be positive definite in double precision, got a pivot that is not, at node {node}."
+            f"The matrix must be positive definite in double precision, got a non-positive pivot at node {node}."
         )
         self.node = node
 

@@ -1,4 +1,4 @@
-"""Sparse Cholesky factors: an ordering, the analysis of a pattern, and factors of matrices on it."""
+"""Sparse Cholesky factors: orderings, symbolic analysis of a pattern, and factors of matrices on it."""
 
 from graphs.cholesky.analysis import Analysis as Analysis
 from graphs.cholesky.analysis import analyze as analyze

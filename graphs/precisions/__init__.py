@@ -1,4 +1,4 @@
-"""Fields whose precision is sparse: on graphs, meshes, roads and one column, and products of such fields."""
+"""Gaussian fields with a sparse precision: on graphs, meshes, roads and one column, and products of them."""
 
 from graphs.precisions.base import MarkovField as MarkovField
 from graphs.precisions.base import Pattern as Pattern

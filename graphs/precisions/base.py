@@ -1,4 +1,4 @@
-"""The role of a field with a sparse precision: a Gaussian vector, as a function of its parameters."""
+"""The interface of fields with a sparse precision: Gaussian vectors as functions of parameters."""
 
 from abc import ABC, abstractmethod
 from functools import cached_property
@@ -13,22 +13,36 @@ Floats = NDArray[np.float64]
 
 
 class Pattern(NamedTuple):
-    """Where a symmetric matrix (N, N) may have entries, in CSR form: both triangles and the whole diagonal."""
+    """The pattern of a symmetric matrix (N, N) in CSR form: both triangles and the whole diagonal.
+
+    Examples:
+        >>> from graphs.precisions import IndependentField
+        >>> IndependentField(2).pattern.indices.tolist()
+        [0, 1]
+    """
 
     indptr: NDArray[np.int64]  # (N + 1,)
     indices: NDArray[np.int32]  # (nnz,) ascending in each row
 
 
 class MarkovField(ABC):
-    """A Gaussian vector of N latent values with mean 0 and a sparse precision Q, for any of its parameters.
+    """A Gaussian vector of N latent values with mean 0 and a sparse precision Q that depends on parameters.
 
-    Laws: `entries` are those of a symmetric positive definite matrix on `pattern`, and `pull_back` is the adjoint of
-    their derivative in the parameters.
+    `entries` are those of a symmetric positive definite matrix on `pattern`. `pull_back` is the adjoint of their
+    derivative in the parameters, a vector-Jacobian product.
 
     Attributes:
-        parameters: Names of the p parameters that can be learned, all positive.
-        pattern: Where Q has entries, whatever the parameters.
-        coordinates: Places of the N values, (N, 2) or (N, 3), for orderings; or None.
+        parameters: The names of the p learnable parameters, all positive.
+        pattern: The pattern of Q, for all parameters.
+        coordinates: Coordinates (N, 2) or (N, 3) of the values for orderings, or None.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions import ChainField
+        >>> field = ChainField([0.0, 1.0, 3.0])
+        >>> value, slope = field.log_determinant(np.array([2.0]))
+        >>> round(value, 4)
+        0.6041
     """
 
     parameters: tuple[str, ...]
@@ -37,14 +51,14 @@ class MarkovField(ABC):
     @property
     @abstractmethod
     def pattern(self) -> Pattern:
-        """Where Q has entries."""
+        """The pattern of Q."""
 
     @abstractmethod
     def entries(
         self,
         values: Floats,  # (p,)
     ) -> Floats:  # (nnz,)
-        """Return the entries of Q on the pattern, at some values of the parameters."""
+        """Return the entries of Q on the pattern for values of the parameters."""
 
     @abstractmethod
     def pull_back(
@@ -56,18 +70,18 @@ class MarkovField(ABC):
 
     @cached_property
     def analysis(self) -> Analysis:
-        """The analysis of the pattern for factors, kept."""
+        """The symbolic analysis of the pattern for factors, cached."""
         return analyze(*self.pattern, self.coordinates)
 
     def factor(
         self,
         data: Floats,  # (nnz,)
     ) -> Factor:
-        """Return the Cholesky factor of a matrix of these entries on the pattern.
+        """Return the Cholesky factor of a matrix with these entries on the pattern.
 
         Raises:
-            NotPositiveDefiniteError: it is not positive definite in double precision.
-            MemoryBudgetError: this machine has too little memory; nothing was begun.
+            NotPositiveDefiniteError: If the matrix is not positive definite in double precision.
+            MemoryBudgetError: If the factor does not fit into memory. Nothing was computed.
         """
         return Factor.of(self.analysis, data)
 
@@ -75,11 +89,11 @@ class MarkovField(ABC):
         self,
         values: Floats,  # (p,)
     ) -> Factor:
-        """Return the factor of Q at some values of the parameters; the last one is kept.
+        """Return the factor of Q for values of the parameters; the last one is cached.
 
         Raises:
-            NotPositiveDefiniteError: it is not positive definite in double precision.
-            MemoryBudgetError: this machine has too little memory; nothing was begun.
+            NotPositiveDefiniteError: If Q is not positive definite in double precision.
+            MemoryBudgetError: If the factor does not fit into memory. Nothing was computed.
         """
         key = np.asarray(values, dtype=np.float64).tobytes()
         factor = self._kept.get(key)
@@ -98,6 +112,6 @@ class MarkovField(ABC):
         self,
         values: Floats,  # (p,)
     ) -> tuple[float, Floats]:
-        """Return log |Q| and its derivatives (p,); here by a factor and its inverse on the pattern."""
+        """Return log |Q| and its derivatives (p,), here by a factor and its inverse on the pattern."""
         factor = self.factor_at(values)
         return factor.log_determinant, self.pull_back(values, factor.inverse)

@@ -10,7 +10,7 @@ from graphs.precisions.base import Floats, MarkovField, Pattern
 
 @dataclass(frozen=True, eq=False)
 class IndependentField(MarkovField):
-    """A vector u ~ N(0, I) of values that no parameter changes.
+    """A vector u ~ N(0, I) without parameters.
 
     Attributes:
         size: The number N of values.

@@ -235,7 +235,7 @@ def test_bad_graphs_are_named(make, message):
 def test_a_weight_that_is_no_number():
     G = nx.Graph()
     G.add_edge(0, 1, weight="heavy")
-    with pytest.raises(graphs.InvalidGraphError, match="number.*'heavy'"):
+    with pytest.raises(graphs.InvalidGraphError, match=r"number.*'heavy'"):
         Graph.from_networkx(G)
 
 

@@ -86,7 +86,7 @@ MESHES = {
     "far.glb": (glb(FAR), "could not be read as a mesh"),
     "claims.glb": (glb(HUGE), "could not be read as a mesh"),
     "deep.glb": (glb(b"[" * 100_000), "recursion"),
-    "what.xyz": (b"1 2 3\n", "\.stl, .*got what\.xyz"),
+    "what.xyz": (b"1 2 3\n", r"\.stl, .*got what\.xyz"),
 }
 GRAPHS = {
     "empty.gml": (b"", "is empty"),

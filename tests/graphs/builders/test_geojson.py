@@ -116,7 +116,7 @@ def test_sensors_without_a_road_go_to_the_nearest(tmp_path):
             for edge in (0.5, True, 1e300)
         ),
         ("[" * 100_000, "road network that can be read"),
-        ("\x00" * 100, "road network that can be read: it is no JSON \\(line 1, column 1: "),
+        ("\x00" * 100, "must be JSON.* line 1, column 1: "),
     ],
 )
 def test_bad_geojson_is_named(content, message, tmp_path):

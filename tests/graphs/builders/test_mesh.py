@@ -228,14 +228,14 @@ class TestLengths:
         point = mesh_of([(0, 0), (0, 0), (0, 0), (gap, 0), (1, 1)], [(0, 1, 2), (1, 2, 3)])
         with (
             pytest.warns(graphs.DisconnectedWarning),
-            pytest.raises(graphs.InvalidGraphError, match="Faces .*0 and 1"),
+            pytest.raises(graphs.InvalidGraphError, match=r"Faces .*0 and 1"),
         ):
             Graph.from_mesh(point, weights="edge-length")
 
     def test_coordinates_that_are_not_finite(self):
         mesh = mesh_of([(0, 0), (1, 0), (np.nan, 1)], [(0, 1, 2)])
         for nodes, weights in (("faces", "edge-length"), ("vertices", "edge-length"), ("vertices", "cotangent")):
-            with pytest.raises(graphs.InvalidGraphError, match="Vertex 2 .*finite"):
+            with pytest.raises(graphs.InvalidGraphError, match=r"Vertex 2 .*finite"):
                 Graph.from_mesh(mesh, nodes, weights=weights)
 
 

@@ -77,7 +77,7 @@ def test_an_empty_matrix_and_one_number():
 def test_what_is_not_positive_definite_is_named():
     matrix = definite(GRAPHS["grid"]())
     matrix[7, 7] = -1.0
-    with pytest.raises(graphs.NotPositiveDefiniteError, match="pivot at node 7 is not") as raised:
+    with pytest.raises(graphs.NotPositiveDefiniteError, match="pivot at node 7") as raised:
         factor_of(matrix, np.r_[7, np.delete(np.arange(110), 7)])
     assert raised.value.node == 7
     dense = sp.csr_array(np.ones((30, 30)) + np.diag(np.r_[np.ones(29), -2.0]))

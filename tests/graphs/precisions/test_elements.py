@@ -108,17 +108,17 @@ REFUSED = {
     "nothing": (([], []), "no faces"),
     "points": ((SQUARE, []), "no faces"),
     "a number": (3, "vertices and faces"),
-    "texts": (("abcd", [(0, 1, 2)]), r"vertices \(V, 2\) or \(V, 3\), real numbers"),
-    "squares": ((SQUARE, [(0, 1, 2, 3)]), "split polygons"),
-    "a line": (([(0,), (1,), (2,)], [(0, 1, 2)]), "split polygons"),
-    "a corner too many": ((SQUARE, [(0, 1, 4)]), r"Face 0 has corners \[0, 1, 4\]"),
+    "texts": (("abcd", [(0, 1, 2)]), r"vertices \(V, 2\) or \(V, 3\)"),
+    "squares": ((SQUARE, [(0, 1, 2, 3)]), "(?i)split polygons"),
+    "a line": (([(0,), (1,), (2,)], [(0, 1, 2)]), "(?i)split polygons"),
+    "a corner too many": ((SQUARE, [(0, 1, 4)]), r"face 0 .*\[0, 1, 4\]"),
     "no integers": ((SQUARE, [(0, 1, 1.5)]), "must be integers"),
-    "not finite": (([(0, 0), (1, 0), (np.nan, 1)], [(0, 1, 2)]), "Vertex 2 has a coordinate that is not a finite"),
-    "infinite": (([(0, 0), (1, 0), (np.inf, 1)], [(0, 1, 2)]), "Vertex 2 has a coordinate that is not a finite"),
-    "twins": (([*SQUARE, (1, -0.0)], [(0, 1, 2), (0, 4, 3)]), "Vertices 1 and 4 are at the same place.*merge_vertices"),
-    "no area": (([(0, 0), (1, 0), (2, 0)], [(0, 1, 2)]), "None of the 1 faces has an area"),
-    "a point": (([(0, 0), (0, 0), (0, 0)], [(0, 1, 2)]), "None of the 1 faces has an area"),
-    "tiny": (([*SQUARE, (1e-25, 0), (0, 1e-25)], [(0, 4, 5), (1, 2, 3)]), "faces of vertex 0 are too small"),
+    "not finite": (([(0, 0), (1, 0), (np.nan, 1)], [(0, 1, 2)]), "Vertex 2 .*finite"),
+    "infinite": (([(0, 0), (1, 0), (np.inf, 1)], [(0, 1, 2)]), "Vertex 2 .*finite"),
+    "twins": (([*SQUARE, (1, -0.0)], [(0, 1, 2), (0, 4, 3)]), "1 and 4 .*merge_vertices"),
+    "no area": (([(0, 0), (1, 0), (2, 0)], [(0, 1, 2)]), "area.* 1 faces"),
+    "a point": (([(0, 0), (0, 0), (0, 0)], [(0, 1, 2)]), "area.* 1 faces"),
+    "tiny": (([*SQUARE, (1e-25, 0), (0, 1e-25)], [(0, 4, 5), (1, 2, 3)]), "vertex 0"),
 }
 
 
@@ -198,7 +198,7 @@ def test_loose_vertices_far_from_the_surface_are_listed():
 def test_parts_are_counted():
     (vertices, faces), (others, their) = sphere(), plane(0, 1)
     both = np.concatenate([vertices, np.pad(others, ((0, 0), (0, 1))) + 5]), np.concatenate([faces, their + 42])
-    with pytest.warns(graphs.DisconnectedWarning, match="falls into 2 parts") as caught:
+    with pytest.warns(graphs.DisconnectedWarning, match="2 parts") as caught:
         MeshField(both)
     assert caught[0].filename == __file__
 

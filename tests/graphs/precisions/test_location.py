@@ -164,13 +164,13 @@ def test_no_points(points):
 
 
 POINTS = {
-    "of the plane": ([(0, 0)], r"Points are \(n, 3\)"),
-    "one": ((0, 0, 1), r"Points are \(n, 3\)"),
-    "texts": ("abc", r"Points are \(n, 3\)"),
-    "ragged": ([(0, 0, 1), (0, 1)], r"Points are \(n, 3\)"),
-    "not finite": ([(0, 0, 1), (0, np.nan, 1)], "Point 1 is not finite"),
-    "infinite": ([(0, 0, np.inf)], "Point 0 is not finite"),
-    "far out": ([(0, 0, 1e200)], "Point 0 is not finite, or out of range"),
+    "of the plane": ([(0, 0)], r"\(n, 3\)"),
+    "one": ((0, 0, 1), r"\(n, 3\)"),
+    "texts": ("abc", r"\(n, 3\)"),
+    "ragged": ([(0, 0, 1), (0, 1)], r"\(n, 3\)"),
+    "not finite": ([(0, 0, 1), (0, np.nan, 1)], "Point 1 .*finite"),
+    "infinite": ([(0, 0, np.inf)], "Point 0 .*finite"),
+    "far out": ([(0, 0, 1e200)], "Point 0 .*finite.* range"),
 }
 
 
@@ -182,16 +182,16 @@ def test_what_are_no_points_is_named(name):
 
 
 WEIGHTS = {
-    "a face too many": (([80],), "faces are integers .* from 0 to 79"),
-    "a negative face": (([-1],), "faces are integers"),
-    "a part of a face": (([0.5],), "faces are integers"),
-    "a mask": (([True],), "faces are integers"),
-    "ragged": (([[0], [0, 1]],), "faces are integers"),
-    "one row too few": (([0, 1], [(1, 0, 0)]), r"Barycentric weights are \(2, 3\)"),
-    "texts": (([0], [("a", "b", "c")]), r"Barycentric weights are \(1, 3\)"),
-    "negative": (([0], [(1.5, -0.5, 0)]), "those of row 0"),
-    "a sum of 2": (([0, 0], [(1, 0, 0), (1, 0, 1)]), "those of row 1"),
-    "not finite": (([0], [(1, np.nan, 0)]), "those of row 0"),
+    "a face too many": (([80],), "faces .* from 0 to 79"),
+    "a negative face": (([-1],), "faces .*integers"),
+    "a part of a face": (([0.5],), "faces .*integers"),
+    "a mask": (([True],), "faces .*integers"),
+    "ragged": (([[0], [0, 1]],), "faces .*integers"),
+    "one row too few": (([0, 1], [(1, 0, 0)]), r"shape \(2, 3\)"),
+    "texts": (([0], [("a", "b", "c")]), r"shape \(1, 3\)"),
+    "negative": (([0], [(1.5, -0.5, 0)]), "row 0"),
+    "a sum of 2": (([0, 0], [(1, 0, 0), (1, 0, 1)]), "row 1"),
+    "not finite": (([0], [(1, np.nan, 0)]), "row 0"),
 }
 
 
@@ -200,7 +200,7 @@ def test_what_are_no_weights_is_named(name):
     given, message = WEIGHTS[name]
     with pytest.raises(graphs.InvalidArgumentError, match=message):
         sphere(1).projector(*given)
-    with pytest.raises(graphs.InvalidArgumentError, match=r"vertices are integers .* from 0 to 41"):
+    with pytest.raises(graphs.InvalidArgumentError, match=r"vertices .* from 0 to 41"):
         sphere(1).projector_at_vertices([42])
 
 

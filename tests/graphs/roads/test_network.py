@@ -130,7 +130,7 @@ def test_other_lengths():
     roads = replace(flat(LINES), lengths=np.array([3.0, 1.0, 2.0]))
     assert roads.total_length == 6
     for wrong in ([1.0, 2.0], [1.0, -1.0, 2.0], [1.0, np.nan, 2.0], ["a", "b", "c"]):
-        with pytest.raises(graphs.InvalidGraphError, match="(?i)lengths must be a number"):
+        with pytest.raises(graphs.InvalidGraphError, match="lengths must be a number"):
             replace(roads, lengths=wrong)
     with pytest.raises(graphs.InvalidGraphError, match="Road 1 must have a positive length"):
         replace(roads, lengths=[1.0, 0.0, 1.0])
@@ -158,7 +158,7 @@ def test_lines_that_a_caller_holds_stay_writable():
         ([(13.4, 52.5)], r"Use network.nearest\(points\).positions for points in coordinates"),
         ([(1, 52.5)], r"Use network.nearest\(points\).positions for points in coordinates"),
         ([(np.nan, 0.5)], "Position 0 .*nan"),
-        ([(0, 1.1)], "Position 0 .*1\.1"),
+        ([(0, 1.1)], r"Position 0 .*1\.1"),
         ([(0, np.nan)], "Position 0 .*nan"),
         ([0.5], r"pairs \(road, fraction\)"),
         ([(0, 0.5), (1,)], r"pairs \(road, fraction\)"),

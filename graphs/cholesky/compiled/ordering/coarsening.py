@@ -1,4 +1,4 @@
-"""Coarser graphs: nodes in pairs become one (Karypis and Kumar 1998, A fast and high quality multilevel scheme)."""
+"""Graph coarsening: pairs of nodes are merged (Karypis and Kumar 1998, A fast and high quality multilevel scheme)."""
 
 import numpy as np
 
@@ -7,18 +7,18 @@ from graphs.cholesky.compiled.ordering.parts import Part
 from graphs.compiled import jit
 
 _LIGHT = 32
-"""Degree up to which nodes without a partner pair over a common neighbor."""
+"""The largest degree of unmatched nodes that are matched through a common neighbor."""
 _FEW = 0.85
-"""The share of nodes left by a matching above which they do."""
+"""The share of unmatched nodes above which they are matched through common neighbors."""
 _BLOCK = 1024
-"""Nodes that are shuffled together."""
+"""The number of nodes that are shuffled together."""
 
 mix = jit(random.mix)
 
 
 @jit
 def _shuffled(n, seed):
-    """Return 0, ..., n - 1, shuffled in blocks, so that what is near in memory stays near, as the seed determines."""
+    """Return 0, ..., n - 1, shuffled in blocks to preserve memory locality, as the seed determines."""
     out, key = np.arange(n).astype(np.int32), mix(np.uint64(seed))
     for first in range(0, n, _BLOCK):
         for i in range(min(_BLOCK, n - first) - 1, 0, -1):
@@ -29,7 +29,7 @@ def _shuffled(n, seed):
 
 @jit
 def _matched(part, heaviest, seed):
-    """Return each node's partner (m,): of its free neighbors the one with the most edges, or itself."""
+    """Return each node's partner (m,): the free neighbor with the most edges, or itself."""
     indptr, indices, edges, weights = part
     mate, left = np.full(len(weights), -1, np.int32), len(weights)
     for v in _shuffled(len(weights), seed):
@@ -49,7 +49,7 @@ def _matched(part, heaviest, seed):
 
 @jit
 def _match_over_neighbors(part, heaviest, mate):
-    """Pair nodes of low degree without a partner that have a common neighbor, as the leaves of a star."""
+    """Match unmatched nodes of low degree with a common neighbor, such as the leaves of a star."""
     indptr, indices, _, weights = part
     waiting = np.full(len(mate), -1, np.int32)
     for v in range(len(mate)):
@@ -65,10 +65,10 @@ def _match_over_neighbors(part, heaviest, mate):
 
 @jit
 def matching(part, heaviest, seed):
-    """Return each node's pair (m,), and the number of pairs, some of which are of one node.
+    """Return each node's pair (m,), and the number of pairs, some of which have one node.
 
-    Pairs are numbered in the order of their nodes, from 0. Nodes choose in an order that the seed determines, and none
-    makes a pair heavier than `heaviest`.
+    Pairs are numbered from 0 in the order of their nodes. Nodes choose in an order that the seed determines, and no
+    pair is heavier than `heaviest`.
     """
     mate = _matched(part, heaviest, seed)
     pair, count = np.empty(len(mate), np.int32), 0

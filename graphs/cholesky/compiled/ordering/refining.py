@@ -1,9 +1,9 @@
-"""Smaller vertex separators by moves of single nodes.
+"""Refinement of vertex separators by moves of single nodes.
 
 Each node is on side 0, on side 1, or in the separator (2), and no edge joins the two sides. A node v of the separator
-that moves to a side pulls its neighbors on the other side into the separator: the gain is the weight of v less theirs.
-A pass moves each node at most once, the best allowed first, also at a loss, and then takes back what came after the
-best separator that was seen (Fiduccia and Mattheyses 1982; for separators Ashcraft and Liu 1997).
+that moves to a side pulls its neighbors on the other side into the separator. The gain is the weight of v minus theirs.
+A pass moves each node at most once, the best allowed one first, even at a loss. It then undoes the moves after the best
+separator found (Fiduccia and Mattheyses 1982; for separators Ashcraft and Liu 1997).
 """
 
 from typing import NamedTuple
@@ -15,24 +15,24 @@ from graphs.compiled import jit
 
 SEPARATOR = np.int8(2)
 BALANCE = 0.6
-"""The share of the weight that a side may have."""
+"""The largest share of the weight of a side."""
 PASSES, PATIENCE = 8, 300
-"""How many passes at most, and how many moves without a better separator end one."""
+"""The largest number of passes, and the number of moves without a better separator that ends a pass."""
 
 
 class Moves(NamedTuple):
-    """What moves are left in a pass: for each side a heap of the separator's nodes, the highest gain first."""
+    """The remaining moves of a pass: for each side a heap of nodes of the separator by gain."""
 
     gain: NDArray[np.int64]  # (2, m) of a node's move to each side
     heap: NDArray[np.int32]  # (2, m) nodes
-    place: NDArray[np.int32]  # (2, m) of nodes in the heap, -1 of those that are not there
+    place: NDArray[np.int32]  # (2, m) index of each node in the heap, -1 for none
     size: NDArray[np.int64]  # (2,)
     moved: NDArray[np.bool_]  # (m,)
 
 
 @jit
 def _sift(moves, to, i, v):
-    """Put v at or around place i of a heap, which is free."""
+    """Put v at or around the free place i of a heap."""
     heap, place, gain, size = moves.heap[to], moves.place[to], moves.gain[to], moves.size[to]
     while i > 0 and gain[heap[(i - 1) >> 1]] < gain[v]:
         heap[i] = heap[(i - 1) >> 1]
@@ -52,7 +52,7 @@ def _sift(moves, to, i, v):
 
 @jit
 def _change(moves, to, v, more):
-    """Add to the gain of a move that may be left."""
+    """Add to the gain of a move, and update the heap."""
     moves.gain[to, v] += more
     if moves.place[to, v] != -1:
         _sift(moves, to, moves.place[to, v], v)
@@ -60,7 +60,7 @@ def _change(moves, to, v, more):
 
 @jit
 def _enter(part, side, moves, v):
-    """Put the moves of a node of the separator in the heaps."""
+    """Insert the moves of a node of the separator into the heaps."""
     moves.gain[0, v] = moves.gain[1, v] = part.weights[v]
     for k in range(part.indptr[v], part.indptr[v + 1]):
         u = part.indices[k]
@@ -73,7 +73,7 @@ def _enter(part, side, moves, v):
 
 @jit
 def _leave(moves, v):
-    """Take the moves of a node out of the heaps."""
+    """Remove the moves of a node from the heaps."""
     for to in range(2):
         i = moves.place[to, v]
         moves.place[to, v] = -1
@@ -84,7 +84,7 @@ def _leave(moves, v):
 
 @jit
 def _choose(part, moves, share, limit):
-    """Return the node and the side of the best move that keeps the balance, (-1, 0) where none does."""
+    """Return the node and side of the best move that keeps the balance, (-1, 0) for none."""
     best, chosen, most = -1, 0, 0
     for to in range(2):
         if moves.size[to] == 0:
@@ -107,7 +107,7 @@ def _put(part, side, share, v, to):
 
 @jit
 def _move(part, side, share, moves, v, to, log, count):
-    """Move a node of the separator to a side; log it and what it pulls, and return the new length of the log."""
+    """Move a node of the separator to a side; log it and pulled nodes; return the length of the log."""
     _leave(moves, v)
     moves.moved[v] = True
     _put(part, side, share, v, to)
@@ -140,7 +140,7 @@ def shares(part, side):
 @jit
 def _pass(part, side, share, moves, limit, log, was):
     """Make one pass; return whether it found a better separator."""
-    count, kept, since = np.int64(0), np.int64(0), 0  # typed, lest `_move` is compiled for the number 0 as well
+    count, kept, since = np.int64(0), np.int64(0), 0  # typed, so that `_move` is compiled once
     weight, gap, better = share[SEPARATOR], abs(share[0] - share[1]), False
     while since <= PATIENCE:
         v, to = _choose(part, moves, share, limit)
@@ -162,7 +162,7 @@ def _pass(part, side, share, moves, limit, log, was):
 
 @jit
 def refine(part, side):
-    """Improve a separator in place, as long as passes do."""
+    """Improve a separator in place, by passes as long as they help."""
     n, share = len(side), shares(part, side)
     limit = np.int64(BALANCE * share.sum()) + 1
     gain, heap, place = np.empty((2, n), np.int64), np.empty((2, n), np.int32), np.full((2, n), np.int32(-1))

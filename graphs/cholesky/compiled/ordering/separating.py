@@ -1,4 +1,4 @@
-"""Vertex separators of a part: on many levels of coarser graphs, or along a plane."""
+"""Vertex separators of a part: multilevel, or along a plane."""
 
 import numpy as np
 
@@ -7,21 +7,21 @@ from graphs.cholesky.compiled.ordering.refining import BALANCE, SEPARATOR, refin
 from graphs.compiled import jit
 
 COARSEST = np.int64(80)
-"""Nodes of the coarsest graph."""
+"""The number of nodes of the coarsest graph."""
 TRIALS = 6
-"""Separators tried there."""
+"""The number of separators that are tried on it."""
 LARGE, RUNS = 3000, np.int64(4)
-"""Nodes above which the best of several separators is taken, and how many."""
+"""The number of nodes above which the best of several separators is taken, and their number."""
 SMALLER = 8
-"""How many times fewer nodes the coarse graph has, at least, on which they are sought."""
+"""The least factor by which the graph is coarsened before several separators are computed."""
 SAMPLE = 1000
-"""Nodes whose places say where half the nodes are."""
+"""The number of nodes whose coordinates determine the median."""
 UNEVEN = 0.1
-"""What part of its weight a separator costs more where the sides differ by all the weight."""
+"""The relative additional cost of a separator whose sides differ by the whole weight."""
 WORTH = 0.15
 """The share of the weight above which a separator helps less than minimum degree."""
 _STUCK = 0.95
-"""The share of nodes left by a matching above which coarser graphs cost more than they help."""
+"""The ratio of nodes after and before a matching above which coarsening stops."""
 
 
 @jit
@@ -37,7 +37,7 @@ def _border(part, side):
 
 @jit
 def _grown(part, seed):
-    """Return the sides after half the weight was reached breadth first from a node."""
+    """Return the sides after a breadth-first search from a node has reached half the weight."""
     n, total = len(part.weights), part.weights.sum()
     side, queue, seen = np.ones(n, np.int8), np.empty(n, np.int32), np.zeros(n, np.bool_)
     head, tail, weight, root = 0, 0, np.int64(0), seed
@@ -75,26 +75,26 @@ def _best_grown(part):
 
 @jit
 def is_balanced(share):
-    """Whether neither side is empty, nor heavier than the balance allows."""
+    """Return whether no side is empty or heavier than the balance allows."""
     return min(share[0], share[1]) > 0 and max(share[0], share[1]) <= BALANCE * share.sum() + 1
 
 
 @jit
 def cost_of(share):
-    """Return the weight of a separator, with a little more where the sides differ."""
+    """Return the weight of a separator, with a penalty for imbalance."""
     return share[SEPARATOR] * (1.0 + UNEVEN * abs(share[0] - share[1]) / share.sum())
 
 
 @jit
 def helps(part, side):
-    """Whether to dissect along a separator."""
+    """Return whether to dissect along a separator."""
     share = shares(part, side)
     return is_balanced(share) and share[SEPARATOR] <= WORTH * share.sum()
 
 
 @jit
 def _coarsened(part, size, seed):
-    """Return coarser and coarser graphs, until one has at most `size` nodes or none can be made, and the pairs."""
+    """Return graphs of decreasing size, down to at most `size` nodes if possible, and the pairs."""
     parts, pairs = [part], [np.zeros(0, np.int32)]
     heaviest = max(3 * part.weights.sum() // (2 * size), 2)
     while len(parts[-1].weights) > size:
@@ -108,7 +108,7 @@ def _coarsened(part, size, seed):
 
 @jit
 def _raised(parts, pairs, side):
-    """Return the sides of the first graph from those of the coarsest, refined on each."""
+    """Return the sides of the first graph from those of the coarsest, refined on each level."""
     for level in range(len(parts) - 2, -1, -1):
         side = side[pairs[level + 1]]
         refine(parts[level], side)
@@ -117,9 +117,9 @@ def _raised(parts, pairs, side):
 
 @jit
 def by_levels(part):
-    """Return the sides (m,) of a vertex separator, found on a coarse graph and refined on each finer one.
+    """Return the sides (m,) of a vertex separator from a coarse graph, refined on each finer level.
 
-    Where the part is large, the best of several of a coarser graph, each found on levels of its own.
+    For large parts it is the best of several separators of a coarser graph, each with its own levels.
     """
     n = len(part.weights)
     parts, pairs = _coarsened(part, min(n // SMALLER, LARGE) if n > LARGE else n, RUNS)
@@ -136,7 +136,7 @@ def by_levels(part):
 
 @jit
 def _beside(part, values, bound):
-    """Return the sides (m,) where side 0 is what has values (m,) below a bound, without its border."""
+    """Return the sides (m,) with values (m,) below a bound on side 0, and the border as separator."""
     side = (values >= bound).astype(np.int8)
     _border(part, side)
     return side
@@ -144,10 +144,10 @@ def _beside(part, values, bound):
 
 @jit
 def by_plane(part, coordinates):
-    """Return the sides (m,) of a vertex separator: the lightest border of parts along the axes and between two.
+    """Return the sides (m,) of a vertex separator along a plane, from parts along axes and diagonals.
 
-    The parts have about half the nodes, or somewhat less or more, as some of the nodes show. All are in the separator
-    where no plane is balanced, as where the coordinates are all the same, or not finite.
+    The parts have about half the nodes, as a sample shows. All nodes are in the separator if no plane is balanced, for
+    example if coordinates are all equal or not finite.
     """
     n, d = coordinates.shape
     sample = np.empty(min(n, SAMPLE), np.int64)

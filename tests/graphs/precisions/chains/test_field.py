@@ -83,7 +83,7 @@ def test_bad_arguments_are_named(arguments, message):
 
 def test_values_out_of_range_are_named():
     field = ChainField([0.0, 1.0])
-    with pytest.raises(graphs.InvalidArgumentError, match="between 0 and 1"):
+    with pytest.raises(graphs.InvalidArgumentError, match="0 and 1"):
         field.projector([1.5])
     with pytest.raises(graphs.InvalidArgumentError, match="lengthscale"):
         field.entries(np.array([-1.0]))

@@ -251,8 +251,8 @@ WRONG = {
     "negative": (lambda roads: RoadField(roads).entries([-1.0]), "one positive number"),
     "nan": (lambda roads: RoadField(roads).conditional([np.nan], [(0, 0.5)]), "one positive number"),
     "weights": (lambda roads: RoadField(roads).pull_back([1.0], [1.0]), r"weights must have shape \(10,\)"),
-    "no road": (lambda roads: RoadField(roads).refine([(5, 0.5)]), "Position 0 .*0\.\.2, got 5"),
-    "outside": (lambda roads: RoadField(roads).conditional([1.0], [(0, 1.5)]), "Position 0 .*1\.5"),
+    "no road": (lambda roads: RoadField(roads).refine([(5, 0.5)]), r"Position 0 .*0\.\.2, got 5"),
+    "outside": (lambda roads: RoadField(roads).conditional([1.0], [(0, 1.5)]), r"Position 0 .*1\.5"),
     "within": (lambda roads: RoadField(roads).refine([(0, 0.5)], within=-1), "within must be a number"),
 }
 
