@@ -11,7 +11,7 @@ from graphs.features import Walks, sample_walks
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel, Modulated
 from graphs.kernels.kernel import check_graph_and_kernel
-from graphs.matching.pairs import MAX_QUANTILES, complete_modulation
+from graphs.matching.costs import MAX_QUANTILES, complete_modulation
 from graphs.walks import choose_p_halt
 
 Floats = NDArray[np.float64]

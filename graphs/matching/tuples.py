@@ -18,7 +18,7 @@ from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import check_graph_and_kernel
-from graphs.matching.pairs import quantile_costs
+from graphs.matching.costs import quantile_costs
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -10,7 +10,7 @@ import graphs
 from benchmarks.record import Result, Scale, Value
 from graphs import Graph, kernels
 from graphs.couplings import HaltingDistribution
-from graphs.matching import pairs
+from graphs.matching import diagonal
 
 QUANTILES, HALTS = 6, (0.1, 0.3)
 KERNELS = {"inverse cosine": kernels.InverseCosine(), "random walk, p = 3": kernels.RandomWalk(3, 2.0)}
@@ -30,11 +30,11 @@ OBJECTIVES = ("linear", "quartic")
 
 def equal_nodes(graph: Graph, kernel: kernels.GraphKernel, p_halt: float) -> dict[str, float]:
     """Return how far permutations are from the best over pairs i = j, in units of the range of all permutations."""
-    whole = pairs.reduced_vectors(graph, kernel, HaltingDistribution(p_halt), QUANTILES, graph.num_nodes)
+    whole = diagonal.reduced_vectors(graph, kernel, HaltingDistribution(p_halt), QUANTILES, graph.num_nodes)
     grams = np.einsum("qid,rid->iqr", whole, whole)
 
     def value(permutation: NDArray[np.int64]) -> float:
-        return pairs.diagonal_objective(grams, permutation)
+        return diagonal.diagonal_objective(grams, permutation)
 
     values = [value(np.array(sigma)) for sigma in permutations(range(QUANTILES))]
     chosen = {"the reversal": REVERSAL}

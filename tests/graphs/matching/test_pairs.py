@@ -9,7 +9,7 @@ import pytest
 import graphs
 from graphs import Graph, couplings, kernels
 from graphs.couplings import HaltingDistribution, quantile_survival, truncated_modulation
-from graphs.matching import pairs
+from graphs.matching import diagonal, pairs
 
 SMALL = Graph.from_networkx(nx.gnp_random_graph(24, 0.2, seed=1)).largest_component()
 LARGE = Graph.from_networkx(nx.random_geometric_graph(2000, 0.04, seed=0)).largest_component()
@@ -130,9 +130,9 @@ def test_the_diagonal_objective_is_that_of_equal_nodes():
     v = (G + G[sigma]) / 2
     nodes = range(SMALL.num_nodes)
     expected = sum((v[q, i] @ v[r, i]) ** 2 for i in nodes for q in range(4) for r in range(4)) / 16
-    whole = pairs.reduced_vectors(SMALL, LONG, HaltingDistribution(0.1), 4, SMALL.num_nodes)
+    whole = diagonal.reduced_vectors(SMALL, LONG, HaltingDistribution(0.1), 4, SMALL.num_nodes)
     grams = np.einsum("qid,rid->iqr", whole, whole)
-    assert pairs.diagonal_objective(grams, sigma) == pytest.approx(expected, rel=1e-6)
+    assert diagonal.diagonal_objective(grams, sigma) == pytest.approx(expected, rel=1e-6)
 
 
 def test_reduced_vectors_keep_their_inner_products():
@@ -141,7 +141,7 @@ def test_reduced_vectors_keep_their_inner_products():
     exact = np.einsum("qid,rid->iqr", dense, dense)
     errors = []
     for d in (8, 20):
-        reduced = pairs.reduced_vectors(SMALL, LONG, HaltingDistribution(0.1), 3, d)
+        reduced = diagonal.reduced_vectors(SMALL, LONG, HaltingDistribution(0.1), 3, d)
         assert reduced.shape == (3, SMALL.num_nodes, d)
         grams = np.einsum("qid,rid->iqr", reduced, reduced)
         errors.append(np.sqrt(np.mean((grams / exact - 1) ** 2)))
@@ -149,10 +149,10 @@ def test_reduced_vectors_keep_their_inner_products():
 
 
 def test_large_graphs_are_reduced_by_their_powers(monkeypatch):
-    by_spectrum = pairs.reduced_vectors(SMALL, LONG, HaltingDistribution(0.1), 3, 6)
-    monkeypatch.setattr(pairs, "DENSE", 0)
+    by_spectrum = diagonal.reduced_vectors(SMALL, LONG, HaltingDistribution(0.1), 3, 6)
+    monkeypatch.setattr(diagonal, "DENSE", 0)
     np.testing.assert_allclose(
-        pairs.reduced_vectors(SMALL, LONG, HaltingDistribution(0.1), 3, 6), by_spectrum, atol=1e-5
+        diagonal.reduced_vectors(SMALL, LONG, HaltingDistribution(0.1), 3, 6), by_spectrum, atol=1e-5
     )
 
 
@@ -180,7 +180,7 @@ def test_projections_come_near_the_best():
 def test_projections_are_sums_over_the_vectors_of_the_lemma():
     """u = vec((psi_q + psi_r) (psi_q + psi_r)^T) against G, less what q and r add by themselves."""
     vectors, seed = np.random.default_rng(0).standard_normal((3, 2, 4)), 5
-    for project, squared in ((pairs.gaussian_projection, False), (pairs.positive_projection, True)):
+    for project, squared in ((diagonal.gaussian_projection, False), (diagonal.positive_projection, True)):
         drawn = np.random.default_rng(seed)
         if squared:
             g = drawn.standard_normal((2, 4))
@@ -214,7 +214,7 @@ def test_what_a_gaussian_projection_does_not_see_is_not_what_it_finds():
 
 
 def test_either_projection_finds_the_best_where_it_is_the_reversal():
-    for projections in pairs.PROJECTIONS:
+    for projections in diagonal.PROJECTIONS:
         sigma = graphs.match_quantiles(SMALL, LONG, 0.1, 5, objective="diagonal", projections=projections)
         values = [graphs.matching_variance(SMALL, LONG, s) for s in (sigma, np.arange(5)[::-1], np.arange(5))]
         assert values[0] < values[1] + 0.01 * (values[2] - values[1])
@@ -222,20 +222,20 @@ def test_either_projection_finds_the_best_where_it_is_the_reversal():
 
 def test_the_better_projection_is_kept_where_f_takes_both_signs():
     kernel, size = kernels.InverseCosine(), SMALL.num_nodes
-    whole = pairs.reduced_vectors(SMALL, kernel, HaltingDistribution(0.3), 6, size)
+    whole = diagonal.reduced_vectors(SMALL, kernel, HaltingDistribution(0.3), 6, size)
     grams = np.einsum("qid,rid->iqr", whole, whole)
     positive, gaussian, better = (
-        pairs.diagonal_objective(
+        diagonal.diagonal_objective(
             grams,
             graphs.match_quantiles(SMALL, kernel, 0.3, 6, objective="diagonal", dimension=size, projections=kind),
         )
-        for kind in (*pairs.PROJECTIONS, None)
+        for kind in (*diagonal.PROJECTIONS, None)
     )
     assert better == gaussian < positive
 
 
 def test_projections_are_positive_where_f_is_not_negative(monkeypatch):
-    monkeypatch.setitem(pairs.PROJECTIONS, "gaussian", None)
+    monkeypatch.setitem(diagonal.PROJECTIONS, "gaussian", None)
     graphs.match_quantiles(SMALL, LONG, 0.1, 5, objective="diagonal")
     with pytest.raises(TypeError):
         graphs.match_quantiles(SMALL, ALTERNATING, 0.1, 5, objective="diagonal")

@@ -214,9 +214,9 @@ def test_labels_in_labels_out():
     g = graphs.Graph.from_edges([("a", "b"), ("b", "c"), ("c", "d")])
     gp = GraphGP(g).fit(["a", "c", "a"], [1.0, 2.0, 1.1])  # a node may be observed twice
     assert gp.predict(["d", "b"]).mean.shape == (2,)
-    with pytest.raises(rfgp.DataError, match="no node 'z'"):
+    with pytest.raises(rfgp.DataError, match="'z'"):
         gp.predict(["z"])
-    with pytest.raises(rfgp.DataError, match="no node 'z'"):
+    with pytest.raises(rfgp.DataError, match="'z'"):
         gp.fit(["z", "a"], [1.0, 2.0])
 
 
@@ -544,7 +544,7 @@ def test_what_is_no_graph_names_the_way_in():
         lambda graph: rfgp.gpytorch.GraphExactKernel(graph, kernel),
         lambda graph: rfgp.sklearn.GraphGPRegressor(graph).fit([0, 1], [0.0, 1.0]),
     ):
-        with pytest.raises(rfgp.InvalidArgumentError, match=r"got Graph of networkx; graphs.Graph.from_networkx makes"):
+        with pytest.raises(rfgp.InvalidArgumentError, match=r"got Graph of networkx.*from_networkx"):
             make(nx.path_graph(3))
     with pytest.raises(rfgp.InvalidArgumentError, match=r"walks must be features of nodes, .* got Graph"):
         rfgp.gpytorch.GraphFeatureKernel(GRAPH, kernel)
@@ -614,5 +614,5 @@ def test_nodes_of_grids_are_tuples_or_positions(features):
         for nodes in (tuples, positions)
     ]
     np.testing.assert_array_equal(parts[0].predict([(5, 6), (0, 1)]).mean, parts[1].predict([41, 1]).mean)
-    with pytest.raises(rfgp.DataError, match="no node"):
+    with pytest.raises(rfgp.DataError, match="node"):
         gp.predict([(6, 0)])

@@ -187,7 +187,7 @@ class TestFrequenciesFor:
 
     @pytest.mark.parametrize("tolerance", [0.0, 1.0, -1.0, float("nan")])
     def test_bad_tolerances(self, tolerance):
-        with pytest.raises(rfgp.InvalidArgumentError, match="0 and 1"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="between 0 and 1"):
             theory.frequencies_for(self.X, tolerance)
 
     def test_inputs_that_are_far_apart(self):
