@@ -150,6 +150,15 @@ def precision_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
 
     The cost of a factor follows from the pattern. At most 2e11 operations, about 20 seconds, and half of the memory of
     this machine are allowed.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.advice import precision_candidate
+        >>> g = graphs.Graph.from_grid((9, 9))
+        >>> precision_candidate(g, graphs.kernels.Matern(nu=2)).options
+        {'order': 2}
+        >>> precision_candidate(g, graphs.kernels.Diffusion()) is None
+        True
     """
     try:
         order = precision_order(kernel)
@@ -166,6 +175,12 @@ def rational_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
 
     m fields need m^3 times the operations and m^2 times the memory of one. Since the result is approximate, at most 4e6
     operations per node are allowed, about two seconds for 10,000 nodes.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.advice import rational_candidate
+        >>> rational_candidate(graphs.Graph.from_grid((9, 9)), graphs.kernels.Matern(nu=1.5)).error < 1e-3
+        True
     """
     try:
         order, shift, *_ = kernel.resolvent()
@@ -183,7 +198,14 @@ def rational_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
 
 
 def sparse_factor_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
-    """Return the candidate with a sparse Cholesky factor, exact or rational, or None."""
+    """Return the candidate with a sparse Cholesky factor, exact or rational, or None.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.advice import sparse_factor_candidate
+        >>> sparse_factor_candidate(graphs.Graph.from_grid((9, 9)), graphs.kernels.Matern(nu=2)).features
+        'precision'
+    """
     return precision_candidate(graph, kernel) or rational_candidate(graph, kernel)
 
 

@@ -45,18 +45,34 @@ def check_counts(**values: Any) -> None:
 
     Raises:
         InvalidArgumentError: If a value is not. The message names the first.
+
+    Examples:
+        >>> from graphs.checks import check_counts
+        >>> check_counts(rank=3, degree=2)
     """
     for name, value in values.items():
         check_count(name, value)
 
 
 def is_count(value: Any) -> bool:
-    """Return whether a value is an integer and not a bool."""
+    """Return whether a value is an integer and not a bool.
+
+    Examples:
+        >>> from graphs.checks import is_count
+        >>> is_count(3), is_count(3.0), is_count(True)
+        (True, False, False)
+    """
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a real number and not a bool."""
+    """Return whether a value is a real number and not a bool.
+
+    Examples:
+        >>> from graphs.checks import is_number
+        >>> is_number(3.5), is_number("3.5"), is_number(True)
+        (True, False, False)
+    """
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
@@ -64,6 +80,11 @@ def is_identifier(name: str, values: Any) -> bool:  # (n,)
     """Return whether a column identifies its rows.
 
     It does if its name says so, or if it holds at least five consecutive integers, each once.
+
+    Examples:
+        >>> from graphs.checks import is_identifier
+        >>> is_identifier("sensor_id", [7.0, 3.0]), is_identifier("speed", [60.0, 55.5])
+        (True, False)
     """
     if _IDENTIFIER.fullmatch(name.strip()):
         return True
@@ -77,6 +98,12 @@ def check_choice(name: str, value: Any, allowed: Iterable[str]) -> None:
 
     Raises:
         InvalidArgumentError: If it has another value. The message lists the allowed ones.
+
+    Examples:
+        >>> from graphs.checks import check_choice
+        >>> check_choice("metric", "cosine", ("haversine", "euclidean"))
+        Traceback (most recent call last):
+        graphs.errors.InvalidArgumentError: metric must be one of 'haversine', 'euclidean', got 'cosine'.
     """
     choices = tuple(allowed)
     if not isinstance(value, str) or value not in choices:
@@ -110,7 +137,13 @@ def _holds_words(given: Any) -> bool:
 
 
 def is_hashable(value: Any) -> bool:
-    """Return whether a value can be a label. A tuple that contains a list cannot."""
+    """Return whether a value can be a label. A tuple that contains a list cannot.
+
+    Examples:
+        >>> from graphs.checks import is_hashable
+        >>> is_hashable((1, 2)), is_hashable((1, [2]))
+        (True, False)
+    """
     try:
         hash(value)
     except TypeError:
@@ -129,6 +162,10 @@ def check_fits(what: str, size: float, remedy: str, max_memory: float | None = N
 
     Raises:
         MemoryBudgetError: If the result is larger.
+
+    Examples:
+        >>> from graphs.checks import check_fits
+        >>> check_fits("The eigenvectors", 2**20, "Use a lower rank.", max_memory=2**21)
     """
     allowed = machine_memory() if max_memory is None else max_memory
     if not size <= allowed:
@@ -139,7 +176,13 @@ def check_fits(what: str, size: float, remedy: str, max_memory: float | None = N
 
 
 def machine_memory() -> float:
-    """Return the memory of this machine in bytes, or 64 GiB if it is unknown."""
+    """Return the memory of this machine in bytes, or 64 GiB if it is unknown.
+
+    Examples:
+        >>> from graphs.checks import machine_memory
+        >>> machine_memory() > 2**28
+        True
+    """
     try:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, OSError, ValueError):

@@ -22,7 +22,13 @@ _MAX_DENSE = 20_000
 
 
 class Spectrum(NamedTuple):
-    """The eigendecomposition of the graph's Laplacian L."""
+    """The eigendecomposition of the graph's Laplacian L.
+
+    Examples:
+        >>> import graphs
+        >>> graphs.Graph.from_edges([(0, 1)]).spectrum.eigenvalues.round(12).tolist()
+        [0.0, 2.0]
+    """
 
     eigenvalues: NDArray[np.float64]  # (N,) in [0, 2], ascending
     eigenvectors: NDArray[np.float64]  # (N, N), columns
@@ -242,7 +248,13 @@ _WAYS_IN = {"is_directed": "from_networkx", "toarray": "from_scipy", "faces": "f
 
 
 def not_a_graph_message(value: Any) -> str | None:
-    """Return an error message if a value is not a graph, otherwise None."""
+    """Return an error message if a value is not a graph, otherwise None.
+
+    Examples:
+        >>> from graphs.graph import not_a_graph_message
+        >>> not_a_graph_message([1, 2])
+        'graph must be a graphs.Graph, got list. Build one, for example with graphs.Graph.from_edges.'
+    """
     if isinstance(value, Graph):
         return None
     kind = type(value)
@@ -258,6 +270,11 @@ def check_graph(value: Any) -> None:
 
     Raises:
         InvalidArgumentError: If it is not. The message names the class method of `Graph` that converts it.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.graph import check_graph
+        >>> check_graph(graphs.Graph.from_grid((2, 2)))
     """
     wrong = not_a_graph_message(value)
     if wrong is not None:

@@ -31,7 +31,13 @@ _UNIT = 2.0**-52
 
 
 class Role(IntEnum):
-    """The independent streams of one seed."""
+    """The independent streams of one seed.
+
+    Examples:
+        >>> from graphs.random import Role
+        >>> [role.name for role in Role]
+        ['LENGTHS', 'DIRECTIONS', 'STARTS']
+    """
 
     LENGTHS = 1
     DIRECTIONS = 2
@@ -39,7 +45,14 @@ class Role(IntEnum):
 
 
 def mix(state: Any) -> Any:
-    """Return well-mixed bits of a state: uint64, a scalar in compiled code or an array."""
+    """Return well-mixed bits of a state: uint64, a scalar in compiled code or an array.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.random import mix
+        >>> hex(int(mix(np.zeros(1, dtype=np.uint64))[0]))
+        '0xe220a8397b1dcdaf'
+    """
     state = state + GOLDEN
     state = (state ^ (state >> _SHIFT_1)) * _MULTIPLIER_1
     state = (state ^ (state >> _SHIFT_2)) * _MULTIPLIER_2
@@ -47,12 +60,25 @@ def mix(state: Any) -> Any:
 
 
 def to_unit(bits: Any) -> Any:
-    """Map uint64 bits to the open interval (0, 1), using 52 bits plus one half."""
+    """Map uint64 bits to the open interval (0, 1), using 52 bits plus one half.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.random import to_unit
+        >>> to_unit(np.array([2**63], dtype=np.uint64)).round(12).tolist()
+        [0.5]
+    """
     return ((bits >> _DROPPED_BITS) + 0.5) * _UNIT
 
 
 def stream(seed: int, role: Role) -> NDArray[np.uint64]:
-    """Return the key (1,) of one role of a seed."""
+    """Return the key (1,) of one role of a seed.
+
+    Examples:
+        >>> from graphs import random
+        >>> bool(random.stream(0, random.Role.LENGTHS) != random.stream(0, random.Role.DIRECTIONS))
+        True
+    """
     return derive(np.array([seed % 2**64], dtype=np.uint64), np.array([int(role)]))
 
 
@@ -60,7 +86,15 @@ def derive(
     key: NDArray[np.uint64],  # (...)
     index: NDArray[Any],  # (...), integers >= 0, broadcast against key
 ) -> NDArray[np.uint64]:  # (...)
-    """Return the child keys of `key` at `index`."""
+    """Return the child keys of `key` at `index`.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs import random
+        >>> key = random.stream(0, random.Role.LENGTHS)
+        >>> len(set(random.derive(key, np.arange(100)).tolist()))
+        100
+    """
     return np.asarray(mix(key ^ mix(index.astype(np.uint64))), dtype=np.uint64)
 
 

@@ -102,6 +102,11 @@ def check_analytic(log_function: Function) -> None:
 
     Raises:
         InvalidArgumentError: If it has none. The message names features that do not need a series.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.series import check_analytic
+        >>> check_analytic(lambda u: np.log(2 - u))
     """
     if not _is_analytic(log_function, 1.0):
         raise InvalidArgumentError(

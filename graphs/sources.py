@@ -319,7 +319,14 @@ class Sources:
 def freeze(
     matrix: sp.csr_array,  # (N, N)
 ) -> sp.csr_array:
-    """Make the arrays of a matrix (N, N) read-only and return it."""
+    """Make the arrays of a matrix (N, N) read-only and return it.
+
+    Examples:
+        >>> import scipy.sparse as sp
+        >>> from graphs.sources import freeze
+        >>> freeze(sp.csr_array([[1.0]])).data.flags.writeable
+        False
+    """
     for array in (matrix.data, matrix.indices, matrix.indptr):
         array.flags.writeable = False
     return matrix

@@ -64,6 +64,12 @@ def check_file(path: str | Path, expected: str, *, packed: bool = False) -> Path
 
     Raises:
         FileFormatError: If the file is missing or empty, or looks like something else.
+
+    Examples:
+        >>> from graphs.builders.files import check_file
+        >>> check_file("missing.stl", "a mesh")
+        Traceback (most recent call last):
+        graphs.errors.FileFormatError: There is no file missing.stl.
     """
     if not isinstance(path, str | Path):
         raise FileFormatError(f"path must be the path of {expected}, got {shown(path)}.")
@@ -101,7 +107,13 @@ def _check_unpacked(file: Path, opener: Any) -> None:
 
 
 def brief(error: BaseException) -> str:
-    """Return the message of an error, short, in one line and without control characters."""
+    r"""Return the message of an error, short, in one line and without control characters.
+
+    Examples:
+        >>> from graphs.builders.files import brief
+        >>> brief(ValueError("bad\n  header"))
+        'bad header'
+    """
     words = printable(" ".join(str(error).split())) or type(error).__name__
     return words if len(words) <= 200 else words[:199] + "…"
 

@@ -36,7 +36,13 @@ _KINDS = ("Point", "LineString", "MultiLineString")
 
 
 class Feature(NamedTuple):
-    """A feature that is a road or a sensor."""
+    """A feature that is a road or a sensor.
+
+    Examples:
+        >>> from graphs.builders.geojson import Feature
+        >>> Feature(0, "Point", [1.0, 2.0], {"value": 3.5}, None).kind
+        'Point'
+    """
 
     number: int  # among all features of the file
     kind: str
@@ -59,7 +65,18 @@ def read_geojson(
     within: float | None,
     skip: bool,
 ) -> Roads:
-    """Read roads and sensors from a FeatureCollection; arguments and errors as for `read_roads`."""
+    """Read roads and sensors from a FeatureCollection; arguments and errors as for `read_roads`.
+
+    Examples:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from graphs.builders.geojson import read_geojson
+        >>> line = '{"type": "Feature", "geometry": {"type": "LineString", "coordinates": [[0, 0], [1, 0]]}}'
+        >>> path = Path(tempfile.mkdtemp()) / "roads.geojson"
+        >>> _ = path.write_text(f'{{"type": "FeatureCollection", "features": [{line}]}}')
+        >>> len(read_geojson(path, "value", None, None, False).lines)
+        1
+    """
     content = _collection(file)
     system = read_crs(content, metric, file)
     skipped: Counter[str] = Counter()
@@ -260,6 +277,15 @@ def with_target(
 
     Raises:
         FileFormatError: If no sensor has the property, or some values are not numbers; see `read_roads`.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> from graphs.builders.geojson import with_target
+        >>> line, place = np.array([(0.0, 0.0), (2.0, 0.0)]), (np.array([0]), np.array([0.5]))
+        >>> roads = graphs.Roads([line], *place, np.array([3.5]), properties=({"value": 3.5, "speed": 60.0},))
+        >>> with_target(roads, "speed", "roads.geojson").values.tolist()
+        [60.0]
     """
     if not skip and (fault := missing_property(roads.properties, target)):
         raise FileFormatError(f"{path}: {fault}")

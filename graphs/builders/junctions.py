@@ -169,6 +169,14 @@ def join_lines(
     Raises:
         InvalidArgumentError: If the tolerance is not a number of at least 0, or `duplicates` is unknown.
         InvalidGraphError: If a length is infinite, or the tolerance would join points that are far apart.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.junctions import join_lines
+        >>> from graphs.builders.lines import as_lines
+        >>> shapes = [np.array([(0.0, 0.0), (1.0, 0.0), (2.0, 0.0)]), np.array([(1.0, 0.0), (1.0, 1.0)])]
+        >>> join_lines(as_lines(shapes, "euclidean")).stretches.road.tolist()
+        [0, 0, 1]
     """
     check_snap(snap)
     check_choice("duplicates", duplicates, DUPLICATES)

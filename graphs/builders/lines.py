@@ -75,7 +75,15 @@ def interpolated(
     share: Floats,  # (n,)
     metric: str,
 ) -> Floats:  # (n, 2)
-    """Return points at shares of segments that are straight in the coordinates, see `Lines.along`."""
+    """Return points at shares of segments that are straight in the coordinates, see `Lines.along`.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.lines import interpolated
+        >>> starts, ends = np.array([[179.0, 0.0]]), np.array([[-179.0, 0.0]])
+        >>> interpolated(starts, ends, np.array([0.25]), "haversine").tolist()
+        [[179.5, 0.0]]
+    """
     step = ends - starts
     if metric == "euclidean":
         return starts + share[:, None] * step
@@ -95,7 +103,14 @@ def last_before(
     high: Integers,  # (n,)
     target: Floats,  # (n,)
 ) -> Integers:  # (n,)
-    """Return the last index in each range low..high with a value of at most a target, or low."""
+    """Return the last index in each range low..high with a value of at most a target, or low.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.lines import last_before
+        >>> last_before(np.array([0.0, 1.0, 4.0]), np.array([0]), np.array([2]), np.array([3.0])).tolist()
+        [1]
+    """
     while (low < high).any():
         middle = (low + high + 1) // 2
         is_before = values[middle] <= target
@@ -112,6 +127,12 @@ def as_lines(
     Raises:
         InvalidArgumentError: If the metric is unknown.
         InvalidGraphError: If coordinates are not degrees, for "haversine".
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.lines import as_lines
+        >>> as_lines([np.array([(0.0, 0.0), (3.0, 4.0), (3.0, 5.0)])], "euclidean").reached.tolist()
+        [0.0, 5.0, 6.0]
     """
     first = np.concatenate(([0], np.cumsum([len(shape) for shape in shapes])))
     points = np.concatenate(shapes)
@@ -124,7 +145,15 @@ def as_lines(
 
 
 class LinePoints(NamedTuple):
-    """The K points of lines, line after line, without repetitions of the point before."""
+    """The K points of lines, line after line, without repetitions of the point before.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.lines import as_lines, line_points
+        >>> shape = np.array([(0.0, 0.0), (0.0, 0.0), (1.0, 0.0)])
+        >>> line_points(as_lines([shape], "euclidean")).is_end.tolist()
+        [True, True]
+    """
 
     point: Integers  # (K,) index among the M points
     line: Integers  # (K,)
@@ -133,7 +162,15 @@ class LinePoints(NamedTuple):
 
 
 def line_points(lines: Lines) -> LinePoints:
-    """Return the points of lines that differ from the point before."""
+    """Return the points of lines that differ from the point before.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.lines import as_lines, line_points
+        >>> shape = np.array([(0.0, 0.0), (0.0, 0.0), (1.0, 0.0)])
+        >>> line_points(as_lines([shape], "euclidean")).point.tolist()
+        [0, 2]
+    """
     pairs = np.ascontiguousarray(_canonical(lines)).view(np.complex128).reshape(-1)
     place = np.unique(pairs, return_inverse=True)[1].reshape(-1)
     line = np.repeat(np.arange(len(lines.first) - 1), np.diff(lines.first))
@@ -195,6 +232,12 @@ def segment_lengths(
     Raises:
         InvalidArgumentError: If the metric is unknown.
         InvalidGraphError: If coordinates are not degrees, for "haversine".
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.lines import segment_lengths
+        >>> segment_lengths(np.array([(0.0, 0.0), (3.0, 4.0), (3.0, 5.0)]), "euclidean").tolist()
+        [5.0, 1.0]
     """
     if metric == "haversine" and (np.abs(shape[:, 1]).max() > 90 or np.abs(shape[:, 0]).max() > 360):
         raise InvalidGraphError(
@@ -233,7 +276,14 @@ def in_space(
     points: Floats,  # (n, 2)
     metric: str,
 ) -> Floats:  # (n, 2) or (n, 3)
-    """Return Cartesian coordinates: those of the plane (n, 2), or on the globe (n, 3) in meters."""
+    """Return Cartesian coordinates: those of the plane (n, 2), or on the globe (n, 3) in meters.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.lines import EARTH_RADIUS, in_space
+        >>> bool(np.isclose(np.linalg.norm(in_space(np.array([(10.0, 50.0)]), "haversine")), EARTH_RADIUS))
+        True
+    """
     if metric == "euclidean":
         return points
     longitude, latitude = np.radians(points).T
@@ -245,7 +295,13 @@ def chord(
     distance: float,
     metric: str,
 ) -> float:
-    """Return the straight distance between points at a distance along the globe, or in the plane."""
+    """Return the straight distance between points at a distance along the globe, or in the plane.
+
+    Examples:
+        >>> from graphs.builders.lines import chord
+        >>> chord(5.0, "euclidean"), chord(1e6, "haversine") < 1e6
+        (5.0, True)
+    """
     if metric == "euclidean":
         return distance
     return float(2 * EARTH_RADIUS * np.sin(min(distance / (2 * EARTH_RADIUS), np.pi / 2)))

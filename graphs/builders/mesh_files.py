@@ -31,7 +31,7 @@ _GEOMETRY |= {"red", "green", "blue", "alpha", "diffuse_red", "diffuse_green", "
 
 @dataclass(frozen=True, eq=False)
 class MeshFile:
-    """A mesh with the numbering and the properties of its file.
+    r"""A mesh with the numbering and the properties of its file.
 
     Attributes:
         mesh: A `trimesh.Trimesh` with coincident vertices merged and faces without area dropped.
@@ -40,6 +40,15 @@ class MeshFile:
             which are several triangles.
         of_vertices: Properties of the vertices (K,) of the file, by name.
         of_faces: Properties of the faces (L,) of the file, by name.
+
+    Examples:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from graphs.builders.mesh_files import read_mesh_file
+        >>> path = Path(tempfile.mkdtemp()) / "triangle.off"
+        >>> _ = path.write_text("OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n")
+        >>> read_mesh_file(path).vertices.tolist()
+        [0, 1, 2]
     """
 
     mesh: Any
@@ -91,7 +100,17 @@ def load_mesh(path: str | Path) -> Any:
 
 
 def read_mesh_file(path: str | Path) -> MeshFile:
-    """Read a mesh like `load_mesh`, with the numbering and the properties of the file."""
+    r"""Read a mesh like `load_mesh`, with the numbering and the properties of the file.
+
+    Examples:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from graphs.builders.mesh_files import read_mesh_file
+        >>> path = Path(tempfile.mkdtemp()) / "triangle.off"
+        >>> _ = path.write_text("OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n")
+        >>> read_mesh_file(path).faces.tolist()
+        [0]
+    """
     file = check_file(path, "a mesh")
     suffix = file.suffix.lower()
     if suffix not in MESH_SUFFIXES:
@@ -181,7 +200,17 @@ def _own_places(file: Path, mesh: Any) -> Floats:
 
 
 def declared_faces(path: str | Path) -> int | None:
-    """Return the number of faces that a PLY, OFF or OBJ file declares, with polygons, or None."""
+    r"""Return the number of faces that a PLY, OFF or OBJ file declares, with polygons, or None.
+
+    Examples:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from graphs.builders.mesh_files import declared_faces
+        >>> path = Path(tempfile.mkdtemp()) / "triangle.obj"
+        >>> _ = path.write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n")
+        >>> declared_faces(path)
+        1
+    """
     file = Path(path)
     suffix = file.suffix.lower()
     if suffix == ".obj":

@@ -24,6 +24,16 @@ def read_meshio(file: Path) -> tuple[Any, dict[str, Floats], dict[str, Floats]]:
         MissingDependencyError: If meshio is not installed.
         FileFormatError: If meshio cannot read the file.
         InvalidGraphError: If there are no triangles or quadrilaterals.
+
+    Examples:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import meshio
+        >>> from graphs.builders.meshio_files import read_meshio
+        >>> path = Path(tempfile.mkdtemp()) / "triangle.vtk"
+        >>> meshio.write_points_cells(path, [[0.0, 0, 0], [1, 0, 0], [0, 1, 0]], [("triangle", [[0, 1, 2]])])
+        >>> read_meshio(path)[0].faces.tolist()
+        [[0, 1, 2]]
     """
     try:
         import meshio

@@ -48,6 +48,13 @@ def distance_limit(
 
     Raises:
         InvalidArgumentError: If it is not a positive number.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.lines import as_lines
+        >>> from graphs.builders.nearest import distance_limit
+        >>> distance_limit(as_lines([np.array([(0.0, 0.0), (3.0, 4.0)])], "euclidean"), None)
+        0.5
     """
     if within is None:
         return DEFAULT_LIMIT_METRES if lines.metric == "haversine" else DEFAULT_LIMIT_SHARE * lines.diagonal
@@ -70,7 +77,16 @@ def check_limit(within: Any) -> None:
 
 
 class NearestPlaces(NamedTuple):
-    """The nearest points on lines, with distances."""
+    """The nearest points on lines, with distances.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.lines import as_lines
+        >>> from graphs.builders.nearest import nearest_places
+        >>> lines = as_lines([np.array([(0.0, 0.0), (4.0, 0.0)])], "euclidean")
+        >>> nearest_places(lines, np.array([(1.0, 2.0)])).distance.tolist()
+        [2.0]
+    """
 
     line: Integers  # (n,)
     fraction: Floats  # (n,)

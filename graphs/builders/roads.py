@@ -67,7 +67,14 @@ class Roads(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A piece of road between two neighboring nodes."""
+    """A piece of road between two neighboring nodes.
+
+    Examples:
+        >>> import graphs
+        >>> piece = graphs.cut_roads([[(0, 0), (2, 0)]], [0], [0.25], metric="euclidean").pieces[0]
+        >>> piece.begin, piece.end, piece.shape.tolist()
+        (0.0, 0.25, [[0.0, 0.0], [0.5, 0.0]])
+    """
 
     source: int  # position of the node at the first point
     target: int
@@ -156,7 +163,14 @@ def connected_parts(
     targets: Integers,  # (E,)
     num_nodes: int,
 ) -> NDArray[np.int32]:  # (N,)
-    """Return the number of the connected component of each node."""
+    """Return the number of the connected component of each node.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.roads import connected_parts
+        >>> connected_parts(np.array([0]), np.array([1]), 3).tolist()
+        [0, 0, 1]
+    """
     links = sp.coo_array((np.ones(len(sources)), (sources, targets)), shape=(num_nodes, num_nodes))
     return np.asarray(connected_components(links, directed=False)[1])
 
@@ -281,6 +295,13 @@ def warn_of_duplicates(joined: Junctions) -> None:
 
     Warns:
         DuplicateRoadsWarning: If there are some. The message has their number and the first.
+
+    Examples:
+        >>> import warnings, graphs
+        >>> with warnings.catch_warnings(record=True, action="always") as caught:
+        ...     _ = graphs.RoadNetwork.from_lines([[(0, 0), (1, 1)]] * 2, metric="euclidean")
+        >>> caught[0].category.__name__
+        'DuplicateRoadsWarning'
     """
     roads = joined.repeats
     if len(roads):
@@ -308,6 +329,12 @@ def check_isolated(
 
     Raises:
         InvalidGraphError: If one does not. The message says whether the tolerance closed it.
+
+    Examples:
+        >>> import graphs
+        >>> graphs.RoadNetwork.from_lines([[(0, 0), (0, 0)]], metric="euclidean")
+        Traceback (most recent call last):
+        graphs.errors.InvalidGraphError: Road 0 must have a length or meet another road, got neither. Drop it.
     """
     found = joined.stretches
     is_long = joined.lengths[found.road] > 0

@@ -39,6 +39,10 @@ def check_snap(snap: Any) -> None:
 
     Raises:
         InvalidArgumentError: If it is not.
+
+    Examples:
+        >>> from graphs.builders.snapping import check_snap
+        >>> check_snap(1.5)
     """
     if isinstance(snap, bool) or not isinstance(snap, int | float | np.number) or not 0 <= snap < np.inf:
         raise InvalidArgumentError(
@@ -96,6 +100,15 @@ def snapped_vertices(
 
     Raises:
         InvalidGraphError: If chains of vertices would join places that are more than three tolerances apart.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.lines import as_lines, line_points
+        >>> from graphs.builders.snapping import snapped_vertices
+        >>> lines = as_lines([np.array([(0.0, 0), (1, 0)]), np.array([(1.01, 0), (2, 0)])], "euclidean")
+        >>> points = line_points(lines)
+        >>> snapped_vertices(lines, points, np.ones(4, dtype=bool), 0.1)[1].tolist()
+        [0, 1, 1, 2]
     """
     own = np.unique(points.place, return_index=True)[1]
     space = in_space(lines.points[points.point[own]], lines.metric)

@@ -30,6 +30,11 @@ def read_triangles(
 
     Raises:
         InvalidGraphError: If there are no faces, or they are not triangles of the vertices.
+
+    Examples:
+        >>> from graphs.builders.triangles import read_triangles
+        >>> read_triangles([(0, 0, 0), (1, 0, 0), (0, 1, 0)], [(0, 1, 2)])[1].tolist()
+        [[0, 1, 2]]
     """
     if vertices is None or faces is None:
         raise InvalidGraphError("A mesh must have vertices and faces, got neither or one of them.")
@@ -82,6 +87,12 @@ def angles(
 
     Raises:
         InvalidGraphError: If a coordinate is not a finite number.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.triangles import angles
+        >>> angles(np.array([[0.0, 0, 0], [2, 0, 0], [0, 2, 0]]), np.array([[0, 1, 2]])).unit
+        2.0
     """
     places, unit = scale_to_unit(vertices, "Vertex")
     corners = places[faces]  # (F, 3 corners, 3)

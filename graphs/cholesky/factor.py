@@ -166,6 +166,14 @@ def _controller() -> ThreadpoolController:
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Limit BLAS to one thread, so that results do not depend on the number of threads."""
+    """Limit BLAS to one thread, so that results do not depend on the number of threads.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.cholesky.factor import single_threaded_blas
+        >>> with single_threaded_blas():
+        ...     float((np.eye(2) @ np.eye(2)).sum())
+        2.0
+    """
     with _controller().limit(limits=1, user_api="blas"):
         yield

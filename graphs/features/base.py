@@ -122,6 +122,12 @@ def resolve_nodes(
     Raises:
         InvalidArgumentError: If the first argument is not a graph.
         UnknownNodeError: If a label is not a node.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.features.base import resolve_nodes
+        >>> resolve_nodes(graphs.Graph.from_edges([("a", "b")]), ["b"]).tolist()
+        [1]
     """
     check_graph(graph)
     return np.arange(graph.num_nodes, dtype=np.int64) if nodes is None else graph.index(nodes)
@@ -137,6 +143,11 @@ def as_vector(name: str, values: ArrayLike, size: int) -> Floats:  # (size,)
 
     Raises:
         InvalidArgumentError: If they have another shape.
+
+    Examples:
+        >>> from graphs.features.base import as_vector
+        >>> as_vector("weights", [1, 2], 2).tolist()
+        [1.0, 2.0]
     """
     vector = np.asarray(values, dtype=np.float64)
     if vector.shape != (size,):

@@ -226,6 +226,11 @@ def powers(length: int) -> Vector:  # (length + 1,)
 
     Raises:
         InvalidArgumentError: If `length` is not an integer from 0 to 10^7.
+
+    Examples:
+        >>> from graphs.kernels.kernel import powers
+        >>> powers(3).tolist()
+        [0.0, 1.0, 2.0, 3.0]
     """
     return np.arange(check_count("length", length, 0, MAX_POWERS) + 1.0)
 
@@ -257,6 +262,11 @@ def check_graph_and_kernel(graph: Graph, kernel: GraphKernel) -> None:
 
     Raises:
         InvalidArgumentError: If they are not.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.kernels.kernel import check_graph_and_kernel
+        >>> check_graph_and_kernel(graphs.Graph.from_grid((2, 2)), graphs.kernels.Diffusion())
     """
     check_graph(graph)
     if not isinstance(kernel, GraphKernel):

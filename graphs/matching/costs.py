@@ -80,7 +80,16 @@ def averaged_features(
     num_quantiles: int,
     u: Floats,  # (k,)
 ) -> Floats:  # (n, k)
-    """Return g_q(u) of n quantiles at k eigenvalues of U."""
+    """Return g_q(u) of n quantiles at k eigenvalues of U.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs import kernels
+        >>> from graphs.couplings import HaltingDistribution
+        >>> from graphs.matching.costs import averaged_features
+        >>> averaged_features(kernels.Diffusion(1.0), HaltingDistribution(0.1), 4, np.array([1.0, 0.5])).shape
+        (4, 2)
+    """
     f = complete_modulation(kernel)
     check_fits(f"{num_quantiles} quantiles", 8.0 * num_quantiles * (3 * len(f) + len(u)), "Use fewer of them.")
     each = quantile_survival(halting, num_quantiles, len(f) - 1) * f

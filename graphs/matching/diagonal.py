@@ -40,7 +40,16 @@ _LEFT_OUT, _MAX_POWERS = 1e-6, 4096
 def reduced_vectors(
     graph: Graph, kernel: GraphKernel, halting: HaltingDistribution, num_quantiles: int, dimension: int
 ) -> Floats:  # (n, nodes, d)
-    """Return psi_i(q) of up to 512 nodes in d dimensions, by a Gaussian matrix unless d >= N."""
+    """Return psi_i(q) of up to 512 nodes in d dimensions, by a Gaussian matrix unless d >= N.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.couplings import HaltingDistribution
+        >>> from graphs.matching.diagonal import reduced_vectors
+        >>> g, kernel = graphs.Graph.from_grid((3, 3)), graphs.kernels.Diffusion(1.0)
+        >>> reduced_vectors(g, kernel, HaltingDistribution(0.1), 4, 5).shape
+        (4, 9, 5)
+    """
     U, size = graph.shift_operator, graph.num_nodes
     generator = np.random.default_rng(_SEED)
     nodes = np.sort(generator.permutation(size)[:_NODES])
@@ -72,7 +81,14 @@ def diagonal_objective(
     grams: Floats,  # (nodes, n, n)
     permutation: Integers,  # (n,)
 ) -> float:
-    """Return sum_i |A_i|_F^2 / (16 n^2) from the products psi_i(q) . psi_i(r) of vectors."""
+    """Return sum_i |A_i|_F^2 / (16 n^2) from the products psi_i(q) . psi_i(r) of vectors.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.matching.diagonal import diagonal_objective
+        >>> diagonal_objective(np.eye(2)[None], np.array([1, 0]))
+        0.25
+    """
     half = grams + grams[:, permutation]
     return float(np.sum((half + half[:, :, permutation]) ** 2) / (16 * len(permutation) ** 2))
 
@@ -80,7 +96,16 @@ def diagonal_objective(
 def best_projection(
     reduced: Floats, num_projections: int, assign: Callable[[Floats], Integers], kinds: Sequence[str]
 ) -> Integers:
-    """Return the candidate with the least diagonal objective: one per projection, and one of all directions."""
+    """Return the candidate with the least diagonal objective: one per projection, and one of all directions.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.matching.diagonal import best_projection
+        >>> from graphs.matching.pairs import assign_by_scipy
+        >>> reduced = np.arange(3.0)[:, None, None] * np.ones((3, 2, 4))  # quantiles, nodes, dimensions
+        >>> best_projection(reduced, 2, assign_by_scipy, ["positive"]).tolist()
+        [2, 1, 0]
+    """
     grams = np.einsum("qid,rid->iqr", reduced, reduced, optimize=True)
     candidates = [assign(grams.sum(0))]
     for kind in kinds:
@@ -93,7 +118,14 @@ def positive_projection(
     reduced: Floats,  # (n, nodes, d)
     generator: np.random.Generator,
 ) -> Floats:  # (n, n)
-    """Return sum_i psi_i(q)^T G_i psi_i(r) with G_i = g_i g_i^T and normal g_i."""
+    """Return sum_i psi_i(q)^T G_i psi_i(r) with G_i = g_i g_i^T and normal g_i.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.matching.diagonal import positive_projection
+        >>> positive_projection(np.ones((3, 2, 4)), np.random.default_rng(0)).shape
+        (3, 3)
+    """
     seen = np.einsum("qid,id->qi", reduced, generator.standard_normal(reduced.shape[1:]))
     return np.asarray(seen @ seen.T)
 
@@ -102,7 +134,14 @@ def gaussian_projection(
     reduced: Floats,  # (n, nodes, d)
     generator: np.random.Generator,
 ) -> Floats:  # (n, n)
-    """Return the symmetrized sum_i psi_i(q)^T G_i psi_i(r) with normal entries of G_i."""
+    """Return the symmetrized sum_i psi_i(q)^T G_i psi_i(r) with normal entries of G_i.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.matching.diagonal import gaussian_projection
+        >>> gaussian_projection(np.ones((3, 2, 4)), np.random.default_rng(0)).shape
+        (3, 3)
+    """
     _, nodes, d = reduced.shape
     turned = np.stack([generator.standard_normal((d, d)) @ reduced[:, i].T for i in range(nodes)])  # (nodes, d, n)
     half = np.einsum("qid,idr->qr", reduced, turned, optimize=True)

@@ -53,7 +53,13 @@ class Elements(NamedTuple):
 
 
 class Mesh(NamedTuple):
-    """A mesh that can carry a field."""
+    """A mesh that can carry a field.
+
+    Examples:
+        >>> from graphs.precisions.elements import read_mesh
+        >>> read_mesh(([(0, 0), (1, 0), (0, 1)], [(0, 1, 2)])).places.shape
+        (3, 3)
+    """
 
     vertices: Floats  # (V, 2) or (V, 3) as given
     faces: Integers  # (F, 3)
@@ -70,12 +76,25 @@ class Mesh(NamedTuple):
 def in_space(
     points: Floats,  # (n, 2) or (n, 3)
 ) -> Floats:  # (n, 3)
-    """Return points in space (n, 3); points in the plane get height 0."""
+    """Return points in space (n, 3); points in the plane get height 0.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.elements import in_space
+        >>> in_space(np.array([[1.0, 2.0]])).tolist()
+        [[1.0, 2.0, 0.0]]
+    """
     return np.pad(points, ((0, 0), (0, 3 - points.shape[1])))
 
 
 def read_mesh(mesh: Any) -> Mesh:
-    """Return a mesh and its elements; see `graphs.MeshField` for errors and warnings."""
+    """Return a mesh and its elements; see `graphs.MeshField` for errors and warnings.
+
+    Examples:
+        >>> from graphs.precisions.elements import read_mesh
+        >>> read_mesh(([(0, 0), (1, 0), (0, 1)], [(0, 1, 2)])).covered.tolist()
+        [0, 1, 2]
+    """
     vertices, faces = as_triangles(mesh, dimensions=(2, 3))
     found = angles(in_space(vertices), faces)
     _check_flat(found.flat)
@@ -92,7 +111,16 @@ def read_mesh(mesh: Any) -> Mesh:
 
 @np.errstate(under="ignore")
 def assemble(faces: Integers, found: Angles, num_vertices: int) -> Elements:
-    """Return the matrices (N, N) of faces (F, 3) with given angles."""
+    """Return the matrices (N, N) of faces (F, 3) with given angles.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.triangles import angles
+        >>> from graphs.precisions.elements import assemble
+        >>> vertices, faces = np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0]]), np.array([[0, 1, 2]])
+        >>> assemble(faces, angles(vertices, faces), 3).stiffness.toarray().round(6).tolist()
+        [[1.0, -0.5, -0.5], [-0.5, 0.5, 0.0], [-0.5, 0.0, 0.5]]
+    """
     thirds = np.repeat(found.areas / 3, 3)
     masses = np.asarray(np.bincount(faces.ravel(), thirds, minlength=num_vertices), dtype=np.float64)
     whole = ~found.flat

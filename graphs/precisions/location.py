@@ -53,6 +53,13 @@ class Locator:
     Args:
         vertices: Vertices (V, 3).
         faces: Faces (F, 3) with an area.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.location import Locator
+        >>> locator = Locator(np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0]]), np.array([[0, 1, 2]]))
+        >>> locator.nearest(np.array([[0.25, 0.25, 2.0]])).distances.tolist()
+        [2.0]
     """
 
     def __init__(self, vertices: Floats, faces: Integers) -> None:

@@ -327,7 +327,13 @@ class MeshField(MarkovField):
 
 
 def too_far_message(row: int, distance: float, within: float) -> str:
-    """Return the message for a row of points that is too far from a surface."""
+    """Return the message for a row of points that is too far from a surface.
+
+    Examples:
+        >>> from graphs.precisions.mesh import too_far_message
+        >>> too_far_message(3, 2.5, 1.0)[:65]
+        'Points must lie within 1 of the surface, got row 3 at a distance '
+    """
     return (
         f"Points must lie within {within:.4g} of the surface, got row {row} at a distance of {distance:.4g} (rows "
         "count from 0). Are both in the same units and the same frame? Raise within= to allow more."

@@ -34,7 +34,14 @@ _WIDEST = 500.0
 
 
 class Term(NamedTuple):
-    """A matrix G_j: its entries and their places on a pattern."""
+    """A matrix G_j: its entries and their places on a pattern.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.whittle import Term
+        >>> Term(np.array([0, 3]), np.array([1.0, 2.0])).entries.sum().item()
+        3.0
+    """
 
     places: NDArray[np.int64]  # (m,)
     entries: Floats  # (m,)
@@ -149,7 +156,13 @@ class WhittleField(MarkovField):
 
 
 def unit_norm(order: int) -> float:
-    """Return 4 pi nu with nu = order - 1, or 1 for order 1, whose variance is infinite."""
+    """Return 4 pi nu with nu = order - 1, or 1 for order 1, whose variance is infinite.
+
+    Examples:
+        >>> from graphs.precisions.whittle import unit_norm
+        >>> round(unit_norm(2), 4), unit_norm(1)
+        (12.5664, 1.0)
+    """
     return 4 * pi * (order - 1) if order > 1 else 1.0
 
 

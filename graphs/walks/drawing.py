@@ -172,7 +172,16 @@ def walk_chunk(
     starts: NDArray[np.int64],  # (n,)
     settings: WalkSettings,
 ) -> VisitArrays:
-    """Return the visits of the walks of some start nodes."""
+    """Return the visits of the walks of some start nodes.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.walks.drawing import walk_chunk
+        >>> from graphs.walks.moves import Moves
+        >>> walks = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), num_walkers=2, seed=0)
+        >>> walk_chunk(Moves(walks.graph, "weights"), walks.nodes[:4], walks.settings).node_counts.shape
+        (4,)
+    """
     from graphs.walks.compiled import merge, walk
 
     matrix = moves.matrix
@@ -225,7 +234,15 @@ def _load_type(settings: WalkSettings, carries: bool) -> np.dtype[Any]:
 
 
 def node_draws(nodes: NDArray[np.int64], settings: WalkSettings) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Return the direction keys (n,) and the lengths (n, m) of n start nodes."""
+    """Return the direction keys (n,) and the lengths (n, m) of n start nodes.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.walks.drawing import node_draws
+        >>> walks = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), num_walkers=2, seed=0)
+        >>> node_draws(walks.nodes, walks.settings)[1].shape
+        (9, 2)
+    """
     length_keys = random.derive(random.stream(settings.seed, random.Role.LENGTHS), nodes)
     direction_keys = random.derive(random.stream(settings.seed, random.Role.DIRECTIONS), nodes)
     return direction_keys, settings.coupling.draw(length_keys[:, None], settings.num_walkers, settings.halting)

@@ -10,7 +10,16 @@ Integers = NDArray[np.int64]
 
 
 def exact_hops_of(exact_hops: int | HopRule, graph: Graph, starts: Integers) -> Integers:
-    """Return the number (n,) of exact first hops of n start nodes."""
+    """Return the number (n,) of exact first hops of n start nodes.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> from graphs.walks.hops import exact_hops_of
+        >>> g, rule = graphs.Graph.from_grid((5, 5)), graphs.HopRule(np.array([1, 4]))
+        >>> exact_hops_of(rule, g, np.array([0, 12])).tolist()  # a corner has 3 nodes within 1 hop, the center 5
+        [1, 0]
+    """
     if not isinstance(exact_hops, HopRule):
         return np.full(len(starts), exact_hops, dtype=np.int64)
     limit = min(int(exact_hops.limits.max()), graph.num_nodes)

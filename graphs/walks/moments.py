@@ -89,6 +89,13 @@ def check_second_moment(
     Warns:
         InfiniteVarianceWarning: If the second moment is infinite. The message has the largest halting probability.
         LargeVarianceWarning: If the total weight of a row has a relative variance above 1.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.couplings import HaltingDistribution
+        >>> from graphs.walks.moments import check_second_moment
+        >>> g, kernel = graphs.Graph.from_grid((3, 3)), graphs.kernels.Diffusion(1.0)
+        >>> check_second_moment(g, kernel, HaltingDistribution(0.1), "weights", 16, 0)
     """
     limit = max_p_halt(graph, kernel, transitions=transitions)
     if isinstance(halting.p_halt, float) and halting.p_halt >= limit:

@@ -125,7 +125,15 @@ def measure(
     nodes: Integers,  # (n,)
     num_threads: int | None,
 ) -> Measured:
-    """Walk from some nodes (positions) several times and return the measurements."""
+    """Walk from some nodes (positions) several times and return the measurements.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.walks.pilot import measure
+        >>> walks = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), num_walkers=2, seed=0)
+        >>> measure(walks.graph, graphs.kernels.Diffusion(), walks.settings, walks.nodes[:4], 1).nonzeros.shape
+        (4,)
+    """
     roots, phis, visits = Moves(graph, settings.transitions).roots, [], 0
     for k in range(_DRAWS):
         columns = draw(graph, nodes, replace(settings, seed=_PILOT + k), num_threads)

@@ -35,7 +35,16 @@ class WalkStarts(NamedTuple):
 
 
 def prepare_starts(moves: Moves, starts: Integers, settings: WalkSettings) -> WalkStarts:
-    """Return the exact visits and the starts of walkers for n start nodes (positions)."""
+    """Return the exact visits and the starts of walkers for n start nodes (positions).
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.walks.moves import Moves
+        >>> from graphs.walks.starts import prepare_starts
+        >>> walks = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), num_walkers=4, exact_hops=1, seed=0)
+        >>> int(prepare_starts(Moves(walks.graph, "weights"), walks.nodes, walks.settings).counts[4])  # the center
+        5
+    """
     m, n = settings.num_walkers, len(starts)
     if settings.most_hops == 0:
         first = starts.astype(np.uint64) << np.uint64(32)
@@ -56,7 +65,16 @@ def prepare_starts(moves: Moves, starts: Integers, settings: WalkSettings) -> Wa
 
 
 def mean_reach(moves: Moves, starts: Integers, exact_hops: int | HopRule) -> float:
-    """Return the mean number of visits of the exact hops of a start node, from some of them."""
+    """Return the mean number of visits of the exact hops of a start node, from some of them.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> from graphs.walks.moves import Moves
+        >>> from graphs.walks.starts import mean_reach
+        >>> mean_reach(Moves(graphs.Graph.from_grid((3, 3)), "weights"), np.array([4]), 1)
+        5.0
+    """
     some = starts[np.linspace(0, len(starts) - 1, min(len(starts), 32), dtype=np.int64)]
     ends, *_ = _push(moves, some, exact_hops_of(exact_hops, moves.graph, some))
     return float(ends[-1, -1]) / len(some) if len(some) else 0.0

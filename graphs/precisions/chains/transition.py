@@ -64,7 +64,13 @@ class Step(NamedTuple):
 
 
 def companion(alpha: int) -> Floats:  # (alpha, alpha)
-    """Return F, the companion matrix of (s + 1)^alpha."""
+    """Return F, the companion matrix of (s + 1)^alpha.
+
+    Examples:
+        >>> from graphs.precisions.chains.transition import companion
+        >>> companion(2).tolist()
+        [[0.0, 1.0], [-1.0, -2.0]]
+    """
     found = np.eye(alpha, k=1)
     found[-1] = [-math.comb(alpha, k) for k in range(alpha)]
     return found
@@ -74,7 +80,14 @@ def propagator(
     alpha: int,
     x: Floats,  # (n,)
 ) -> Floats:  # (n, alpha, alpha)
-    """Return A = exp(F x)."""
+    """Return A = exp(F x).
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.chains.transition import propagator
+        >>> propagator(2, np.array([0.0]))[0].tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
+    """
     with np.errstate(under="ignore"):
         powers = [np.exp(-x) * x**k for k in range(alpha)]
         return np.asarray(np.einsum("kn,kij->nij", np.stack(powers), _terms(alpha)), dtype=np.float64)
@@ -89,6 +102,13 @@ def steps(
     Args:
         alpha: 1, 2 or 3.
         x: Distances times kappa, positive. They are truncated at `LONGEST`.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.chains.transition import steps
+        >>> energy, slopes = steps(2, np.array([0.5, 1.0]))
+        >>> energy.left.shape, slopes.log_determinant.shape
+        ((2, 2, 2), (2,))
     """
     x = np.minimum(x, LONGEST)
     with np.errstate(under="ignore"):
@@ -148,6 +168,13 @@ def extrapolation(
     Args:
         alpha: 1, 2 or 3.
         x: Distances times kappa, at least 0.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.chains.transition import extrapolation
+        >>> weights, variance = extrapolation(1, np.array([1.0]))
+        >>> weights.round(4).tolist(), variance.round(4).tolist()
+        ([[0.3679]], [0.8647])
     """
     x = np.minimum(x, LONGEST)
     with np.errstate(under="ignore"):
@@ -159,7 +186,14 @@ def bridge_slopes(
     x: Floats,  # (n,)
     y: Floats,  # (n,)
 ) -> tuple[Floats, Floats, Floats]:  # (n, alpha), (n, alpha), (n,)
-    """Return the derivatives of the results of `bridge` as points move from one state to the other."""
+    """Return the derivatives of the results of `bridge` as points move from one state to the other.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.chains.transition import bridge_slopes
+        >>> bridge_slopes(1, np.array([0.5]), np.array([0.5]))[2].round(6).tolist()  # the variance is largest there
+        [0.0]
+    """
     x, y = np.minimum(x, LONGEST), np.minimum(y, LONGEST)
     with np.errstate(under="ignore"):
         spread, growth = innovations(alpha, x)[:, :1], _innovation_slopes(alpha, x)[:, :1]
@@ -176,7 +210,14 @@ def extrapolation_slopes(
     alpha: int,
     x: Floats,  # (n,)
 ) -> tuple[Floats, Floats]:  # (n, alpha), (n,)
-    """Return the derivatives in x of the results of `extrapolation`."""
+    """Return the derivatives in x of the results of `extrapolation`.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.chains.transition import extrapolation_slopes
+        >>> extrapolation_slopes(1, np.array([1.0]))[0].round(4).tolist()  # -exp(-1)
+        [[-0.3679]]
+    """
     x = np.minimum(x, LONGEST)
     with np.errstate(under="ignore"):
         return (companion(alpha) @ propagator(alpha, x))[:, 0], _innovation_slopes(alpha, x)[:, 0, 0]
@@ -186,7 +227,14 @@ def innovations(
     alpha: int,
     x: Floats,  # (n,)
 ) -> Floats:  # (n, alpha, alpha)
-    """Return R, the covariance of a state given the one at a distance x before."""
+    """Return R, the covariance of a state given the one at a distance x before.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.chains.transition import innovations
+        >>> innovations(1, np.array([1.0])).round(4).tolist()  # 1 - exp(-2)
+        [[[0.8647]]]
+    """
     if alpha == 1:
         return -np.expm1(-2 * x)[:, None, None]
     covariance, scales = _scaled_innovations(alpha, x)

@@ -59,6 +59,13 @@ def lay_out(
         alpha: 1 or 2.
         boundary: One of `BOUNDARIES`. If free ends continue to infinity, the missing side adds half of the precision I
             of (u, u' / kappa) at a point of the line, see `line`.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.precisions.roads.layout import lay_out
+        >>> roads = graphs.RoadNetwork.from_lines([[(0, 0), (1, 0)], [(1, 0), (1, 2)]], metric="euclidean")
+        >>> len(lay_out(graphs.RoadField(roads).pieces, 1, "neumann").owner)
+        3
     """
     num_vertices, num_pieces = len(pieces.coordinates), len(pieces.source)
     ends = np.concatenate([pieces.source, pieces.target])

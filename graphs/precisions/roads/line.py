@@ -102,7 +102,14 @@ def blocks(
 def slopes(
     found: Floats,  # (2, k, n)
 ) -> Floats:  # (2, k, n)
-    """Return the derivatives in x of the results of `blocks`."""
+    """Return the derivatives in x of the results of `blocks`.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.roads.line import blocks, slopes
+        >>> slopes(blocks(1, np.array([1.0]))).round(4).ravel().tolist()
+        [-0.362, 0.5586]
+    """
     with np.errstate(under="ignore"):
         if found.shape[1] == 1:
             own, cross = found[:, 0]
@@ -123,6 +130,12 @@ def bridge(
     The distances (n,) are positive and in units of 1 / kappa. The point divides its stretch in two, whose energies are
     added. Their sum for (u, u' / kappa) at the point is K, the precision given the ends. The derivative points into the
     second stretch and out of the first.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.roads.line import bridge
+        >>> bridge(2, np.array([0.5]), np.array([0.5])).start.shape
+        (2, 1)
     """
     (own, cross), (after_own, after_cross) = blocks(alpha, x), blocks(alpha, y)
     with np.errstate(under="ignore"):
@@ -140,7 +153,14 @@ def bridge(
 def sine_gap(
     x: Floats,  # (n,)
 ) -> Floats:  # (n,)
-    """Return 2 exp(-x) (sinh x - x), as exp(-x) x^3 / 3 (1 + x^2 / 20 (1 + x^2 / 42 (...))) for small x."""
+    """Return 2 exp(-x) (sinh x - x), as exp(-x) x^3 / 3 (1 + x^2 / 20 (1 + x^2 / 42 (...))) for small x.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.roads.line import sine_gap
+        >>> sine_gap(np.array([2.0])).round(4).tolist()  # 1 - exp(-4) - 4 exp(-2)
+        [0.4403]
+    """
     ratios = [1 / ((2 * k + 2) * (2 * k + 3)) for k in range(1, _TERMS)]
     e = np.exp(-x)
     return np.where(x < _SERIES, e * _nested(x, 3.0, ratios), -np.expm1(-2 * x) - 2 * e * x)
@@ -149,7 +169,14 @@ def sine_gap(
 def cosine_gap(
     x: Floats,  # (n,)
 ) -> Floats:  # (n,)
-    """Return 2 exp(-x) (x cosh x - sinh x), by a series with positive terms for small x."""
+    """Return 2 exp(-x) (x cosh x - sinh x), by a series with positive terms for small x.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.roads.line import cosine_gap
+        >>> cosine_gap(np.array([2.0])).round(4).tolist()  # 2 (1 + exp(-4)) - (1 - exp(-4))
+        [1.0549]
+    """
     ratios = [1 / (2 * k * (2 * k + 3)) for k in range(1, _TERMS)]
     e = np.exp(-x)
     return np.where(x < _SERIES, e * _nested(x, 1.5, ratios), x * (1 + e * e) + np.expm1(-2 * x))

@@ -38,7 +38,17 @@ class Pieces(NamedTuple):
 
 
 class Spots(NamedTuple):
-    """The vertices and pieces of positions."""
+    """The vertices and pieces of positions.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> from graphs.precisions.roads.pieces import locate
+        >>> roads = graphs.RoadNetwork.from_lines([[(0, 0), (4, 0)]], metric="euclidean")
+        >>> pieces = graphs.RoadField(roads, cuts=[(0, 0.5)]).pieces
+        >>> locate(roads, pieces, pieces.begins, np.array([0]), np.array([0.75])).share.tolist()
+        [0.5]
+    """
 
     vertex: Integers  # (n,) the vertex at a position, -1 for none
     piece: Integers  # (n,) the piece around a position, 0 at a vertex
@@ -50,7 +60,16 @@ def cut(
     road: Integers,  # (c,)
     fraction: Floats,  # (c,)
 ) -> Pieces:
-    """Cut roads at positions, and cut in the middle stretches that would still begin and end at one vertex."""
+    """Cut roads at positions, and cut in the middle stretches that would still begin and end at one vertex.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> from graphs.precisions.roads.pieces import cut
+        >>> roads = graphs.RoadNetwork.from_lines([[(0, 0), (4, 0)]], metric="euclidean")
+        >>> cut(roads, np.array([0]), np.array([0.25])).length.tolist()
+        [1.0, 3.0]
+    """
     stretch, fraction, vertex = roads.stretches.locate(road, fraction, roads.lengths)
     inner = np.flatnonzero(vertex < 0)
     loops = _used(roads) & (roads.stretches.source == roads.stretches.target)
@@ -96,7 +115,17 @@ def locate(
     road: Integers,  # (n,)
     fraction: Floats,  # (n,)
 ) -> Spots:
-    """Return the vertex or the piece of each of n positions; `begins` are those of the pieces."""
+    """Return the vertex or the piece of each of n positions; `begins` are those of the pieces.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> from graphs.precisions.roads.pieces import locate
+        >>> roads = graphs.RoadNetwork.from_lines([[(0, 0), (4, 0)]], metric="euclidean")
+        >>> pieces = graphs.RoadField(roads, cuts=[(0, 0.5)]).pieces
+        >>> locate(roads, pieces, pieces.begins, np.array([0, 0]), np.array([0.5, 0.75])).vertex.tolist()
+        [2, -1]
+    """
     stretch, fraction, vertex = roads.stretches.locate(road, fraction, roads.lengths)
     piece = np.searchsorted(begins, roads.stretches.road[stretch] + 1j * fraction, side="right") - 1
     piece = np.where(vertex < 0, piece, 0)
