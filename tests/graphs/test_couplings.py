@@ -34,24 +34,24 @@ def check_law(lengths, halting):
     assert_mean(reached(lengths)[:, :, often], expected[often])
 
 
-def test_every_coupling_is_listed_here():
+def test_all_couplings_are_tested():
     assert set(COUPLINGS) == set(couplings.LENGTHS)
     assert {type(c) for c in COUPLINGS.values()} == set(couplings.LENGTHS.values())
 
 
 @pytest.mark.parametrize("p_halt", [0.1, 0.5, 0.8, SURVIVAL], ids=str)
 @pytest.mark.parametrize("name", COUPLINGS)
-def test_every_walkers_length_has_the_halting_law(name, p_halt):
+def test_each_length_has_the_halting_distribution(name, p_halt):
     halting = HaltingDistribution(p_halt)
     check_law(draw(COUPLINGS[name], halting), halting)
 
 
 @pytest.mark.parametrize("name", COUPLINGS)
-def test_planted_a_wrong_halting_law_is_found(name):
+def test_planted_wrong_halting_distribution_is_found(name):
     assert fails(check_law, draw(COUPLINGS[name], HaltingDistribution(0.11)), HaltingDistribution(0.1))
 
 
-def test_iid_walkers_are_independent_and_the_others_are_not():
+def test_only_iid_walkers_are_independent():
     halting = HaltingDistribution(0.3)
 
     def pair(lengths):
@@ -67,7 +67,7 @@ def test_start_nodes_are_independent():
     assert_mean(lengths[0::2] * lengths[1::2], HaltingDistribution(0.3).survival(4)[1:] ** 2)
 
 
-def test_antithetic_partners_never_halt_at_the_same_step():
+def test_antithetic_partners_never_halt_together():
     for p_halt in (0.1, 0.5):
         lengths = draw(COUPLINGS["antithetic"], HaltingDistribution(p_halt))
         assert (lengths[:, 0] != lengths[:, 1]).all()
@@ -104,7 +104,7 @@ def test_pairs_need_an_even_number(name):
 
 
 @pytest.mark.parametrize("p_halt", [0.0, 1.0, -0.1, np.nan, [0.9, 0.5], [1.0, 0.5, 0.6], [1.0, 0.0], []])
-def test_halting_out_of_range(p_halt):
+def test_invalid_halting_is_refused(p_halt):
     with pytest.raises(graphs.InvalidArgumentError, match=r"halt must|survival array"):
         HaltingDistribution(p_halt)
 

@@ -122,7 +122,7 @@ CASES = {**MESHES, **GRAPHS, **ROADS}
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_bad_files_are_named(name, tmp_path):
+def test_bad_files_raise_named_errors(name, tmp_path):
     content, message = CASES[name]
     (tmp_path / name).write_bytes(content)
     with pytest.raises(graphs.GraphError, match=message) as caught:
@@ -133,7 +133,7 @@ def test_bad_files_are_named(name, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_folders_and_missing_files_are_named(tmp_path):
+def test_folders_and_missing_files_are_refused(tmp_path):
     for name in ("a.stl", "a.gml", "a.rda"):
         reader = {"stl": graphs.load_mesh, "gml": graphs.Graph.from_gml, "rda": graphs.read_roads}[name[2:]]
         with pytest.raises(graphs.FileFormatError, match="There is no file"):
@@ -143,7 +143,7 @@ def test_folders_and_missing_files_are_named(tmp_path):
             reader(tmp_path / name)
 
 
-def test_what_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
+def test_large_unpacked_files_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "MAX_UNPACKED", 2_000_000)
     for pack in (gzip.compress, lzma.compress):
         (tmp_path / "bomb.rda").write_bytes(pack(bytes(3_000_000)))

@@ -39,12 +39,12 @@ def variance(g, kernel, sigma, p_halt=0.1):
 
 @pytest.mark.parametrize("kernel", [LONG, ALTERNATING], ids=["diffusion", "alternating"])
 @pytest.mark.parametrize("sigma", [(3, 2, 1, 0), (0, 1, 2, 3), (1, 3, 0, 2)])
-def test_the_quadratic_objective_is_a_sum_over_spectra(kernel, sigma):
+def test_quadratic_objective_is_a_spectral_sum(kernel, sigma):
     assert graphs.matching_variance(SMALL, kernel, sigma) == pytest.approx(variance(SMALL, kernel, sigma), rel=1e-5)
 
 
 @pytest.mark.parametrize("kernel", [LONG, ALTERNATING], ids=["diffusion", "alternating"])
-def test_exhaustive_search_finds_the_least(kernel):
+def test_exhaustive_search_finds_the_minimum(kernel):
     permutation = graphs.match_quantiles(SMALL, kernel, 0.1, 5, objective="quadratic")
     values = {sigma: variance(SMALL, kernel, sigma) for sigma in permutations(range(5))}
     assert values[tuple(permutation.tolist())] <= min(values.values()) * (1 + 1e-9)
@@ -52,7 +52,7 @@ def test_exhaustive_search_finds_the_least(kernel):
 
 
 @pytest.mark.parametrize("kernel", [LONG, ALTERNATING], ids=["diffusion", "alternating"])
-def test_quartic_costs_are_those_of_the_paper(kernel):
+def test_quartic_costs_match_the_paper(kernel):
     """Eq. 56, averaged over all pairs of nodes, by its definition."""
     G = averaged(SMALL, kernel, 4)
     expected = [[np.mean(((a + b) @ (a + b)) ** 2) for b in G] for a in G]
@@ -63,7 +63,7 @@ def test_quartic_costs_are_those_of_the_paper(kernel):
 
 
 @pytest.mark.slow
-def test_where_the_modulation_alternates_the_two_costs_want_different_permutations():
+def test_costs_differ_for_alternating_modulations():
     kernel, graph = kernels.InverseCosine(), Graph.from_networkx(nx.star_graph(6))
     linear, quartic = (graphs.match_quantiles(graph, kernel, 0.1, 6, objective=o) for o in ("linear", "quartic"))
     assert graphs.matching_variance(graph, kernel, quartic) < graphs.matching_variance(graph, kernel, linear)
@@ -71,7 +71,7 @@ def test_where_the_modulation_alternates_the_two_costs_want_different_permutatio
 
 @pytest.mark.parametrize("kernel", [LONG, kernels.RegularizedLaplacian(2, 1.0)], ids=str)
 @pytest.mark.parametrize("p_halt", [0.1, 0.5])
-def test_the_reversal_is_the_best_of_every_objective_where_the_modulation_is_not_negative(kernel, p_halt):
+def test_reversal_is_optimal_for_non_negative_modulations(kernel, p_halt):
     reversal = np.arange(6)[::-1]
     assert np.array_equal(graphs.match_quantiles(SMALL, kernel, p_halt, 6, objective="quartic"), reversal)
     best = graphs.match_quantiles(SMALL, kernel, p_halt, 6, objective="quadratic")
@@ -79,7 +79,7 @@ def test_the_reversal_is_the_best_of_every_objective_where_the_modulation_is_not
     assert reversed_ == pytest.approx(least, rel=1e-9)
 
 
-def test_the_reversal_is_the_best_for_each_pair_of_nodes():
+def test_reversal_is_optimal_for_each_pair_of_nodes():
     """Eq. 55 of the paper, by its definition."""
     G = averaged(SMALL, LONG, 4)
     for i, j in ((0, 1), (3, 3), (2, 17)):
@@ -111,7 +111,7 @@ def moments_of_one_walker(graph, kernel, survival):
 
 
 @pytest.mark.parametrize("kernel", [LONG, kernels.RegularizedLaplacian(2, 1.0)], ids=str)
-def test_the_countermonotone_coupling_solves_the_transport_problem(kernel):
+def test_countermonotone_coupling_solves_transport(kernel):
     """Eq. 12 of the paper itself, directions within the square: all ways of all walkers, each pair of nodes."""
     graph = Graph.from_networkx(nx.lollipop_graph(3, 2))
     first, second = moments_of_one_walker(graph, kernel, [1.0, 0.75, 0.5, 0.25])
@@ -125,7 +125,7 @@ def test_the_countermonotone_coupling_solves_the_transport_problem(kernel):
     assert (objectives[0, 1, 2, 3] > 1.01 * objectives[3, 2, 1, 0]).all()
 
 
-def test_the_diagonal_objective_is_that_of_equal_nodes():
+def test_diagonal_objective_matches_equal_nodes():
     G, sigma = averaged(SMALL, LONG, 4), np.array([1, 3, 0, 2])
     v = (G + G[sigma]) / 2
     nodes = range(SMALL.num_nodes)
@@ -135,7 +135,7 @@ def test_the_diagonal_objective_is_that_of_equal_nodes():
     assert diagonal.diagonal_objective(grams, sigma) == pytest.approx(expected, rel=1e-6)
 
 
-def test_reduced_vectors_keep_their_inner_products():
+def test_reduced_vectors_keep_inner_products():
     """Johnson and Lindenstrauss: an inner product of unit vectors has a standard error of at most sqrt(2 / d)."""
     dense = averaged(SMALL, LONG, 3)
     exact = np.einsum("qid,rid->iqr", dense, dense)
@@ -148,7 +148,7 @@ def test_reduced_vectors_keep_their_inner_products():
         assert errors[-1] < 2 * np.sqrt(2 / d)
 
 
-def test_large_graphs_are_reduced_by_their_powers(monkeypatch):
+def test_vectors_reduced_by_powers_match_spectrum(monkeypatch):
     by_spectrum = diagonal.reduced_vectors(SMALL, LONG, HaltingDistribution(0.1), 3, 6)
     monkeypatch.setattr(diagonal, "DENSE", 0)
     np.testing.assert_allclose(
@@ -158,7 +158,7 @@ def test_large_graphs_are_reduced_by_their_powers(monkeypatch):
 
 @pytest.mark.parametrize("kernel", [LONG, ALTERNATING], ids=["diffusion", "alternating"])
 @pytest.mark.parametrize("count", [5, 12])
-def test_both_solvers_agree(kernel, count):
+def test_solvers_agree(kernel, count):
     costs = graphs.quantile_costs(SMALL, kernel, 0.1, count)
     one, other = (graphs.match_quantiles(SMALL, kernel, 0.1, count, solver=s) for s in ("hungarian", "pot"))
     least = costs[np.arange(count), one].sum()
@@ -167,7 +167,7 @@ def test_both_solvers_agree(kernel, count):
     assert least < costs[np.arange(count), np.arange(count)].sum()
 
 
-def test_projections_come_near_the_best():
+def test_projections_come_near_the_optimum():
     for count in (5, 7):
         best = graphs.match_quantiles(SMALL, ALTERNATING, 0.1, count, objective="quadratic")
         near = graphs.match_quantiles(SMALL, ALTERNATING, 0.1, count, objective="diagonal")
@@ -177,7 +177,7 @@ def test_projections_come_near_the_best():
         assert best <= near < best + 0.1 * (worst - best)
 
 
-def test_projections_are_sums_over_the_vectors_of_the_lemma():
+def test_projections_match_the_lemma():
     """u = vec((psi_q + psi_r) (psi_q + psi_r)^T) against G, less what q and r add by themselves."""
     vectors, seed = np.random.default_rng(0).standard_normal((3, 2, 4)), 5
     for project, squared in ((diagonal.gaussian_projection, False), (diagonal.positive_projection, True)):
@@ -194,7 +194,7 @@ def test_projections_are_sums_over_the_vectors_of_the_lemma():
         np.testing.assert_allclose((1 + squared) * costs, whole - alone[:, None] - alone, rtol=1e-9)
 
 
-def test_what_a_gaussian_projection_does_not_see_is_not_what_it_finds():
+def test_gaussian_projection_misses_the_shortest_matrix():
     """The gap in the proof of Lemma C.2: G is orthogonal to the shortest matrix, yet others lie against G."""
     rng = np.random.default_rng(0)
     vectors = np.sort(rng.uniform(size=(4, 5)), axis=0)
@@ -213,14 +213,14 @@ def test_what_a_gaussian_projection_does_not_see_is_not_what_it_finds():
     assert right < 100
 
 
-def test_either_projection_finds_the_best_where_it_is_the_reversal():
+def test_both_projections_find_the_reversal():
     for projections in diagonal.PROJECTIONS:
         sigma = graphs.match_quantiles(SMALL, LONG, 0.1, 5, objective="diagonal", projections=projections)
         values = [graphs.matching_variance(SMALL, LONG, s) for s in (sigma, np.arange(5)[::-1], np.arange(5))]
         assert values[0] < values[1] + 0.01 * (values[2] - values[1])
 
 
-def test_the_better_projection_is_kept_where_f_takes_both_signs():
+def test_better_projection_is_kept_for_signed_modulations():
     kernel, size = kernels.InverseCosine(), SMALL.num_nodes
     whole = diagonal.reduced_vectors(SMALL, kernel, HaltingDistribution(0.3), 6, size)
     grams = np.einsum("qid,rid->iqr", whole, whole)
@@ -234,7 +234,7 @@ def test_the_better_projection_is_kept_where_f_takes_both_signs():
     assert better == gaussian < positive
 
 
-def test_projections_are_positive_where_f_is_not_negative(monkeypatch):
+def test_projections_are_positive_for_non_negative_f(monkeypatch):
     monkeypatch.setitem(diagonal.PROJECTIONS, "gaussian", None)
     graphs.match_quantiles(SMALL, LONG, 0.1, 5, objective="diagonal")
     with pytest.raises(TypeError):
@@ -265,18 +265,18 @@ def test_projections_are_positive_where_f_is_not_negative(monkeypatch):
         (lambda: graphs.match_quantiles(LARGE, kernels.InverseCosine(), 0.1, 3, objective="diagonal"), "4096 powers"),
     ],
 )
-def test_bad_arguments_are_named(call, message):
+def test_bad_arguments_are_refused(call, message):
     with pytest.raises(graphs.InvalidArgumentError, match=message):
         call()
 
 
-def test_ties_are_broken_towards_the_reversal():
+def test_ties_go_to_the_reversal():
     for kernel, count in ((kernels.Diffusion(2.0), 50), (kernels.RandomWalk(2), 5)):
         permutation = graphs.match_quantiles(SMALL, kernel, 0.1, count)
         np.testing.assert_array_equal(permutation, np.arange(count)[::-1])
 
 
-def test_exhaustive_search_of_any_functions():
+def test_exhaustive_search_matches_brute_force():
     """Also where sum_q g_q^2 and the products pull apart: against the definition, permutation by permutation."""
     rng = np.random.default_rng(0)
     for _ in range(10):
@@ -290,7 +290,7 @@ def g():
     return graphs.Graph.from_networkx(nx.erdos_renyi_graph(60, 0.1, seed=1))
 
 
-def test_matching_is_the_best_assignment_of_its_cost(g):
+def test_matching_is_the_optimal_assignment(g):
     kernel = graphs.kernels.RegularizedLaplacian(2, 1.0)
     permutation = graphs.match_quantiles(g, kernel, 0.1, 6)
     f = kernel.modulation(400)
@@ -311,7 +311,7 @@ def test_matching_is_the_best_assignment_of_its_cost(g):
     "kernel", [graphs.kernels.Diffusion(100.0), graphs.kernels.RegularizedLaplacian(2, 1.0)], ids=str
 )
 @pytest.mark.parametrize("p_halt", [0.1, 0.4])
-def test_matching_of_a_non_negative_modulation_is_the_reversal(g, kernel, p_halt):
+def test_matching_of_non_negative_modulation_is_reversal(g, kernel, p_halt):
     matched, reversal = graphs.match_quantiles(g, kernel, p_halt, 12), np.arange(12)[::-1]
     u = 1 - g.spectrum.eigenvalues
     f = kernel.modulation(8000)

@@ -61,7 +61,7 @@ def read(vertices, faces):
 
 
 @pytest.mark.parametrize("name", MESHES)
-def test_against_gradients(name):
+def test_stiffness_matches_gradients(name):
     vertices, faces = MESHES[name]()
     C, G = read(vertices, faces)
     mass, stiffness, area = twin(vertices, faces)
@@ -73,7 +73,7 @@ def test_against_gradients(name):
     np.testing.assert_array_equal(G, G.T)
 
 
-def test_negative_cotangents_are_kept_and_count():
+def test_negative_cotangents_are_kept():
     """The energy of the coordinates x and y is the area each, and they are harmonic inside, on any plane mesh."""
     vertices, faces = plane(1)
     C, G = read(vertices, faces)
@@ -96,11 +96,11 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_planted_faults_are_seen(name, monkeypatch):
+def test_planted_errors_are_found(name, monkeypatch):
     right = elements.angles
     monkeypatch.setattr(elements, "angles", lambda vertices, faces: FAULTS[name](right(vertices, faces)))
     with pytest.raises(AssertionError):
-        test_against_gradients("plane")
+        test_stiffness_matches_gradients("plane")
 
 
 SQUARE = [(0, 0), (1, 0), (1, 1), (0, 1)]
@@ -124,13 +124,13 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.filterwarnings("ignore::graphs.DisconnectedWarning")
-def test_what_is_no_mesh_is_named(name):
+def test_invalid_meshes_are_refused(name):
     mesh, message = REFUSED[name]
     with pytest.raises(graphs.InvalidGraphError, match=message):
         MeshField(mesh)
 
 
-def test_a_mesh_as_stl_has_it_is_refused_and_merged_it_is_one():
+def test_unmerged_stl_mesh_is_refused():
     vertices, faces = sphere()
     torn = trimesh.Trimesh(vertices[faces].reshape(-1, 3), np.arange(faces.size).reshape(-1, 3), process=False)
     with pytest.raises(graphs.InvalidGraphError, match=r"198 such vertices.*merge_vertices"):
@@ -139,7 +139,7 @@ def test_a_mesh_as_stl_has_it_is_refused_and_merged_it_is_one():
     assert MeshField(torn).num_vertices == 42
 
 
-def test_faces_without_area_are_left_out_and_counted():
+def test_faces_without_area_are_dropped_with_a_warning():
     flat, alone = [*SQUARE, (0.5, 0.5)], [(0, 1, 2), (0, 2, 3), (0, 1, 4)]
     sound = MeshField((flat, alone))
     with pytest.warns(graphs.DegenerateFacesWarning, match="2 of 5 faces have no area") as caught:
@@ -148,7 +148,7 @@ def test_faces_without_area_are_left_out_and_counted():
     np.testing.assert_array_equal(field.entries([0.7]), sound.entries([0.7]))
 
 
-def test_faces_that_are_listed_twice_count_once():
+def test_duplicate_faces_count_once():
     with pytest.warns(graphs.DuplicateFacesWarning, match=r"2 of 4 faces .*first 2 and 0") as caught:
         field = MeshField((SQUARE, [(0, 1, 2), (0, 2, 3), (2, 1, 0), (0, 1, 2)]))
     assert caught[0].filename == __file__
@@ -171,7 +171,7 @@ def wall():
     return field
 
 
-def test_loose_vertices_are_left_out_and_counted():
+def test_unreferenced_vertices_are_dropped_with_a_warning():
     field, sound = wall(), MeshField(([*WALL[0][:3], WALL[0][4]], [(0, 1, 2), (0, 2, 3)]))
     np.testing.assert_allclose(field.entries([0.7]), sound.entries([0.7]), rtol=1e-12)
     assert field.covered.tolist() == [0, 1, 2, 4]
@@ -180,7 +180,7 @@ def test_loose_vertices_are_left_out_and_counted():
     np.testing.assert_array_equal(field.coordinates, sound.coordinates)
 
 
-def test_a_loose_vertex_reads_the_nearest_point_of_the_surface():
+def test_unreferenced_vertex_projects_to_nearest_point():
     field = wall()
     np.testing.assert_array_equal(
         field.projector_at_vertices([4, 3, 0]).toarray(), [[0, 0, 0, 1], [0, 0, 0.5, 0.5], [1, 0, 0, 0]]
@@ -190,12 +190,12 @@ def test_a_loose_vertex_reads_the_nearest_point_of_the_surface():
     assert field.locate([(1, 1)]).distances.tolist() == [0]
 
 
-def test_loose_vertices_far_from_the_surface_are_listed():
+def test_far_unreferenced_vertices_are_listed():
     with pytest.raises(graphs.InvalidArgumentError, match=r"got 1 on no face .*: 5\."):
         wall().projector_at_vertices([3, 5])
 
 
-def test_parts_are_counted():
+def test_components_are_counted():
     (vertices, faces), (others, their) = sphere(), plane(0, 1)
     both = np.concatenate([vertices, np.pad(others, ((0, 0), (0, 1))) + 5]), np.concatenate([faces, their + 42])
     with pytest.warns(graphs.DisconnectedWarning, match="2 parts") as caught:
@@ -203,7 +203,7 @@ def test_parts_are_counted():
     assert caught[0].filename == __file__
 
 
-def test_what_is_given_is_not_changed_and_not_kept():
+def test_arguments_are_copied():
     vertices, faces = plane(3)
     before = vertices.copy()
     field = MeshField((vertices, faces))

@@ -58,7 +58,7 @@ def points_about(field, seed, n=12):
 
 
 @pytest.mark.parametrize("name", MESHES)
-def test_against_least_squares(name):
+def test_nearest_point_matches_least_squares(name):
     field = MESHES[name]()
     points, places = points_about(field, 1), in_space(field)
     found = field.locate(points)
@@ -69,7 +69,7 @@ def test_against_least_squares(name):
 
 
 @pytest.mark.parametrize("pairs", [1, 7, 100])
-def test_blocks_change_nothing(pairs, monkeypatch):
+def test_blocks_do_not_change_results(pairs, monkeypatch):
     field = graded()
     points = points_about(field, 2, 40)
     expected = field.locate(points)
@@ -78,15 +78,15 @@ def test_blocks_change_nothing(pairs, monkeypatch):
         np.testing.assert_array_equal(one, other)
 
 
-def test_planted_a_search_that_looks_at_one_face_is_seen(monkeypatch):
+def test_planted_search_of_one_face_is_found(monkeypatch):
     """The nearest centroid is not that of the nearest face."""
     monkeypatch.setattr(location.Locator, "improved", lambda self, points, same, faces, distances: (faces, distances))
     with pytest.raises(AssertionError):
-        test_against_least_squares("graded")
+        test_nearest_point_matches_least_squares("graded")
 
 
 @pytest.mark.parametrize("name", MESHES)
-def test_a_vertex_is_one_weight(name):
+def test_vertex_has_one_weight(name):
     field = MESHES[name]()
     found = field.locate(field.coordinates)
     A = field.projector(found.faces, found.barycentric)
@@ -96,7 +96,7 @@ def test_a_vertex_is_one_weight(name):
 
 
 @pytest.mark.parametrize("name", MESHES)
-def test_points_of_faces_are_found_again(name):
+def test_points_on_faces_are_recovered(name):
     field, rng = MESHES[name](), np.random.default_rng(3)
     faces, shares = rng.integers(len(field.faces), size=200), rng.dirichlet(np.ones(3), 200)
     shares[::5, 0] = 0  # on sides
@@ -112,7 +112,7 @@ def test_points_of_faces_are_found_again(name):
         assert rows.has_canonical_format
 
 
-def test_a_side_is_two_weights():
+def test_side_has_two_weights():
     field = MeshField(([(0, 0), (1, 0), (0, 1)], [(0, 1, 2)]))
     found = field.locate([(0.25, 0), (0.5, 0.5), (0.25, -3), (-1, -1), (2, 2), (0.25, 0.25)])
     expected = [(0.75, 0.25, 0), (0, 0.5, 0.5), (0.75, 0.25, 0), (1, 0, 0), (0, 0.5, 0.5), (0.5, 0.25, 0.25)]
@@ -122,7 +122,7 @@ def test_a_side_is_two_weights():
     np.testing.assert_array_equal(counts, [2, 2, 2, 1, 2, 3])
 
 
-def test_centroids_and_vertices():
+def test_projectors_of_centroids_and_vertices():
     field = sphere(1)
     np.testing.assert_allclose(
         field.projector(range(80)) @ field.coordinates, field.coordinates[field.faces].mean(axis=1), atol=1e-15
@@ -132,7 +132,7 @@ def test_centroids_and_vertices():
     assert field.projector([]).shape == field.projector_at_vertices([]).shape == (0, 42)
 
 
-def test_far_points_and_the_center():
+def test_far_points_and_center_of_a_sphere():
     field = sphere()
     inner = np.linalg.norm(field.coordinates[field.faces].mean(axis=1), axis=1).min()
     found = field.locate([(0, 0, 0), (1e6, 0, 0), *(3 * field.coordinates[:5])])
@@ -141,7 +141,7 @@ def test_far_points_and_the_center():
 
 
 @pytest.mark.parametrize("factor", [1e-150, 1e-3, 1e150])
-def test_units_do_not_matter(factor):
+def test_location_is_invariant_to_units(factor):
     field = graded()
     points = points_about(field, 4)
     scaled = MeshField((field.coordinates * factor, field.faces)).locate(points * factor)
@@ -150,7 +150,7 @@ def test_units_do_not_matter(factor):
     np.testing.assert_allclose(scaled.barycentric.sum(axis=1), 1, rtol=1e-14)
 
 
-def test_numbers_of_faces_are_those_that_were_given():
+def test_face_numbers_are_the_given_ones():
     """Also where faces without area are left out."""
     with pytest.warns(graphs.DegenerateFacesWarning):
         field = MeshField(([(0, 0), (1, 0), (1, 1), (0, 1)], [(1, 1, 2), (0, 1, 2), (3, 3, 3), (0, 2, 3)]))
@@ -158,7 +158,7 @@ def test_numbers_of_faces_are_those_that_were_given():
 
 
 @pytest.mark.parametrize("points", [[], np.zeros((0, 3))])
-def test_no_points(points):
+def test_empty_points(points):
     found = sphere(1).locate(points)
     assert [part.shape for part in found] == [(0,), (0, 3), (0,)]
 
@@ -175,7 +175,7 @@ POINTS = {
 
 
 @pytest.mark.parametrize("name", POINTS)
-def test_what_are_no_points_is_named(name):
+def test_bad_points_are_refused(name):
     points, message = POINTS[name]
     with pytest.raises(graphs.InvalidArgumentError, match=message):
         sphere(1).locate(points)
@@ -196,7 +196,7 @@ WEIGHTS = {
 
 
 @pytest.mark.parametrize("name", WEIGHTS)
-def test_what_are_no_weights_is_named(name):
+def test_bad_weights_are_refused(name):
     given, message = WEIGHTS[name]
     with pytest.raises(graphs.InvalidArgumentError, match=message):
         sphere(1).projector(*given)
@@ -204,7 +204,7 @@ def test_what_are_no_weights_is_named(name):
         sphere(1).projector_at_vertices([42])
 
 
-def test_a_point_farther_away_than_allowed_is_named():
+def test_points_beyond_within_are_refused():
     field, points = MeshField(trimesh.creation.icosphere(1)), [(0.0, 0.0, 1.0), (0.0, 0.0, 3.0), (0.0, 2.0, 0.0)]
     np.testing.assert_array_equal(field.locate(points, within=2.5).distances, field.locate(points).distances)
     for within in (1.5, 0.5):

@@ -9,7 +9,7 @@ import graphs
 from graphs import kernels
 
 
-def test_a_kernel_without_second_moment_is_named():
+def test_infinite_second_moment_warns():
     kernel = kernels.RegularizedLaplacian(2, np.sqrt(10))
     g = GRAPHS["star"]
     limit = graphs.max_p_halt(g, kernel)
@@ -22,7 +22,7 @@ def test_a_kernel_without_second_moment_is_named():
     assert graphs.max_p_halt(g, kernels.Diffusion(9.0)) == 1.0
 
 
-def test_relative_variance_is_that_of_a_rows_total_weight():
+def test_relative_variance_matches_total_weight():
     kernel, halting = kernels.Diffusion(5.0), graphs.couplings.HaltingDistribution(0.1)
     f = kernel.modulation(600)
     lengths = halting.quantile(np.random.default_rng(0).uniform(size=400_000))
@@ -43,7 +43,7 @@ def second_moment_ratio(g, kernel, p_halt, length):
     return terms.sum() / terms[: length // 2].sum()
 
 
-def test_the_largest_halt_is_where_the_second_moment_diverges():
+def test_second_moment_diverges_at_max_p_halt():
     g, kernel = GRAPHS["star"], kernels.RegularizedLaplacian(2, np.sqrt(10))
     limit = graphs.max_p_halt(g, kernel)
     assert second_moment_ratio(g, kernel, limit - 0.02, 1500) == pytest.approx(1)
@@ -51,7 +51,7 @@ def test_the_largest_halt_is_where_the_second_moment_diverges():
 
 
 class TestHalting:
-    def test_auto_takes_the_largest_that_is_good(self):
+    def test_auto_takes_the_largest_p_halt(self):
         g, kernel = GRAPHS["star"], kernels.RegularizedLaplacian(2, 3.0)
         chosen = graphs.choose_p_halt(g, kernel, 16)
         assert 1e-3 < chosen <= graphs.max_p_halt(g, kernel) / 2
@@ -69,7 +69,7 @@ class TestHalting:
             graphs.choose_p_halt(g, kernels.InverseCosine())
 
     @pytest.mark.parametrize("kernel", [KERNEL, kernels.Diffusion(4.0), kernels.Matern(1.5, 2.0)], ids=str)
-    def test_lengths_made_for_the_kernel_vary_less(self, kernel):
+    def test_optimal_survival_lowers_the_variance(self, kernel):
         geometric = graphs.couplings.HaltingDistribution(0.2)
         survival = graphs.optimal_survival(kernel, geometric.mean())
         made = graphs.couplings.HaltingDistribution(survival)
@@ -85,11 +85,11 @@ class TestHalting:
                 other[1:] = shift
                 assert graphs.relative_variance(kernel, other) > best - 1e-6
 
-    def test_they_leave_nothing_out(self):
+    def test_optimal_survival_is_unbiased(self):
         g = GRAPHS["star"]
         check_unbiased(g, draws(g, p_halt=graphs.optimal_survival(KERNEL, 3.0)))
 
-    def test_bad_arguments(self):
+    def test_bad_arguments_are_refused(self):
         with pytest.raises(graphs.InvalidArgumentError, match="mean_length must lie between"):
             graphs.optimal_survival(KERNEL, 0.0)
         with pytest.raises(graphs.InvalidArgumentError, match="non-negative"):
@@ -97,7 +97,7 @@ class TestHalting:
 
 
 class TestExtremes:
-    def test_kernels_without_a_total_weight(self):
+    def test_kernels_of_zero_total_weight(self):
         drawn, kernel = sample_walks(GRAPHS["path"], seed=0), kernels.Modulated((1.0, -1.0))
         assert np.isfinite(drawn.features(kernel).data).all()
         with pytest.warns(graphs.LargeVarianceWarning, match="variance of inf"):
@@ -105,7 +105,7 @@ class TestExtremes:
         with pytest.raises(graphs.InvalidArgumentError, match="exact_hops"):
             graphs.relative_variance(kernel, 0.1, -3)
 
-    def test_slow_series_with_short_walks(self):
+    def test_short_walks_of_a_slow_series_do_not_warn(self):
         halting = [1, 0.9, 0.8, 0.7]
         assert np.isfinite(graphs.relative_variance(kernels.InverseCosine(), halting))
         sample_walks(GRAPHS["path"], p_halt=halting, num_walkers=64, seed=0).features(kernels.InverseCosine())

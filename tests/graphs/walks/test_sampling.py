@@ -40,11 +40,11 @@ import graphs
         ({"lengths": "sigma", "num_quantiles": 1}, "an integer from 2 to 10000"),
     ],
 )
-def test_bad_arguments_are_named(options, message):
+def test_bad_arguments_are_refused(options, message):
     with pytest.raises(graphs.InvalidArgumentError, match=message):
         sample_walks(GRAPHS["star"], **{"seed": 0, **options})
 
 
-def test_repelling_walkers_want_uniform_moves():
+def test_repelling_walkers_need_uniform_moves():
     with pytest.raises(graphs.InvalidArgumentError, match=r"repelling.*uniform moves"):
         sample_walks(GRAPHS["weighted"], directions="repelling", seed=0)

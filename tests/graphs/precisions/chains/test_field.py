@@ -27,14 +27,14 @@ def error(alpha, values, lengthscale):
 
 @ALPHAS
 @pytest.mark.parametrize("lengthscale", [0.2, 1.0, 8.0])
-def test_covariances_are_those_of_the_kernel(alpha, lengthscale):
+def test_covariances_match_the_kernel(alpha, lengthscale):
     found, knots = error(alpha, np.array([3.0, -1.0, 0.5, 0.8, 2.0, 5.0]), lengthscale)
     assert found < {1: 1e-14, 2: 1e-9, 3: 2e-8}[alpha]
     assert knots == 6
 
 
 @ALPHAS
-def test_crowded_values_are_read_between_knots(alpha):
+def test_close_values_are_interpolated_between_knots(alpha):
     values = np.sort(np.random.default_rng(0).uniform(0, 4, 1500))
     found, knots = error(alpha, values, 1.3)
     assert found < {1: 1e-10, 2: 2e-7, 3: 2e-7}[alpha]
@@ -42,13 +42,13 @@ def test_crowded_values_are_read_between_knots(alpha):
 
 
 @ALPHAS
-def test_values_that_differ_by_rounding_are_one(alpha):
+def test_values_equal_up_to_rounding_share_a_knot(alpha):
     values = np.array([0.0, 1.0, 1.0 + 4e-16, 2.0])
     found, knots = error(alpha, values, 1.0)
     assert (found < 1e-8, knots) == (True, 3)
 
 
-def test_knots_keep_their_distance_and_surround_all_values():
+def test_knots_keep_spacing_and_cover_values():
     values = np.unique(np.random.default_rng(1).uniform(0, 1, 200) ** 3)
     knots = place_knots(values, 0.01)
     assert np.diff(knots).min() >= 0.01 - 1e-15
@@ -76,12 +76,12 @@ def test_interpolation_reproduces_polynomials(alpha):
         (([0.0], 1, 0.0), "unit"),
     ],
 )
-def test_bad_arguments_are_named(arguments, message):
+def test_bad_arguments_are_refused(arguments, message):
     with pytest.raises(graphs.InvalidArgumentError, match=message):
         ChainField(*arguments)
 
 
-def test_values_out_of_range_are_named():
+def test_values_out_of_range_are_refused():
     field = ChainField([0.0, 1.0])
     with pytest.raises(graphs.InvalidArgumentError, match="0 and 1"):
         field.projector([1.5])
@@ -91,7 +91,7 @@ def test_values_out_of_range_are_named():
 
 @ALPHAS
 @pytest.mark.parametrize("lengthscale", [0.3, 2.0])
-def test_points_given_knots_have_conditional_distributions(alpha, lengthscale):
+def test_conditional_matches_dense_algebra(alpha, lengthscale):
     knots, points = np.array([0.0, 0.3, 1.0, 1.4]), np.array([-3.0, -0.1, 0.0, 0.01, 0.3, 0.9999, 1.2, 1.4, 1.5, 9.0])
     field, values = ChainField(knots, alpha, 0.2), np.array([lengthscale])
     reads, left = field.conditional(values, points)
@@ -104,7 +104,7 @@ def test_points_given_knots_have_conditional_distributions(alpha, lengthscale):
 
 @ALPHAS
 @pytest.mark.parametrize("lengthscale", [0.3, 2.0])
-def test_slopes_are_those_of_differences(alpha, lengthscale):
+def test_conditional_slopes_match_differences(alpha, lengthscale):
     knots, points = np.array([0.0, 0.3, 1.0, 1.4]), np.array([-3.0, -0.1, 0.01, 0.15, 0.9999, 1.2, 1.5, 9.0])
     field, values, step = ChainField(knots, alpha, 0.2), np.array([lengthscale]), 1e-5
     reads, left = field.conditional_slopes(values, points)
@@ -114,7 +114,7 @@ def test_slopes_are_those_of_differences(alpha, lengthscale):
 
 
 @ALPHAS
-def test_slopes_at_knots_are_the_mean_of_both_sides(alpha):
+def test_slopes_at_knots_are_means_of_both_sides(alpha):
     knots, values, step = np.array([0.0, 0.3, 1.0, 1.4]), np.array([0.8]), 1e-7
     field = ChainField(knots, alpha, 0.2)
     reads, left = field.conditional_slopes(values, knots)
