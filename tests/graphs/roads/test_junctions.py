@@ -133,7 +133,7 @@ def test_models_warn_of_parts_without_observations():
         gp.fit([(0, f) for f in np.linspace(0, 1, 9)], np.sin(np.arange(9)))
     graph = Graph.from_roads(lines, metric="euclidean")
     nodes = rfgp.GraphGP(graph, features="exact", seed=0)
-    with pytest.warns(graphs.DisconnectedWarning, match="The graph 2 parts, 1 of them without an obs"):
+    with pytest.warns(graphs.DisconnectedWarning, match="2 parts, 1 of them without an obs"):
         nodes.condition(["crossing-0", "crossing-1"], [1.0, 2.0])
 
 
