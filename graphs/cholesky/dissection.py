@@ -25,9 +25,9 @@ def nested_dissection(
 ) -> NDArray[np.int64]:  # (n,)
     """Return a fill-reducing order (n,) of a symmetric pattern; entry k is eliminated k-th.
 
-    The order depends only on the pattern and the coordinates. With coordinates separators lie along planes. Otherwise,
-    or if no plane halves a part, they come from coarser graphs. Time is O(nnz log n) and memory O(nnz), except for
-    parts without small separators, which are ordered by minimum degree.
+    The order depends only on the pattern and the coordinates. Separators lie along planes of the coordinates. If these
+    are unknown, or no plane halves a part, distances from a few nodes serve as coordinates. Time is O(nnz log n) and
+    memory O(nnz), except for parts without small separators, which are ordered by minimum degree.
 
     Args:
         indptr: Pointers (n + 1,) of the pattern in CSR form.

@@ -58,7 +58,7 @@ MADE = {
 
 
 @pytest.mark.thinned(3)
-@pytest.mark.parametrize("by", ["levels", "planes"])
+@pytest.mark.parametrize("by", ["distances", "planes"])
 @pytest.mark.parametrize("name", MADE)
 def test_fill_is_at_most_that_of_minimum_degree(name, by):
     make, n, factor = MADE[name]
@@ -206,7 +206,7 @@ def part(indptr, indices):
     kept = rows != indices
     starts = np.concatenate([[0], np.cumsum(np.bincount(rows[kept], minlength=n))])
     weights = np.ones(n, np.int64)
-    return parts.Part(starts, indices[kept], np.ones(kept.sum(), np.int32), weights)
+    return parts.Part(starts, indices[kept], weights)
 
 
 def crossing(graph, side):
@@ -219,7 +219,7 @@ def crossing(graph, side):
 def test_separators_separate_and_are_small(make):
     (indptr, indices), points = make(50 if make is lattice else 2500)
     graph = part(indptr, indices)
-    for side in (separating.by_levels(graph), separating.by_plane(graph, points)):
+    for side in (separating.by_plane(graph, separating.embedded(graph)), separating.by_plane(graph, points)):
         counts = np.bincount(side, minlength=3)
         assert crossing(graph, side) == 0
         assert max(counts[:2]) <= 0.6 * counts.sum() + 1

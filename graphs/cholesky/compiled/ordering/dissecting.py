@@ -10,7 +10,7 @@ import numpy as np
 from graphs.cholesky.compiled.ordering.degree import minimum_degree
 from graphs.cholesky.compiled.ordering.parts import part_of, with_halo
 from graphs.cholesky.compiled.ordering.refining import SEPARATOR
-from graphs.cholesky.compiled.ordering.separating import by_levels, by_plane, helps
+from graphs.cholesky.compiled.ordering.separating import by_plane, embedded, helps
 from graphs.compiled import jit
 
 LEAF = 400
@@ -25,7 +25,7 @@ def _separated(indptr, indices, weights, nodes, place, coordinates):
         side = by_plane(part, coordinates[nodes])
         if helps(part, side):
             return side
-    side = by_levels(part)
+    side = by_plane(part, embedded(part))
     if not helps(part, side):
         side[:] = SEPARATOR
     return side

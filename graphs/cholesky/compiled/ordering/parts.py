@@ -13,7 +13,6 @@ class Part(NamedTuple):
 
     indptr: NDArray[np.int64]  # (m + 1,)
     indices: NDArray[np.int32]  # (nnz,)
-    edges: NDArray[np.int32]  # (nnz,) the number of original edges of each edge
     weights: NDArray[np.int64]  # (m,) the number of original nodes of each node
 
 
@@ -35,7 +34,7 @@ def part_of(indptr, indices, weights, nodes, place):
                 columns[at] = place[indices[k]]
                 at += 1
     place[nodes] = -1
-    return Part(starts, columns, np.ones(count, np.int32), weights[nodes])
+    return Part(starts, columns, weights[nodes])
 
 
 @jit
