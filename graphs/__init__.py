@@ -1,6 +1,7 @@
-"""Random features of graph nodes: graphs, graph kernels, and coupled random walks.
+"""Graphs, graph kernels, random walk features and Gaussian Markov random fields.
 
-No torch here. Labels in, labels out; positions 0..N-1 inside.
+The package depends on numpy, scipy and numba, not on torch. Functions take and return node labels. Inside, nodes are
+positions 0..N-1.
 """
 
 from graphs import errors as errors
@@ -25,7 +26,6 @@ from graphs.errors import InfiniteVarianceWarning as InfiniteVarianceWarning
 from graphs.errors import InvalidArgumentError as InvalidArgumentError
 from graphs.errors import InvalidGraphError as InvalidGraphError
 from graphs.errors import LargeVarianceWarning as LargeVarianceWarning
-from graphs.errors import LooseVerticesWarning as LooseVerticesWarning
 from graphs.errors import MemoryBudgetError as MemoryBudgetError
 from graphs.errors import MissingDependencyError as MissingDependencyError
 from graphs.errors import NegativeCotangentsWarning as NegativeCotangentsWarning
@@ -33,11 +33,12 @@ from graphs.errors import NotPositiveDefiniteError as NotPositiveDefiniteError
 from graphs.errors import SelfLoopsDroppedWarning as SelfLoopsDroppedWarning
 from graphs.errors import SkippedFeaturesWarning as SkippedFeaturesWarning
 from graphs.errors import UnknownNodeError as UnknownNodeError
+from graphs.errors import UnreferencedVerticesWarning as UnreferencedVerticesWarning
 from graphs.features import SeriesFeatures as SeriesFeatures
 from graphs.features import SpectralFeatures as SpectralFeatures
 from graphs.features import Walks as Walks
 from graphs.features import chebyshev_features as chebyshev_features
-from graphs.features import largest_degree as largest_degree
+from graphs.features import max_series_degree as max_series_degree
 from graphs.features import sample_walks as sample_walks
 from graphs.features import spectral_features as spectral_features
 from graphs.features import taylor_features as taylor_features
@@ -57,13 +58,13 @@ from graphs.roads import RoadNetwork as RoadNetwork
 from graphs.roads import Stretches as Stretches
 from graphs.spectral import spectral_density as spectral_density
 from graphs.walks import HopRule as HopRule
-from graphs.walks import choose_halt as choose_halt
-from graphs.walks import largest_halt as largest_halt
+from graphs.walks import choose_p_halt as choose_p_halt
+from graphs.walks import max_p_halt as max_p_halt
+from graphs.walks import optimal_survival as optimal_survival
 from graphs.walks import relative_variance as relative_variance
-from graphs.walks import survival_for as survival_for
 
 
 def __dir__() -> list[str]:
-    """Return what users need: rooms are left out, and what is there for the house."""
+    """Return the public names, without submodules that users do not need."""
     shown = {name: value for name, value in globals().items() if not name.startswith("_") and name != "quantile_costs"}
     return sorted(n for n, value in shown.items() if n in ("errors", "kernels") or not isinstance(value, type(errors)))

@@ -1,4 +1,4 @@
-"""Which features serve a kernel on a graph: measured on some nodes, at a budget of non-zeros."""
+"""Selection of features for a kernel on a graph, by their error on a sample of nodes."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from graphs import random
 from graphs.checks import check_counts, check_fits, machine_memory
-from graphs.couplings import as_halting
+from graphs.couplings import as_halting_distribution
 from graphs.errors import InvalidArgumentError, MemoryBudgetError
 from graphs.features import (
     NodeFeatures,
     chebyshev_features,
-    interpolation,
+    chebyshev_interpolation,
     sample_walks,
     spectral_features,
     taylor_features,
@@ -24,28 +24,34 @@ from graphs.features import feature_matrix as feature_matrix
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import check_graph_and_kernel, precision_order
-from graphs.precisions import RationalField, resolvent_field, usual_terms
-from graphs.walks import largest_halt
+from graphs.precisions import RationalField, default_num_terms, resolvent_field
+from graphs.walks import max_p_halt
 
 Floats = NDArray[np.float64]
 
 _SEEDS, _DRAWS = 4, 4
 _WALKERS = (64, 32, 16, 8, 4)
-MOST_FLOPS, MOST_FLOPS_A_NODE = 2e11, 4e6
-_MOST_SPECTRAL_ERROR = 0.01
-_TOLERANCE, _MOST_TERMS, _MOST_EIGENVECTORS, _SPARSE = 1e-10, 2000, 2000, 0.1
+MAX_FLOPS, MAX_FLOPS_PER_NODE = 2e11, 4e6
+_MAX_SPECTRAL_ERROR = 0.01
+_TOLERANCE, _MAX_TERMS, _MAX_EIGENVECTORS, _SPARSE = 1e-10, 2000, 2000, 0.1
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Features that were measured.
+    """Features whose error was measured.
 
     Attributes:
         features: "precision", "rational", "walks", "chebyshev", "taylor" or "spectrum".
-        options: Of `sample_walks`, `chebyshev_features`, `taylor_features` or `spectral_features`.
-        error: |Phi Phi^T - K| / |K| in the Frobenius norm, over the nodes of the sample; for walks the root mean square
-            of four draws; of a precision 0, of "rational" the largest relative error of its spectrum.
-        nonzeros: Per row, on average; of a precision, and of "rational", those of its Cholesky factor.
+        options: Options of the function that computes the features.
+        error: The relative error |Phi Phi^T - K| / |K| in the Frobenius norm, over the sampled nodes. For walks it is
+            the root mean square of four draws. It is 0 for "precision", and the largest relative error of the spectrum
+            for "rational".
+        nonzeros: The mean number of non-zeros per row, of the Cholesky factor for "precision" and "rational".
+
+    Examples:
+        >>> import graphs
+        >>> print(graphs.Candidate("taylor", {"degree": 6}, 0.03, 25.0))
+        taylor(degree=6): error 0.03, 25 non-zeros per row
     """
 
     features: str
@@ -55,17 +61,24 @@ class Candidate:
 
     def __str__(self) -> str:
         options = ", ".join(f"{name}={value}" for name, value in self.options.items())
-        return f"{self.features}({options}): error {self.error:.2g}, {self.nonzeros:.0f} non-zeros a row"
+        return f"{self.features}({options}): error {self.error:.2g}, {self.nonzeros:.0f} non-zeros per row"
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What `advise` found.
+    """The result of `advise`.
 
     Attributes:
-        best: The precision where it serves, or the candidate of least error within the budget.
-        candidates: All that were measured, by error.
-        reason: Why it is the best, in words.
+        best: The exact or rational precision if its factor is small, otherwise the candidate with the smallest error
+            within the budget.
+        candidates: All candidates, by error.
+        reason: The reason for the choice, as text.
+
+    Examples:
+        >>> import graphs
+        >>> advice = graphs.advise(graphs.Graph.from_grid((9, 9)), graphs.kernels.Diffusion(1.0))
+        >>> advice.best.features in {candidate.features for candidate in advice.candidates}
+        True
     """
 
     best: Candidate
@@ -83,42 +96,47 @@ def advise(
     max_nonzeros: int = 64,
     *,
     num_nodes: int = 128,
-    halt: float = 0.1,
+    p_halt: float = 0.1,
     seed: int = 0,
 ) -> Advice:
-    """Measure deterministic features and walks on a sample of nodes, and recommend those of least error.
+    """Recommend features for a kernel by their error on a sample of nodes.
 
-    Where the kernel has a sparse precision and its factor is small, that is exact, and recommended before all others;
-    likewise a sum of fields with sparse precisions for a kernel of fractional order.
-
-    The sample is made of neighbourhoods of four random nodes, since far nodes have no covariance to get wrong; the
-    exact kernel there comes from a Chebyshev series of k itself, applied to vectors.
+    An exact sparse precision with a small factor is recommended first, then a rational approximation of one. Otherwise
+    deterministic features and walks are compared within a budget of non-zeros. The sample consists of neighborhoods of
+    four random nodes, since distant nodes have little covariance. The exact kernel there is a Chebyshev series of k
+    applied to vectors.
 
     Args:
         graph: The graph.
         kernel: The kernel.
-        max_nonzeros: The budget of non-zeros in a row of Phi, on average over the sample.
-        num_nodes: Nodes of the sample.
-        halt: The halting probability of the walks; a smaller one is taken where their second moment would be infinite.
-        seed: Of the sample and of the walks.
+        max_nonzeros: The budget of non-zeros per row of Phi, on average over the sample.
+        num_nodes: The number of nodes in the sample.
+        p_halt: The halting probability of the walks. A smaller one is used if the second moment would be infinite.
+        seed: The seed of the sample and of the walks.
 
     Raises:
-        InvalidArgumentError: counts that are not positive, a bad halt or seed; or a kernel that no Chebyshev series of
-            2,000 terms resolves, on more than 2,000 nodes.
+        InvalidArgumentError: If an argument is out of range. Also if the graph has more than 2,000 nodes and no
+            Chebyshev series of 2,000 terms resolves the kernel.
+
+    Examples:
+        >>> import graphs
+        >>> advice = graphs.advise(graphs.Graph.from_grid((9, 9)), graphs.kernels.Matern(nu=2))
+        >>> advice.best.features, advice.best.error
+        ('precision', 0.0)
     """
     check_graph_and_kernel(graph, kernel)
     check_counts(max_nonzeros=max_nonzeros, num_nodes=num_nodes)
-    halting = as_halting(halt)
+    halting = as_halting_distribution(p_halt)
     if not halting.is_geometric:
-        raise InvalidArgumentError(f"halt must be a probability, got {halt!r}.")
+        raise InvalidArgumentError(f"p_halt must be a probability, got {p_halt!r}.")
     seed = random.resolve_seed(seed)
     count = min(int(num_nodes), graph.num_nodes)
     check_fits(f"The kernel on {count} nodes of a sample", 48.0 * count * graph.num_nodes, "Use a smaller num_nodes.")
     sample = node_sample(graph, count, seed)
     exact = exact_block(graph, kernel, sample)
-    measured = list(_candidates(graph, kernel, sample, exact, int(max_nonzeros), halt, seed))
+    measured = list(_candidates(graph, kernel, sample, exact, int(max_nonzeros), p_halt, seed))
     measured.sort(key=lambda candidate: (max(candidate.error, 1e-12), candidate.features == "walks"))
-    solved = solved_candidate(graph, kernel)
+    solved = sparse_factor_candidate(graph, kernel)
     if solved is not None:
         measured.insert(0, solved)
         return Advice(solved, tuple(measured), _reason(solved, measured, graph, kernel, max_nonzeros))
@@ -128,60 +146,93 @@ def advise(
 
 
 def precision_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
-    """Return the exact process through a sparse precision; None where the kernel has none, or its factor is too dear.
+    """Return the exact sparse precision, or None if there is none or its factor is too large.
 
-    What a factor costs is known from the pattern: at most 2 10^11 operations, some 20 seconds, and half of this
-    machine's memory are allowed.
+    The cost of a factor follows from the pattern. At most 2e11 operations, about 20 seconds, and half of the memory of
+    this machine are allowed.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.advice import precision_candidate
+        >>> g = graphs.Graph.from_grid((9, 9))
+        >>> precision_candidate(g, graphs.kernels.Matern(nu=2)).options
+        {'order': 2}
+        >>> precision_candidate(g, graphs.kernels.Diffusion()) is None
+        True
     """
     try:
         order = precision_order(kernel)
         analysis = resolvent_field(graph, order).analysis
     except (InvalidArgumentError, MemoryBudgetError):
         return None
-    if analysis.flops > MOST_FLOPS or analysis.num_bytes > machine_memory() / 2:
+    if analysis.flops > MAX_FLOPS or analysis.num_bytes > machine_memory() / 2:
         return None
     return Candidate("precision", {"order": order}, 0.0, analysis.num_nonzeros / graph.num_nodes)
 
 
 def rational_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
-    """Return the sum of fields that serves a kernel of fractional order; None where there is none, or it is too dear.
+    """Return the rational approximation of a fractional order, or None if it is too expensive.
 
-    m fields have m^3 times the operations and m^2 times the memory of one, whose pattern tells these. As it is not
-    exact, it may take 4 10^6 operations a node at most, some two seconds for 10,000 nodes.
+    m fields need m^3 times the operations and m^2 times the memory of one. Since the result is approximate, at most 4e6
+    operations per node are allowed, about two seconds for 10,000 nodes.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.advice import rational_candidate
+        >>> rational_candidate(graphs.Graph.from_grid((9, 9)), graphs.kernels.Matern(nu=1.5)).error < 1e-3
+        True
     """
     try:
         order, shift, *_ = kernel.resolvent()
-        terms = usual_terms(order, shift)
+        terms = default_num_terms(order, shift)
         analysis = resolvent_field(graph, int(order) + 1).analysis
     except (InvalidArgumentError, MemoryBudgetError):
         return None
-    most = min(MOST_FLOPS, MOST_FLOPS_A_NODE * graph.num_nodes)
+    most = min(MAX_FLOPS, MAX_FLOPS_PER_NODE * graph.num_nodes)
     if terms**3 * analysis.flops > most or terms**2 * analysis.num_bytes > machine_memory() / 2:
         return None
     error = RationalField(graph, order, terms).error(shift)
-    if error > _MOST_SPECTRAL_ERROR:
+    if error > _MAX_SPECTRAL_ERROR:
         return None
     return Candidate("rational", {"degree": terms}, error, terms**2 * analysis.num_nonzeros / graph.num_nodes)
 
 
-def solved_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
-    """Return what goes through a sparse Cholesky factor: exactly for an integer order, else nearly so; or None."""
+def sparse_factor_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
+    """Return the candidate with a sparse Cholesky factor, exact or rational, or None.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.advice import sparse_factor_candidate
+        >>> sparse_factor_candidate(graphs.Graph.from_grid((9, 9)), graphs.kernels.Matern(nu=2)).features
+        'precision'
+    """
     return precision_candidate(graph, kernel) or rational_candidate(graph, kernel)
 
 
 def exact_block(graph: Graph, kernel: GraphKernel, positions: NDArray[np.int64]) -> Floats:
-    """Return the exact kernel (n, n) between some positions (n,) of a graph of any size.
+    """Return the exact kernel (n, n) between n positions of a graph of any size.
 
-    A Chebyshev series of k(1 - u), whose terms fall geometrically for smooth kernels, on n vectors, which are sparse
-    until a tenth of their entries is filled. Where 2,000 terms are not enough, all eigenvectors, on up to 2,000 nodes.
+    A Chebyshev series of k(1 - u) is applied to n vectors, which are sparse until a tenth of their entries is filled.
+    Its terms decay geometrically for smooth kernels. If 2,000 terms are not enough, all eigenvectors are used, on up to
+    2,000 nodes.
 
     Raises:
-        InvalidArgumentError: 2,000 terms are not enough, on more nodes.
+        InvalidArgumentError: If 2,000 terms are not enough on more nodes.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> from graphs.advice import exact_block
+        >>> g, kernel = graphs.Graph.from_grid((5, 5)), graphs.kernels.Diffusion(1.0)
+        >>> np.allclose(exact_block(g, kernel, np.arange(4)), kernel.exact(g)[:4, :4])
+        True
     """
     series, U, n = _series_of(kernel), graph.shift_operator, len(positions)
     if series is None:
-        if graph.num_nodes > _MOST_EIGENVECTORS:
-            raise InvalidArgumentError(f"{kernel} needs more than {_MOST_TERMS} terms of a Chebyshev series.")
+        if graph.num_nodes > _MAX_EIGENVECTORS:
+            raise InvalidArgumentError(
+                f"kernel must have a Chebyshev series of at most {_MAX_TERMS} terms, got {kernel}. Use a smoother one."
+            )
         return kernel.exact(graph)[np.ix_(positions, positions)]
     columns = np.arange(n)
     before: Any = sp.csr_array((np.ones(n), (positions, columns)), shape=(graph.num_nodes, n))
@@ -197,13 +248,15 @@ def exact_block(graph: Graph, kernel: GraphKernel, positions: NDArray[np.int64])
 
 
 def _series_of(kernel: GraphKernel) -> Floats | None:
-    """Return the Chebyshev coefficients of k(1 - u), at least two, without those that are rounding; None: too many."""
+    """Return the Chebyshev coefficients of k(1 - u) above rounding, at least two, or None if too many."""
     count = 64
-    while count <= _MOST_TERMS:
-        points, transform = interpolation(count)
+    while count <= _MAX_TERMS:
+        points, transform = chebyshev_interpolation(count)
         values = kernel.spectral(1 - points)
         if not np.isfinite(values).all() or not values.any():
-            raise InvalidArgumentError(f"{kernel} is out of the range of double precision.")
+            raise InvalidArgumentError(
+                f"kernel must stay in the range of double precision, got {kernel}. Use less extreme parameters."
+            )
         series = transform @ values
         sizes = np.abs(series)
         if sizes[-4:].max() < _TOLERANCE * sizes.max():
@@ -214,12 +267,18 @@ def _series_of(kernel: GraphKernel) -> Floats | None:
 
 
 def node_sample(graph: Graph, num_nodes: int, seed: int) -> NDArray[np.int64]:
-    """Return positions (n,), ascending: the nodes first reached from each of four random nodes.
+    """Return ascending positions (n,): the nodes reached first from four random nodes.
 
     Args:
         graph: The graph.
-        num_nodes: At most how many.
-        seed: Of the random nodes.
+        num_nodes: The largest number of positions.
+        seed: The seed of the random nodes.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.advice import node_sample
+        >>> len(node_sample(graphs.Graph.from_grid((9, 9)), 16, seed=0))
+        16
     """
     keys = random.derive(np.array([seed], np.uint64), np.arange(_SEEDS))
     wanted, taken = min(num_nodes, graph.num_nodes), dict[int, None]()
@@ -244,10 +303,10 @@ def _candidates(
     sample: NDArray[np.int64],
     exact: Floats,
     budget: int,
-    halt: float,
+    p_halt: float,
     seed: int,
 ) -> Iterator[Candidate]:
-    labels = graph.named(sample)
+    labels = graph.as_nodes(sample)
 
     def measured(name: str, options: dict[str, Any], draws: Iterable[NodeFeatures]) -> Candidate:
         phis = [feature_matrix(draw, kernel) for draw in draws]
@@ -266,13 +325,13 @@ def _candidates(
         yield measured("taylor", {"degree": degree}, [taylor_features(graph, labels, degree)])
     rank = min(budget, graph.num_nodes)
     yield measured("spectrum", {"rank": rank}, [spectral_features(graph, labels, rank)])
-    limit = largest_halt(graph, kernel)
+    limit = max_p_halt(graph, kernel)
     if limit <= 0:
         return
-    chosen = halt if halt < limit else limit / 2
+    chosen = p_halt if p_halt < limit else limit / 2
     for hops in sorted({0, degree // 2, max(degree - 1, 0), degree}):
         for walkers in _WALKERS:
-            options: dict[str, Any] = {"num_walkers": walkers, "halt": chosen, "exact_hops": hops}
+            options: dict[str, Any] = {"num_walkers": walkers, "p_halt": chosen, "exact_hops": hops}
             draws = [sample_walks(graph, labels, seed=seed + k, **options) for k in range(_DRAWS)]
             if np.mean([len(draw.pattern.indices) for draw in draws]) <= budget * len(sample):
                 yield measured("walks", options, draws)
@@ -281,18 +340,17 @@ def _candidates(
 
 def _reason(best: Candidate, measured: list[Candidate], graph: Graph, kernel: GraphKernel, budget: int) -> str:
     others = [candidate for candidate in measured if candidate.features != best.features]
-    beside = f", against {others[0].error:.2g} of the next kind ({others[0].features})" if others else ""
-    head = f"{best.features} for {kernel} on {graph.num_nodes} nodes: error {best.error:.2g}{beside}."
+    rival = f", against {others[0].error:.2g} of the next kind ({others[0].features})" if others else ""
+    head = f"{best.features} for {kernel} on {graph.num_nodes} nodes: error {best.error:.2g}{rival}."
     degrees = [c.options["degree"] for c in measured if c.features == "chebyshev"]
     reach = f"{degrees[0]} hop{'s' if degrees[0] > 1 else ''}" if degrees else "no hop"
     why = {
-        "chebyshev": f"Within the budget of {budget} non-zeros ({reach}) a polynomial is enough.",
-        "taylor": f"Within the budget of {budget} non-zeros ({reach}) the power series may be cut.",
-        "spectrum": f"The kernel lives on few eigenvectors; {budget} of them leave little out.",
-        "rational": f"Its spectrum is the kernel's to a relative error of {best.error:.1g}, and its Cholesky factor "
-        f"has {best.nonzeros:.0f} non-zeros a row.",
-        "precision": f"Its Cholesky factor has {best.nonzeros:.0f} non-zeros a row; the process through it is exact.",
-        "walks": f"The budget of {budget} non-zeros ({reach}) ends before the kernel does: walkers spread it over what "
-        "is left out.",
+        "chebyshev": f"A polynomial is accurate within the budget of {budget} non-zeros ({reach}).",
+        "taylor": f"A truncated power series is accurate within the budget of {budget} non-zeros ({reach}).",
+        "spectrum": f"{budget} eigenvectors carry most of the kernel's variance.",
+        "rational": f"The relative error of its spectrum is {best.error:.1g}, and its Cholesky factor has "
+        f"{best.nonzeros:.0f} non-zeros per row.",
+        "precision": f"It is exact, and its Cholesky factor has {best.nonzeros:.0f} non-zeros per row.",
+        "walks": f"The kernel reaches beyond the budget of {budget} non-zeros ({reach}); walks sample the rest.",
     }
     return f"{head} {why[best.features]}"

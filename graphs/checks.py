@@ -1,4 +1,4 @@
-"""Arguments that a caller gives: counts, names out of a few, and numbers."""
+"""Checks of arguments: counts, choices, numbers and memory."""
 
 import os
 import re
@@ -11,14 +11,28 @@ from numpy.typing import NDArray
 from graphs.errors import InvalidArgumentError, MemoryBudgetError
 
 _IDENTIFIER = re.compile(r"(?:.*[ _-])?(?:id|index|node|vertex|face|cell|fid)", re.IGNORECASE)
-"""Matches names of columns that identify rows."""
+"""Matches the names of columns that identify rows."""
 
 
 def check_count(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
-    """Return an integer from `least` on, up to `most` where there is one.
+    """Return an integer from `least` to `most`.
+
+    Args:
+        name: The name of the argument, for the message.
+        value: The value.
+        least: The smallest integer allowed.
+        most: The largest integer allowed. If None, there is no upper limit.
 
     Raises:
-        InvalidArgumentError: it is none; the message names it and what is allowed.
+        InvalidArgumentError: If the value is not such an integer.
+
+    Examples:
+        >>> from graphs.checks import check_count
+        >>> check_count("rank", 3)
+        3
+        >>> check_count("rank", 0)
+        Traceback (most recent call last):
+        graphs.errors.InvalidArgumentError: rank must be a positive integer, got 0.
     """
     if is_count(value) and least <= value and (most is None or value <= most):
         return int(value)
@@ -27,27 +41,51 @@ def check_count(name: str, value: Any, least: int = 1, most: int | None = None) 
 
 
 def check_counts(**values: Any) -> None:
-    """Refuse counts by name that are not positive integers.
+    """Check that all values are positive integers.
 
     Raises:
-        InvalidArgumentError: the first that is none.
+        InvalidArgumentError: If a value is not. The message names the first.
+
+    Examples:
+        >>> from graphs.checks import check_counts
+        >>> check_counts(rank=3, degree=2)
     """
     for name, value in values.items():
         check_count(name, value)
 
 
 def is_count(value: Any) -> bool:
-    """Whether a value is an integer, and no truth value."""
+    """Return whether a value is an integer and not a bool.
+
+    Examples:
+        >>> from graphs.checks import is_count
+        >>> is_count(3), is_count(3.0), is_count(True)
+        (True, False, False)
+    """
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a real number, and no truth value."""
+    """Return whether a value is a real number and not a bool.
+
+    Examples:
+        >>> from graphs.checks import is_number
+        >>> is_number(3.5), is_number("3.5"), is_number(True)
+        (True, False, False)
+    """
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def is_identifier(name: str, values: Any) -> bool:  # (n,)
-    """Return whether a column identifies its rows: by its name, or as it holds consecutive integers, five or more."""
+    """Return whether a column identifies its rows.
+
+    It does if its name says so, or if it holds at least five consecutive integers, each once.
+
+    Examples:
+        >>> from graphs.checks import is_identifier
+        >>> is_identifier("sensor_id", [7.0, 3.0]), is_identifier("speed", [60.0, 55.5])
+        (True, False)
+    """
     if _IDENTIFIER.fullmatch(name.strip()):
         return True
     found = np.unique(np.asarray(values, dtype=np.float64))
@@ -56,10 +94,16 @@ def is_identifier(name: str, values: Any) -> bool:  # (n,)
 
 
 def check_choice(name: str, value: Any, allowed: Iterable[str]) -> None:
-    """Refuse a value of the argument `name` that is not allowed.
+    """Check that the argument `name` has an allowed value.
 
     Raises:
-        InvalidArgumentError: which are allowed.
+        InvalidArgumentError: If it has another value. The message lists the allowed ones.
+
+    Examples:
+        >>> from graphs.checks import check_choice
+        >>> check_choice("metric", "cosine", ("haversine", "euclidean"))
+        Traceback (most recent call last):
+        graphs.errors.InvalidArgumentError: metric must be one of 'haversine', 'euclidean', got 'cosine'.
     """
     choices = tuple(allowed)
     if not isinstance(value, str) or value not in choices:
@@ -67,7 +111,15 @@ def check_choice(name: str, value: Any, allowed: Iterable[str]) -> None:
 
 
 def as_numbers(values: Any) -> NDArray[np.float64]:
-    """Return a new array of real numbers of any shape; (0,) for what is none: text, truth, ragged, complex."""
+    """Return a new float64 array of any shape, or an empty one if values are not real numbers.
+
+    Text, booleans, complex numbers and ragged lists give an array of shape (0,).
+
+    Examples:
+        >>> from graphs.checks import as_numbers
+        >>> as_numbers([1, 2.5]).tolist(), as_numbers(["1", "2"]).size
+        ([1.0, 2.5], 0)
+    """
     try:
         given = values if hasattr(values, "__array__") else np.array(values, dtype=object)
         foreign = np.iscomplexobj(values) or _holds_words(given)
@@ -77,7 +129,7 @@ def as_numbers(values: Any) -> NDArray[np.float64]:
 
 
 def _holds_words(given: Any) -> bool:
-    """Whether texts or truth values are among what is given; numpy would make numbers of them."""
+    """Return whether the values contain text or booleans, which numpy would convert to numbers."""
     kind = getattr(getattr(given, "dtype", None), "kind", "")
     if kind == "O":
         return any(isinstance(entry, bool | np.bool_ | str | bytes) for entry in np.asarray(given).flat)
@@ -85,7 +137,13 @@ def _holds_words(given: Any) -> bool:
 
 
 def is_hashable(value: Any) -> bool:
-    """Whether a value can be a label: a tuple that holds a list, for one, cannot."""
+    """Return whether a value can be a label. A tuple that contains a list cannot.
+
+    Examples:
+        >>> from graphs.checks import is_hashable
+        >>> is_hashable((1, 2)), is_hashable((1, [2]))
+        (True, False)
+    """
     try:
         hash(value)
     except TypeError:
@@ -94,10 +152,20 @@ def is_hashable(value: Any) -> bool:
 
 
 def check_fits(what: str, size: float, remedy: str, max_memory: float | None = None) -> None:
-    """Refuse what would take more than so many bytes; None: than this machine has. Asked before it is allocated.
+    """Check that a result fits into memory, before it is allocated.
+
+    Args:
+        what: The subject of the message, plural, such as "The eigenvectors".
+        size: The size of the result in bytes.
+        remedy: A sentence that ends the message.
+        max_memory: The memory allowed, in bytes. If None, the memory of this machine.
 
     Raises:
-        MemoryBudgetError: with the size; `what` begins the message and `remedy` ends it.
+        MemoryBudgetError: If the result is larger.
+
+    Examples:
+        >>> from graphs.checks import check_fits
+        >>> check_fits("The eigenvectors", 2**20, "Use a lower rank.", max_memory=2**21)
     """
     allowed = machine_memory() if max_memory is None else max_memory
     if not size <= allowed:
@@ -108,7 +176,13 @@ def check_fits(what: str, size: float, remedy: str, max_memory: float | None = N
 
 
 def machine_memory() -> float:
-    """Return the bytes of memory of this machine, 64 GiB where it does not say."""
+    """Return the memory of this machine in bytes, or 64 GiB if it is unknown.
+
+    Examples:
+        >>> from graphs.checks import machine_memory
+        >>> machine_memory() > 2**28
+        True
+    """
     try:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, OSError, ValueError):
@@ -116,12 +190,30 @@ def machine_memory() -> float:
 
 
 def counted(number: int, thing: str, things: str | None = None) -> str:
-    """Return "1 edge" or "2 edges"; `things` is the plural, if it is no thing with an s."""
+    """Return a count with its noun, such as "1 edge" or "2 edges".
+
+    Args:
+        number: The count.
+        thing: The singular.
+        things: The plural. If None, the singular with an "s".
+
+    Examples:
+        >>> from graphs.checks import counted
+        >>> counted(1, "edge"), counted(2, "vertex", "vertices")
+        ('1 edge', '2 vertices')
+    """
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"
 
 
 def shown(value: Any) -> str:
-    """Return what a value is, in a few words for a message."""
+    """Return a short description of a value for a message.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.checks import shown
+        >>> shown(np.zeros((3, 9))), shown("abc")
+        ('float64 of shape (3, 9)', "'abc'")
+    """
     if isinstance(value, np.ndarray) and not 1 <= value.size <= 8:
         return f"{value.dtype} of shape {value.shape}"
     try:

@@ -1,4 +1,4 @@
-"""Compiled loops: serial and `nogil`, so that threads may each take a block."""
+"""Compilation of loops: serial and `nogil`, so that threads can run them in parallel."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,13 @@ import numba
 
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile on first use, with a cache on disk where there is a writable folder for one."""
+    """Compile a function on first use, cached on disk if there is a writable folder.
+
+    Examples:
+        >>> from graphs.compiled import jit
+        >>> jit(lambda x: x + 1).__name__
+        '<lambda>'
+    """
     try:
         return numba.njit(nogil=True, cache=True)(function)
     except RuntimeError:  # numba found no folder for its cache

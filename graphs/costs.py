@@ -1,4 +1,4 @@
-"""Costs of pairs of length quantiles, estimated by walks."""
+"""Monte Carlo estimates of the costs of pairs of length quantiles."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -6,13 +6,13 @@ from scipy.signal import fftconvolve
 
 from graphs import random
 from graphs.checks import check_count, check_counts
-from graphs.couplings import as_halting, quantile_survival
+from graphs.couplings import as_halting_distribution, quantile_survival
 from graphs.features import Walks, sample_walks
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel, Modulated
 from graphs.kernels.kernel import check_graph_and_kernel
-from graphs.matching.pairs import MOST_QUANTILES, whole_modulation
-from graphs.walks import choose_halt
+from graphs.matching.costs import MAX_QUANTILES, complete_modulation
+from graphs.walks import choose_p_halt
 
 Floats = NDArray[np.float64]
 
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 def walk_costs(
     graph: Graph,
     kernel: GraphKernel,
-    halt: float | ArrayLike = 0.1,
+    p_halt: float | ArrayLike = 0.1,
     num_quantiles: int = 50,
     *,
     num_nodes: int = 256,
@@ -29,37 +29,44 @@ def walk_costs(
     exact_hops: int | str = "auto",
     seed: int | None = None,
 ) -> Floats:  # (n, n)
-    """Return an unbiased estimate of `quantile_costs`, tr(g_q(U) K g_q'(U)) / N, from walks of some nodes.
+    """Return an unbiased estimate of `quantile_costs`, tr(g_q(U) K g_q'(U)) / N.
 
-    (f g_q)(U) e_i is a row of features of the modulation f * (f ratio_q), so the cost is the mean over nodes of an
-    inner product of two such rows; they come from two independent draws, which halt as the last quantile needs. Time
-    and memory do not grow with the graph.
+    (f g_q)(U) e_i is a feature row of the modulation f * (f ratio_q). The cost is the mean over nodes of the inner
+    product of two such rows, from two independent draws. Time and memory do not grow with the graph.
 
     Args:
         graph: The graph.
         kernel: The kernel.
-        halt: The halting law whose quantiles are meant.
-        num_quantiles: n.
-        num_nodes: Start nodes, drawn at random.
-        num_walkers: Walkers of each.
-        exact_hops: Of the walks.
-        seed: Of nodes and walks; None: one from the system.
+        p_halt: The halting probability, or survival probabilities, whose quantiles are paired.
+        num_quantiles: The number n of quantiles.
+        num_nodes: The number of random start nodes.
+        num_walkers: The number of walkers per node.
+        exact_hops: As for `sample_walks`.
+        seed: The seed of nodes and walks. If None, one from the system.
 
     Raises:
-        InvalidArgumentError: an argument out of range, or a kernel for which no walks have a good second moment.
+        InvalidArgumentError: If an argument is out of range, or walks have a large second moment for the kernel.
+
+    Examples:
+        >>> import graphs
+        >>> g = graphs.Graph.from_grid((5, 5))
+        >>> graphs.walk_costs(g, graphs.kernels.Diffusion(1.0), num_quantiles=4, seed=0).shape
+        (4, 4)
     """
     check_graph_and_kernel(graph, kernel)
-    check_count("num_quantiles", num_quantiles, most=MOST_QUANTILES)
+    check_count("num_quantiles", num_quantiles, most=MAX_QUANTILES)
     check_counts(num_nodes=num_nodes, num_walkers=num_walkers)
     generator = np.random.default_rng(random.resolve_seed(seed))
     nodes = generator.permutation(graph.num_nodes)[:num_nodes]
-    labels = graph.named(nodes)
-    f = whole_modulation(kernel)
-    each = fftconvolve(quantile_survival(as_halting(halt), num_quantiles, len(f) - 1) * f, f[None, :], axes=1)
-    halting = choose_halt(graph, Modulated(tuple(each[-1].tolist())), num_walkers)
+    labels = graph.as_nodes(nodes)
+    f = complete_modulation(kernel)
+    each = fftconvolve(
+        quantile_survival(as_halting_distribution(p_halt), num_quantiles, len(f) - 1) * f, f[None, :], axes=1
+    )
+    halting = choose_p_halt(graph, Modulated(tuple(each[-1].tolist())), num_walkers)
     seeds = (int(generator.integers(2**62)) for _ in range(2))
     draws = [
-        sample_walks(graph, labels, num_walkers, halt=halting, exact_hops=exact_hops, kernel=kernel, seed=one)
+        sample_walks(graph, labels, num_walkers, p_halt=halting, exact_hops=exact_hops, kernel=kernel, seed=one)
         for one in seeds
     ]
     (first, a), (second, b) = (_rows(draw, each) for draw in draws)
@@ -69,7 +76,7 @@ def walk_costs(
 
 
 def _rows(walks: Walks, modulations: Floats) -> tuple[NDArray[np.int64], Floats]:
-    """Return where the features of each modulation are, row times N plus column (nnz,), and what they are (n, nnz)."""
+    """Return the entries (nnz,), row times N plus column, and the values (n, nnz) for each modulation."""
     indptr, indices, (_, size) = walks.pattern
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     longest = walks.max_length + 1

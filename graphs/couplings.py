@@ -1,7 +1,7 @@
-"""Joint laws of the lengths of a node's walkers, and the law of one length.
+"""Distributions of walk lengths, and couplings of the lengths of the walkers of a node.
 
-Every coupling leaves each length with the halting law; what it chooses is how the m lengths of one
-start node depend on each other. Walkers of different start nodes are always independent.
+A coupling is a joint distribution of the m lengths of one start node. Each length keeps the same marginal distribution.
+Walkers of different start nodes are always independent.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphs import random
+from graphs.checks import shown
 from graphs.errors import InvalidArgumentError
 from graphs.kernels import GraphKernel
 
@@ -21,87 +22,111 @@ Lengths = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Halting:
-    """The law of a walk's length, through its survival P(length >= l).
+class HaltingDistribution:
+    """The distribution of the length of a walk, given by its survival P(length >= l).
 
     Attributes:
-        halt: The probability to stop before each step, in (0, 1); or an array (L + 1,) of survival
-            probabilities: the first 1, none increasing, all positive. No walk is longer than L then,
-            so powers beyond L are left out of E[Phi].
+        p_halt: The probability in (0, 1) to halt before each step. Or survival probabilities (L + 1,): positive and
+            non-increasing, starting with 1. No walk is then longer than L, so E[Phi] omits powers beyond L.
+
+    Examples:
+        >>> from graphs.couplings import HaltingDistribution
+        >>> HaltingDistribution(0.1).mean(), HaltingDistribution([1.0, 0.5]).survival(2).tolist()
+        (9.0, [1.0, 0.5, 0.0])
     """
 
-    halt: float | NDArray[np.float64]
+    p_halt: float | NDArray[np.float64]
 
     def __post_init__(self) -> None:
-        values = np.asarray(self.halt, dtype=np.float64)
+        values = np.asarray(self.p_halt, dtype=np.float64)
         if values.ndim == 0:
             if not 0 < values < 1:
-                raise InvalidArgumentError(f"halt must lie strictly between 0 and 1, got {self.halt!r}.")
-            object.__setattr__(self, "halt", float(values))
+                raise InvalidArgumentError(f"p_halt must lie strictly between 0 and 1, got {self.p_halt!r}.")
+            object.__setattr__(self, "p_halt", float(values))
             return
         fits = values.ndim == 1 and values.size > 0 and values[0] == 1 and (values > 0).all()
         if not fits or (np.diff(values) > 0).any():
             raise InvalidArgumentError(
-                "A survival array P(length >= l), l = 0, 1, ..., starts with 1, never increases and stays positive."
+                "p_halt must be a probability or a survival array P(length >= l), positive and non-increasing from 1, "
+                f"got {shown(self.p_halt)}."
             )
-        object.__setattr__(self, "halt", values)
+        object.__setattr__(self, "p_halt", values)
 
     @property
     def is_geometric(self) -> bool:
-        """Whether every step halts with the same probability."""
-        return isinstance(self.halt, float)
+        """Whether the halting probability is the same at each step."""
+        return isinstance(self.p_halt, float)
 
     def survival(self, length: int) -> NDArray[np.float64]:
         """Return P(length >= l) for l = 0..length, shape (length + 1,)."""
-        if isinstance(self.halt, float):
-            return np.asarray((1 - self.halt) ** np.arange(length + 1))
+        if isinstance(self.p_halt, float):
+            return np.asarray((1 - self.p_halt) ** np.arange(length + 1))
         out = np.zeros(length + 1)
-        out[: len(self.halt)] = self.halt[: length + 1]
+        out[: len(self.p_halt)] = self.p_halt[: length + 1]
         return out
 
     def mean(self) -> float:
         """Return the mean length."""
-        return 1 / self.halt - 1 if isinstance(self.halt, float) else float(np.sum(self.halt[1:]))
+        return 1 / self.p_halt - 1 if isinstance(self.p_halt, float) else float(np.sum(self.p_halt[1:]))
 
     def quantile(self, u: NDArray[np.float64]) -> Lengths:
-        """Return the lengths whose distribution function first reaches u in (0, 1), shape of u."""
-        if isinstance(self.halt, float):
-            return np.asarray(np.log(1 - u) * (1 / np.log1p(-self.halt)), dtype=np.int64)  # log is faster than log1p
+        """Return the lengths at which the distribution function reaches u in (0, 1), shape of u."""
+        if isinstance(self.p_halt, float):
+            return np.asarray(np.log(1 - u) * (1 / np.log1p(-self.p_halt)), dtype=np.int64)  # log is faster than log1p
         return np.asarray(np.searchsorted(self._halted, u, side="right"), dtype=np.int64)
 
     @cached_property
     def _halted(self) -> NDArray[np.float64]:
-        return 1 - np.asarray(self.halt)[1:]
+        return 1 - np.asarray(self.p_halt)[1:]
 
 
-def as_halting(halt: float | ArrayLike) -> Halting:
-    """Return the halting law of a probability or of survival probabilities (L + 1,).
+def as_halting_distribution(p_halt: float | ArrayLike) -> HaltingDistribution:
+    """Return the distribution of a halting probability or survival probabilities (L + 1,).
 
     Raises:
-        InvalidArgumentError: neither of the two.
+        InvalidArgumentError: If the value is neither.
+
+    Examples:
+        >>> from graphs.couplings import as_halting_distribution
+        >>> as_halting_distribution(0.2).is_geometric
+        True
     """
     try:
-        return Halting(np.asarray(halt, dtype=np.float64))
+        return HaltingDistribution(np.asarray(p_halt, dtype=np.float64))
     except (TypeError, ValueError) as error:
         if isinstance(error, InvalidArgumentError):
             raise
         raise InvalidArgumentError(
-            f"halt must be a number or an array of survival probabilities, got {halt!r}."
+            f"p_halt must be a number or an array of survival probabilities, got {p_halt!r}."
         ) from error
 
 
 class LengthCoupling(Protocol):
-    """Draws the lengths of the m walkers of each start node from that node's key."""
+    """A coupling of the lengths of the m walkers of each start node, drawn from its key.
 
-    def draw(self, keys: Keys, num_walkers: int, halting: Halting) -> Lengths:
+    Examples:
+        >>> import numpy as np
+        >>> from graphs import couplings, random
+        >>> keys = random.derive(random.stream(0, random.Role.LENGTHS), np.arange(3))[:, None]
+        >>> couplings.Systematic().draw(keys, 4, couplings.HaltingDistribution(0.1)).shape
+        (3, 4)
+    """
+
+    def draw(self, keys: Keys, num_walkers: int, halting: HaltingDistribution) -> Lengths:
         """Return the lengths (n, m) for n node keys (n, 1)."""
 
 
 @dataclass(frozen=True)
 class IID:
-    """Independent lengths."""
+    """Independent lengths.
 
-    def draw(self, keys: Keys, num_walkers: int, halting: Halting) -> Lengths:
+    Examples:
+        >>> from graphs.couplings import LENGTHS
+        >>> LENGTHS["iid"]()
+        IID()
+    """
+
+    def draw(self, keys: Keys, num_walkers: int, halting: HaltingDistribution) -> Lengths:
         """Return independent lengths (n, m)."""
         return halting.quantile(random.uniforms(keys, np.arange(num_walkers)[None, :]))
 
@@ -110,11 +135,16 @@ class IID:
 class Antithetic:
     """Pairs with antithetic termination (Reid et al. 2023, "Quasi-Monte Carlo graph random features").
 
-    Both walkers of a pair look at one uniform u per step; one halts if u < p, its partner if
-    (u + 1/2) mod 1 < p. For p <= 1/2 they never halt at the same step.
+    Both walkers of a pair share one uniform u per step. One halts if u < p, the other if (u + 1/2) mod 1 < p. For p <=
+    1/2 they never halt at the same step.
+
+    Examples:
+        >>> from graphs.couplings import LENGTHS
+        >>> LENGTHS["antithetic"]()
+        Antithetic()
     """
 
-    def draw(self, keys: Keys, num_walkers: int, halting: Halting) -> Lengths:
+    def draw(self, keys: Keys, num_walkers: int, halting: HaltingDistribution) -> Lengths:
         """Return lengths (n, m); walkers 2k and 2k + 1 are partners."""
         pairs = random.derive(keys, np.arange(_half(num_walkers, "antithetic"))[None, :])
         lengths = np.zeros((*pairs.shape, 2), dtype=np.int64)
@@ -135,25 +165,32 @@ class Antithetic:
 class Sigma:
     """Pairs whose length quantiles are matched by a permutation (Reid et al. 2024, Definition 4.2).
 
-    The first uniform of a pair falls into one of n quantile bins, the second, independently within
-    it, into the bin's image under `permutation`.
+    The first uniform of a pair falls into one of n quantile bins. The second is independent within the image of that
+    bin under `permutation`.
+
+    Examples:
+        >>> from graphs.couplings import Sigma
+        >>> Sigma.from_array([2, 1, 0]).permutation.tolist()
+        [2, 1, 0]
     """
 
     permutation: NDArray[np.int64]  # (num_quantiles,)
 
     @classmethod
-    def checked(cls, permutation: ArrayLike) -> "Sigma":
+    def from_array(cls, permutation: ArrayLike) -> "Sigma":
         """Return the coupling of a permutation (num_quantiles,).
 
         Raises:
-            InvalidArgumentError: it does not hold 0..n-1, each once, n at least 2.
+            InvalidArgumentError: If it does not hold 0..n-1 once each, with n at least 2.
         """
         table = _array(permutation)
         if table.ndim != 1 or not np.array_equal(np.sort(table), np.arange(len(table))) or len(table) < 2:
-            raise InvalidArgumentError("permutation must hold 0..num_quantiles-1, each once.")
+            raise InvalidArgumentError(
+                f"permutation must hold each of 0..num_quantiles-1 once, got {shown(permutation)}. Use match_quantiles."
+            )
         return cls(table.astype(np.int64))
 
-    def draw(self, keys: Keys, num_walkers: int, halting: Halting) -> Lengths:
+    def draw(self, keys: Keys, num_walkers: int, halting: HaltingDistribution) -> Lengths:
         """Return lengths (n, m); walkers 2k and 2k + 1 are partners."""
         pairs = np.arange(_half(num_walkers, "sigma"))[None, :]
         count = len(self.permutation)
@@ -166,33 +203,41 @@ class Sigma:
 
 @dataclass(frozen=True, eq=False)
 class Tuples:
-    """All m lengths from one of S tuples of quantiles, such as `couple_quantiles` learns.
+    """All m lengths from one of S tuples of quantiles, for example of `couple_quantiles`.
 
     A tuple is drawn uniformly, then each length within its quantile, independently.
+
+    Examples:
+        >>> from graphs.couplings import Tuples
+        >>> Tuples.from_array([[0, 1], [1, 0]], num_walkers=2).tuples.shape
+        (2, 2)
     """
 
     tuples: NDArray[np.int64]  # (S, m)
 
     @classmethod
-    def checked(cls, tuples: ArrayLike, num_walkers: int) -> "Tuples":
+    def from_array(cls, tuples: ArrayLike, num_walkers: int) -> "Tuples":
         """Return the coupling of a table (S, m).
 
         Raises:
-            InvalidArgumentError: another number of walkers, or a column without every quantile equally often.
+            InvalidArgumentError: If the table has another number of walkers, or a column does not hold every quantile
+                equally often.
         """
         table = _array(tuples)
         if table.ndim != 2 or not np.issubdtype(table.dtype, np.integer) or table.shape[1] != num_walkers:
             raise InvalidArgumentError(
-                f"tuples must be integers of shape (S, {num_walkers}), a column for each walker, got {table.dtype} of "
+                f"tuples must be integers of shape (S, {num_walkers}), one column per walker, got {table.dtype} of "
                 f"shape {table.shape}."
             )
         count = min(int(table.max(initial=-1)), len(table)) + 1
         expected = np.repeat(np.arange(count), len(table) // count if count else 0)
         if count < 2 or any(not np.array_equal(np.sort(column), expected) for column in table.T):
-            raise InvalidArgumentError("Each column of tuples must hold every quantile equally often.")
+            raise InvalidArgumentError(
+                "Each column of tuples must hold every quantile equally often, got another table. Use couple_quantiles."
+            )
         return cls(table.astype(np.int64))
 
-    def draw(self, keys: Keys, num_walkers: int, halting: Halting) -> Lengths:
+    def draw(self, keys: Keys, num_walkers: int, halting: HaltingDistribution) -> Lengths:
         """Return lengths (n, m)."""
         count = int(self.tuples.max()) + 1
         chosen = (random.uniforms(keys, np.zeros((1, 1), dtype=np.int64)) * len(self.tuples)).astype(np.int64)
@@ -205,18 +250,23 @@ class Tuples:
 class Systematic:
     """All m lengths from one uniform V: u_k = (V + k / m) mod 1.
 
-    Each u_k is uniform, and together they fall into every one of the m quantiles exactly once.
+    Each u_k is uniform, and together they fall into each of the m quantiles exactly once.
+
+    Examples:
+        >>> from graphs.couplings import LENGTHS
+        >>> LENGTHS["systematic"]()
+        Systematic()
     """
 
-    def draw(self, keys: Keys, num_walkers: int, halting: Halting) -> Lengths:
-        """Return lengths (n, m), evenly spread over the quantiles of the halting law."""
+    def draw(self, keys: Keys, num_walkers: int, halting: HaltingDistribution) -> Lengths:
+        """Return lengths (n, m) that are evenly spread over the quantiles."""
         start = random.uniforms(keys, np.zeros((1, 1), dtype=np.int64))
         u = (start + np.arange(num_walkers)[None, :] / num_walkers) % 1.0
         return halting.quantile(np.clip(u, 2.0**-54, 1 - 2.0**-53))
 
 
 def _array(values: ArrayLike) -> NDArray[Any]:
-    """Return an array; an empty one for what is ragged."""
+    """Return an array, empty for ragged lists."""
     try:
         return np.asarray(values)
     except ValueError:
@@ -231,8 +281,15 @@ def _half(num_walkers: int, name: str) -> int:
     return num_walkers // 2
 
 
-def modulation_to_the_end(kernel: GraphKernel) -> NDArray[np.float64]:
-    """Return f_0, f_1, ... until they sum to sqrt(k(0)) but for 1e-9, or 65,536 of them."""
+def truncated_modulation(kernel: GraphKernel) -> NDArray[np.float64]:
+    """Return f_0, f_1, ... until they sum to sqrt(k(0)) up to 1e-9, at most 65,536.
+
+    Examples:
+        >>> from graphs import kernels
+        >>> from graphs.couplings import truncated_modulation
+        >>> float(truncated_modulation(kernels.Diffusion(1.0)).sum().round(6))
+        1.0
+    """
     total, length = float(np.sqrt(kernel.spectral(np.zeros(1))[0])), 64
     while True:
         f = kernel.modulation(length)
@@ -241,11 +298,16 @@ def modulation_to_the_end(kernel: GraphKernel) -> NDArray[np.float64]:
         length *= 2
 
 
-def quantile_survival(halting: Halting, num_quantiles: int, length: int) -> NDArray[np.float64]:
-    """Return P(reach l | quantile q) / P(reach l) for l = 0..length, shape (num_quantiles, length + 1).
+def quantile_survival(halting: HaltingDistribution, num_quantiles: int, length: int) -> NDArray[np.float64]:
+    """Return P(length >= l | quantile q) / P(length >= l), (num_quantiles, length + 1).
 
-    The uniform of quantile q is uniform on (q / n, (q + 1) / n), and the walk reaches l where it exceeds
-    1 - S_l; the ratio averages to 1 over q for every l that a walk can reach.
+    The uniform of quantile q is uniform on (q / n, (q + 1) / n), and the walk reaches l if it exceeds 1 - S_l. The mean
+    of the ratio over q is 1 for every l that a walk can reach.
+
+    Examples:
+        >>> from graphs.couplings import HaltingDistribution, quantile_survival
+        >>> quantile_survival(HaltingDistribution(0.5), 2, 2).tolist()
+        [[1.0, 0.0, 0.0], [1.0, 2.0, 2.0]]
     """
     survival = halting.survival(length)
     above = 1 - np.arange(1, num_quantiles + 1) / num_quantiles

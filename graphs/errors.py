@@ -1,4 +1,4 @@
-"""The named failures of `graphs`. Each message says what was wrong, where, and what to do."""
+"""Errors and warnings of `graphs`. Each message says what is wrong, where, and what to do."""
 
 import inspect
 import os
@@ -11,19 +11,28 @@ _OURS = tuple(str(Path(__file__).parents[1] / name) + os.sep for name in ("graph
 
 
 class GraphError(Exception):
-    """Base of every error that `graphs` raises on purpose."""
+    """Base class of all errors of `graphs`.
+
+    Examples:
+        >>> import graphs
+        >>> try:
+        ...     graphs.Graph.from_edges([(0, 0)])
+        ... except graphs.GraphError as error:
+        ...     print(type(error).__name__)
+        InvalidGraphError
+    """
 
 
 class InvalidGraphError(GraphError, ValueError):
-    """The nodes, edges or weights do not describe an undirected weighted graph."""
+    """Nodes, edges or weights do not describe an undirected weighted graph."""
 
 
 class InvalidArgumentError(GraphError, ValueError):
-    """An argument has a value that the function cannot use."""
+    """An argument has an invalid value."""
 
 
 class MemoryBudgetError(GraphError, MemoryError):
-    """A result would take more memory than was allowed; nothing was computed."""
+    """A result would exceed the available or allowed memory. Nothing was computed."""
 
 
 class NotPositiveDefiniteError(GraphError, LinAlgError):
@@ -34,71 +43,82 @@ class NotPositiveDefiniteError(GraphError, LinAlgError):
     """
 
     def __init__(self, node: int) -> None:
-        super().__init__(f"The matrix is not positive definite in double precision: its pivot at node {node} is not.")
+        super().__init__(
+            f"The matrix must be positive definite in double precision, got a non-positive pivot at node {node}."
+        )
         self.node = node
 
 
 class UnknownNodeError(GraphError, KeyError):
-    """A label names no node of the graph."""
+    """A label is not a node of the graph."""
 
     def __str__(self) -> str:  # KeyError would print the message in quotes
         return str(self.args[0]) if self.args else ""
 
 
 class FileFormatError(GraphError, ValueError):
-    """A file is missing, empty, or not of the format that its name promises."""
+    """A file is missing, empty or not in the expected format."""
 
 
 class MissingDependencyError(GraphError, ImportError):
-    """A package is not installed that only an extra of this one brings."""
+    """An optional package is not installed."""
 
 
 class GraphWarning(UserWarning):
-    """Base of every warning of `graphs`."""
+    """Base class of all warnings of `graphs`.
+
+    Examples:
+        >>> import warnings
+        >>> import graphs
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore", graphs.GraphWarning)
+        ...     graphs.MeshField(([(0, 0), (1, 0), (0, 1), (5, 5)], [(0, 1, 2)]))
+        MeshField(4 vertices, 1 face, alpha=2)
+    """
 
 
 class SelfLoopsDroppedWarning(GraphWarning):
-    """A loader left out the self-loops of its file; the message counts them."""
+    """A loader dropped the self-loops of its file. The message says how many."""
 
 
 class DegenerateFacesWarning(GraphWarning):
-    """A mesh had faces without area; the message counts them."""
+    """A mesh has faces without area. The message says how many."""
 
 
 class DuplicateFacesWarning(GraphWarning):
-    """A mesh has faces with the same corners as another; the message counts them."""
+    """A mesh has faces with the same corners. The message says how many."""
 
 
-class LooseVerticesWarning(GraphWarning):
-    """A mesh has vertices on no face that has an area; the message counts them."""
+class UnreferencedVerticesWarning(GraphWarning):
+    """A mesh has vertices on no face with an area. The message says how many."""
 
 
 class SkippedFeaturesWarning(GraphWarning):
-    """A file had features that are neither roads nor sensors, or no numbers, as it was said to; the message counts."""
+    """A file has features that were skipped or not observed. The message says how many."""
 
 
 class DuplicateRoadsWarning(GraphWarning):
-    """A road network has the same line several times, as parallel roads; the message counts them."""
+    """A road network has parallel copies of the same line. The message says how many."""
 
 
 class DisconnectedWarning(GraphWarning):
-    """A graph that a field is on falls into parts that say nothing about each other; the message counts them."""
+    """The domain of a field is not connected. The message says how many parts it has."""
 
 
 class NegativeCotangentsWarning(GraphWarning):
-    """A mesh has edges with negative cotangent weights, which are left out; the message counts them."""
+    """A mesh has negative cotangent weights, which are dropped. The message says how many."""
 
 
 class LargeVarianceWarning(GraphWarning):
-    """Walks that halt this often estimate this kernel badly, though their second moment is finite."""
+    """Random walks estimate this kernel with a large, though finite, variance."""
 
 
 class InfiniteVarianceWarning(GraphWarning):
-    """Walks that halt this often have no finite second moment for this kernel."""
+    """Random walks have no finite second moment for this kernel and halting probability."""
 
 
 def warn(warning: Warning) -> None:
-    """Warn at the line outside of `graphs` and `rfgp` that led here, however deep below it this is."""
+    """Issue a warning at the first line of the stack outside `graphs` and `rfgp`."""
     level, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_code.co_filename.startswith(_OURS):
         level, frame = level + 1, frame.f_back

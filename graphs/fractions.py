@@ -1,18 +1,18 @@
-"""Negative fractional powers as sums of simple fractions, for all ranges at once.
+"""Negative fractional powers as sums of partial fractions, for all ranges at once.
 
-For .01 <= f <= .99 and t in [1, R]
+For 0.01 <= f <= 0.99 and t in [1, R]
 
-    t^-f ~ sum_i w_i / (t + p_i),    w_i, p_i > 0,
+    t^-f ~ sum_i w_i / (t + p_i),    w_i, p_i > 0.
 
-with logarithms of w and p that make the relative error least in mean square at Chebyshev's nodes in log t (Gauss and
-Newton's method); its largest is nearly that of the best fractions, some 10^-3 for four of them and R = 1000. The
-logarithms are analytic in log R, and are interpolated in it. With R / t for t, fractions for f are such for 1 - f, with
-poles R / p, weights R^f w / p and the same errors; only f <= 1/2 is fitted, and small ones from larger ones: from
-evenly spread fractions it would be left to rounding whether they are reached.
+The logarithms of w and p minimize the mean squared relative error at Chebyshev nodes in log t (Gauss-Newton). The
+largest error is nearly that of the best rational approximation, for example 1e-3 with four fractions for R = 1000. The
+logarithms are analytic in log R, and are interpolated in it. Replacing t by R / t turns fractions for f into fractions
+for 1 - f, with poles R / p, weights R^f w / p and the same errors. Therefore only f <= 1/2 is fitted. Fits of small f
+start from fits of larger f, since evenly spread poles may not converge.
 
 Source: Bolin and Kirchner (2020), "The rational SPDE approach for Gaussian random fields with general smoothness", and
 Bolin, Simas and Xiong (2024), "Covariance-based rational approximations of fractional SPDEs for computationally
-efficient Bayesian inference", which takes sums of fractions as here.
+efficient Bayesian inference", which uses sums of fractions as here.
 """
 
 import math
@@ -29,16 +29,22 @@ from graphs.errors import InvalidArgumentError
 
 Floats = NDArray[np.float64]
 
-MOST_TERMS, LEAST = 8, 0.01
+MAX_TERMS, LEAST = 8, 0.01
 WIDEST = math.log(1e8)
-"""The largest log R; wider ranges are served by its fractions, and their errors told."""
+"""The largest log R. Wider ranges use its fractions, with larger errors, which `error` returns."""
 _POINTS, _NODES, _GRID, _EASED = 40, 16, 400, 6
 _NARROWEST = 0.125
-"""Of log R over the square of the number of fractions: below it the error is some 10^-6, and rounding steers."""
+"""The smallest log R over the squared number of fractions. Below it the error is about 1e-6, near rounding."""
 
 
-class Fractions(NamedTuple):
-    """Sums of fractions on [1, R], and how they change with log R."""
+class PartialFractions(NamedTuple):
+    """A sum of partial fractions on [1, R], with derivatives in log R.
+
+    Examples:
+        >>> from graphs.fractions import fractional_power
+        >>> fractional_power(0.5, 2).at(3.0).poles.shape
+        (2,)
+    """
 
     poles: Floats  # p (m,)
     weights: Floats  # w (m,)
@@ -47,22 +53,29 @@ class Fractions(NamedTuple):
 
 
 class FractionalPower:
-    """Sums of m fractions for t^-f, for any range.
+    """Sums of m partial fractions that approximate t^-f, for any range [1, R].
 
     Args:
-        power: f, from .01 to .99; nearer to an integer rounding steers, and that integer serves.
-        terms: m, at most 8.
+        power: The power f, from 0.01 to 0.99.
+        terms: The number m of fractions, at most 8.
 
     Raises:
-        InvalidArgumentError: another power or number of terms.
+        InvalidArgumentError: If the power or the number of terms is out of range.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.fractions import FractionalPower
+        >>> fit = FractionalPower(0.5, terms=4)
+        >>> bool(fit.error(np.log(1000.0)) < 2e-3)
+        True
     """
 
     def __init__(self, power: float, terms: int) -> None:
         if not LEAST <= power <= 1 - LEAST:
             raise InvalidArgumentError(
-                f"The fractional part of a power must lie from {LEAST} to {1 - LEAST}, got {power:g}; take an integer."
+                f"The fractional part of a power must lie from {LEAST} to {1 - LEAST}, got {power:g}. Use an integer."
             )
-        self.power, self.terms = power, check_count("terms", terms, 1, MOST_TERMS)
+        self.power, self.terms = power, check_count("terms", terms, 1, MAX_TERMS)
         self._domain = (_NARROWEST * terms**2, WIDEST)
         places = np.sort(np.cos(np.pi * (np.arange(_POINTS) + 0.5) / _POINTS))
         widths = self._domain[0] + (places + 1) / 2 * (self._domain[1] - self._domain[0])
@@ -79,18 +92,18 @@ class FractionalPower:
         self._logs = [Chebyshev.fit(widths, column, _POINTS - 1, self._domain) for column in found.T]
         self._slopes = [series.deriv() for series in self._logs]
 
-    def at(self, width: float) -> Fractions:
-        """Return the fractions for [1, R] with log R = width, and their derivatives in it."""
+    def at(self, width: float) -> PartialFractions:
+        """Return the fractions for [1, R], log R = width, with derivatives in the width."""
         low, high = self._domain
         inside = min(max(width, low), high)
         logs = np.array([series(inside) for series in self._logs])
         slopes = np.array([series(inside) for series in self._slopes]) * (low < width < high)
         values = np.exp(logs)
         m = self.terms
-        return Fractions(values[:m], values[m:], (values * slopes)[:m], (values * slopes)[m:])
+        return PartialFractions(values[:m], values[m:], (values * slopes)[:m], (values * slopes)[m:])
 
     def error(self, width: float) -> float:
-        """Return the largest |sum_i w_i t^f / (t + p_i) - 1| over [1, R], log R = width, to some percent of it."""
+        """Return the largest relative error of the sum over [1, R], log R = width, to a few percent."""
         t = np.exp(np.linspace(0.0, width, _GRID * self.terms))
         found = self.at(width)
         return float(np.abs(t**self.power * (found.weights / (t[:, None] + found.poles)).sum(axis=1) - 1).max())
@@ -98,18 +111,37 @@ class FractionalPower:
 
 @lru_cache(maxsize=64)
 def fractional_power(power: float, terms: int) -> FractionalPower:
-    """Return the fractions of a power, kept."""
+    """Return the cached approximation of a power.
+
+    Examples:
+        >>> from graphs.fractions import fractional_power
+        >>> fractional_power(0.5, 3) is fractional_power(0.5, 3)
+        True
+    """
     return FractionalPower(power, terms)
 
 
-def fewest_terms(power: float, width: float, error: float) -> int:
-    """Return the least number of fractions with at most this relative error for log R = width, or the most of all."""
-    counts = range(1, MOST_TERMS)
-    return next((m for m in counts if fractional_power(power, m).error(width) <= error), MOST_TERMS)
+def min_num_terms(power: float, width: float, error: float) -> int:
+    """Return the least number of fractions with a relative error of at most `error`.
+
+    It is at most 8, even if the error is then larger.
+
+    Args:
+        power: The power f.
+        width: The logarithm of R.
+        error: The relative error allowed.
+
+    Examples:
+        >>> from graphs.fractions import min_num_terms
+        >>> min_num_terms(0.5, 3.0, 1e-3)
+        3
+    """
+    counts = range(1, MAX_TERMS)
+    return next((m for m in counts if fractional_power(power, m).error(width) <= error), MAX_TERMS)
 
 
 def _spread(power: float, terms: int, width: float) -> Floats:
-    """Return logarithms of poles and weights (2 m,) by the midpoint rule in log s of the integral for t^-f.
+    """Return log poles and log weights (2 m,) of the midpoint rule in log s for t^-f.
 
     t^-f = sin(pi f) / pi times the integral of s^-f / (t + s) ds.
     """
@@ -118,7 +150,7 @@ def _spread(power: float, terms: int, width: float) -> Floats:
 
 
 def _fitted(power: float, terms: int, width: float, start: Floats) -> Floats:
-    """Return the logarithms of poles and weights (2 m,) of least squared relative error, from a start (2 m,)."""
+    """Return the log poles and log weights (2 m,) of least squared relative error, from a start."""
     count = _NODES * terms + 8
     t = np.exp(width * (1 - np.cos(np.pi * (np.arange(count) + 0.5) / count)) / 2)[:, None]
 

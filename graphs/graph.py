@@ -1,4 +1,4 @@
-"""The graph: an immutable weighted adjacency with node labels, and its Laplacian."""
+"""The graph: an immutable weighted adjacency matrix with node labels, and its Laplacian."""
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
@@ -17,11 +17,18 @@ from graphs.errors import InvalidArgumentError, UnknownNodeError
 from graphs.laplacians import LAPLACIANS
 from graphs.sources import Sources, freeze
 
-_MOST_DENSE = 20_000
+_MAX_DENSE = 20_000
+"""The largest number of nodes for dense linear algebra."""
 
 
 class Spectrum(NamedTuple):
-    """The eigendecomposition of the graph's Laplacian L."""
+    """The eigendecomposition of the graph's Laplacian L.
+
+    Examples:
+        >>> import graphs
+        >>> graphs.Graph.from_edges([(0, 1)]).spectrum.eigenvalues.round(12).tolist()
+        [0.0, 2.0]
+    """
 
     eigenvalues: NDArray[np.float64]  # (N,) in [0, 2], ascending
     eigenvectors: NDArray[np.float64]  # (N, N), columns
@@ -29,19 +36,29 @@ class Spectrum(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Graph(Sources):
-    """An undirected weighted graph. Build it with one of the `from_...` class methods (`graphs.sources`).
+    """An undirected weighted graph.
 
-    Inside, nodes are positions 0..N-1; outside, they are labels. Two graphs are equal only if they
+    Build it with one of the `from_...` class methods, which `graphs.sources` defines. Two graphs are equal only if they
     are the same object.
 
     Attributes:
-        adjacency: Symmetric `scipy.sparse.csr_array` (N, N), float64, 32-bit indices, sorted,
-            read-only, without explicit zeros.
-        labels: N distinct hashable labels: of a grid tuples, of a mesh `range(N)`, both computed when they are asked
-            for. None where the positions are the labels.
-        coordinates: (N, 2) or (N, 3) places of the nodes for plots, or None.
-        num_self_loops_dropped: How many self-loops `self_loops="drop"` left out.
-        laplacian: Which L kernels are functions of, see `with_laplacian`.
+        adjacency: Symmetric `scipy.sparse.csr_array` (N, N) of float64 with 32-bit sorted indices. It is read-only and
+            has no explicit zeros.
+        labels: N distinct hashable labels. The labels of a grid are tuples and those of a mesh `range(N)`, both
+            computed on demand. None if positions are the labels.
+        coordinates: Coordinates (N, 2) or (N, 3) of the nodes, or None.
+        num_self_loops_dropped: The number of self-loops that `self_loops="drop"` removed.
+        laplacian: The Laplacian that kernels are functions of, see `with_laplacian`.
+
+    Examples:
+        >>> import graphs
+        >>> g = graphs.Graph.from_edges([("a", "b"), ("b", "c")], weights=[1.0, 2.0])
+        >>> g
+        Graph(3 nodes, 2 edges)
+        >>> g.degrees.tolist(), g.index(["c", "a"]).tolist()
+        ([1.0, 3.0, 2.0], [2, 0])
+        >>> g.spectrum.eigenvalues.round(3).tolist()
+        [0.0, 1.0, 2.0]
     """
 
     laplacian: str = "normalized"
@@ -66,23 +83,30 @@ class Graph(Sources):
         return np.asarray(self.adjacency.sum(axis=1), dtype=np.float64)
 
     def with_laplacian(self, laplacian: str) -> "Graph":
-        """Return the same graph with another Laplacian, of which kernels are functions.
+        """Return the same graph with another Laplacian L.
 
         Args:
-            laplacian: "normalized": L = I - D^(-1/2) W D^(-1/2). "combinatorial": L = (D - W) / max_a d_a. That is
-                D - W divided by `laplacian_scale`, the largest degree, so that its eigenvalues lie in [0, 2] as well
-                and every power series in U = I - L converges where it does for the other. To have exp(-t (D - W)), take
-                Diffusion(lengthscale=sqrt(2 t s)), s the scale; to have (2 nu / kappa^2 + D - W)^-nu, take
-                Matern(nu, kappa sqrt(s)) divided by s^nu.
+            laplacian: "normalized" for L = I - D^(-1/2) W D^(-1/2), or "combinatorial" for L = (D - W) / max_a d_a.
+
+        The combinatorial Laplacian D - W is divided by the largest degree, `laplacian_scale`. Its eigenvalues then lie
+        in [0, 2] as well, and power series in U = I - L converge for both Laplacians. With s the scale, exp(-t (D - W))
+        is Diffusion(lengthscale=sqrt(2 t s)), and (2 nu / kappa^2 + D - W)^-nu is Matern(nu, kappa sqrt(s)) divided by
+        s^nu.
 
         Raises:
-            InvalidArgumentError: another name.
+            InvalidArgumentError: If the name is unknown.
+
+        Examples:
+            >>> import graphs
+            >>> star = graphs.Graph.from_edges([(0, 1), (0, 2), (0, 3)]).with_laplacian("combinatorial")
+            >>> star.laplacian_scale
+            3.0
         """
         return self if laplacian == self.laplacian else replace(self, laplacian=laplacian)
 
     @property
     def laplacian_scale(self) -> float:
-        """What the Laplacian was divided by: the largest degree for "combinatorial" (1 without edges), else 1."""
+        """The divisor of D - W: the largest degree for "combinatorial", otherwise 1."""
         largest = float(self.degrees.max()) if self.laplacian == "combinatorial" else 1.0
         return largest if largest > 0 else 1.0
 
@@ -90,25 +114,24 @@ class Graph(Sources):
     def shift_operator(self) -> sp.csr_array:
         """U = I - L, `csr_array` (N, N), non-negative and symmetric, with eigenvalues in [-1, 1].
 
-        For the normalised Laplacian U_ab = W_ab / sqrt(d_a d_b) between neighbours; for the combinatorial one U_ab =
-        W_ab / s, and the diagonal has what its row lacks to 1. L has entry 0 at an isolated node, so U has 1
-        there: every power series f(U) has sum_l f_l at an isolated node, hence K_ii = k(0).
+        For the normalized Laplacian U_ab = W_ab / sqrt(d_a d_b) for neighbors a and b. For the combinatorial one U_ab =
+        W_ab / s, and the diagonal makes each row sum to 1. At an isolated node L is 0 and U is 1, hence K_ii = k(0).
         """
         return freeze(LAPLACIANS[self.laplacian](self.adjacency, self.degrees))
 
     @cached_property
     def spectrum(self) -> Spectrum:
-        """Eigenvalues (N,) and eigenvectors (N, N) of the Laplacian L; O(N^3), kept.
+        """Eigenvalues (N,) and eigenvectors (N, N) of the Laplacian L, cached; O(N^3).
 
         Raises:
-            InvalidArgumentError: more than 20,000 nodes, beyond what dense algebra is for.
+            InvalidArgumentError: If the graph has more than 20,000 nodes.
         """
-        if self.num_nodes > _MOST_DENSE:
+        if self.num_nodes > _MAX_DENSE:
             raise InvalidArgumentError(
-                f"An exact kernel on {self.num_nodes} nodes needs a dense eigendecomposition "
-                f"({self.num_nodes**2 * 24 / 2**30:.0f} GiB); at most {_MOST_DENSE} nodes are allowed. Use walks."
+                f"An exact kernel takes at most {_MAX_DENSE} nodes, got {self.num_nodes}, whose eigendecomposition "
+                f"needs {self.num_nodes**2 * 24 / 2**30:.0f} GiB. Use walks or a series instead."
             )
-        check_fits(f"The eigenvectors of {self.num_nodes} nodes", 24.0 * self.num_nodes**2, "Use walks.")
+        check_fits(f"The eigenvectors of {self.num_nodes} nodes", 24.0 * self.num_nodes**2, "Use walks or a series.")
         eigenvalues, eigenvectors = eigh(self.shift_operator.toarray())
         return Spectrum(np.clip(1 - eigenvalues[::-1], 0.0, 2.0), eigenvectors[:, ::-1].copy())
 
@@ -118,62 +141,71 @@ class Graph(Sources):
     ) -> NDArray[np.int64]:  # (n,)
         """Return the positions (n,) of n labels.
 
-        Of a grid, positions are understood as well: an integer is no label there.
+        Grids also accept positions, since an integer is not a label there.
 
         Raises:
-            UnknownNodeError: a label names no node; where positions are the labels, also a
-                non-integer or a number outside 0..N-1.
+            UnknownNodeError: If a label is not a node. If positions are the labels, also for non-integers and numbers
+                outside 0..N-1.
         """
         if isinstance(self.labels, GridLabels):
             return _check_tuples(labels, self.labels)
-        if self.reads_positions:
+        if self.accepts_positions:
             return _check_positions(labels, self.num_nodes)
         assert self.labels is not None
         if isinstance(labels, np.ndarray) and labels.dtype == bool:
-            raise UnknownNodeError("Labels are asked for, not a mask: pass the labels where the mask is true.")
+            raise UnknownNodeError("Nodes must be labels, got a boolean mask. Pass the labels where the mask is true.")
         listed = labels.tolist() if isinstance(labels, np.ndarray) else _listed(labels)
         plain = [_in_tuples(label) for label in listed]
         table = self._positions
         for label in plain:
             known = is_hashable(label) and label in table
             if not known or (_is_truth(label) and not _is_truth(self.labels[table[label]])):
-                raise UnknownNodeError(f"There is no node {shown(label)}; labels look like {shown(self.labels[0])}.")
+                example = shown(self.labels[0])
+                raise UnknownNodeError(f"Nodes must be labels of the graph, such as {example}, got {shown(label)}.")
         return np.array([table[label] for label in plain], dtype=np.int64)
 
     def labels_at(
         self,
         positions: NDArray[np.integer[Any]],  # (n,)
     ) -> NDArray[np.int64] | list[Hashable]:
-        """Return the labels of n positions: a list, or the positions (n,) where they are the labels.
+        """Return the labels of n positions: a list, or the positions (n,) if they are the labels.
 
         Raises:
-            UnknownNodeError: a position is outside 0..N-1.
+            UnknownNodeError: If a position is outside 0..N-1.
         """
         checked = _check_positions(positions, self.num_nodes)
         if isinstance(self.labels, GridLabels):
             return list(self.labels.at(checked))
-        return checked if self.labels is None or self.reads_positions else [self.labels[i] for i in checked]
+        return checked if self.labels is None or self.accepts_positions else [self.labels[i] for i in checked]
 
     @property
-    def reads_positions(self) -> bool:
-        """Whether `index` takes integers for positions: without labels, on meshes, and on grids."""
+    def accepts_positions(self) -> bool:
+        """Whether `index` accepts positions: without labels, on meshes and on grids."""
         return self.labels is None or isinstance(self.labels, range | GridLabels)
 
-    def named(
+    def as_nodes(
         self,
         positions: NDArray[np.int64],  # (n,)
     ) -> NDArray[np.int64] | list[Hashable]:
-        """Return what `index` reads as n positions, at the least cost: these (n,) where it takes integers, or labels.
+        """Return n positions in the cheapest form that `index` accepts.
+
+        These are the positions (n,) if `index` accepts positions, otherwise labels.
 
         Raises:
-            UnknownNodeError: a position is outside 0..N-1.
+            UnknownNodeError: If a position is outside 0..N-1.
         """
-        return _check_positions(positions, self.num_nodes) if self.reads_positions else self.labels_at(positions)
+        return _check_positions(positions, self.num_nodes) if self.accepts_positions else self.labels_at(positions)
 
     def largest_component(self) -> "Graph":
-        """Return the subgraph of the largest connected part; its nodes keep their labels.
+        """Return the subgraph of the largest connected component.
 
-        Where positions were the labels, the old positions become the labels; nodes of a grid keep their tuples.
+        Nodes keep their labels. If positions were the labels, the old positions become the labels.
+
+        Examples:
+            >>> import graphs
+            >>> g = graphs.Graph.from_edges([("a", "b"), ("c", "d"), ("d", "e")])
+            >>> g.largest_component().labels
+            ('c', 'd', 'e')
         """
         _, part = connected_components(self.adjacency, directed=False)
         return self.subgraph(np.flatnonzero(part == np.bincount(part).argmax()))
@@ -182,17 +214,17 @@ class Graph(Sources):
         self,
         positions: NDArray[np.integer[Any]],  # (n,)
     ) -> "Graph":
-        """Return the subgraph induced by n distinct positions, in that order, labels kept.
+        """Return the subgraph induced by n distinct positions, in their order.
 
         Raises:
-            InvalidArgumentError: a position appears twice, or there is none.
-            UnknownNodeError: a position is outside 0..N-1.
+            InvalidArgumentError: If there is no position, or one appears twice.
+            UnknownNodeError: If a position is outside 0..N-1.
         """
         chosen = _check_positions(positions, self.num_nodes)
         if len(chosen) == 0:
-            raise InvalidArgumentError("A subgraph has at least one node; no position was given.")
+            raise InvalidArgumentError("positions must hold at least one node, got none. Pass the nodes to keep.")
         if len(np.unique(chosen)) != len(chosen):
-            raise InvalidArgumentError("A subgraph names each position once.")
+            raise InvalidArgumentError("positions must be distinct, got one twice. Pass np.unique(positions).")
         adjacency = sp.csr_array(self.adjacency[chosen][:, chosen])
         adjacency.sort_indices()
         found = self.labels_at(chosen)
@@ -212,64 +244,73 @@ class Graph(Sources):
 
 
 _WAYS_IN = {"is_directed": "from_networkx", "toarray": "from_scipy", "faces": "from_mesh", "__array__": "from_scipy"}
-"""What tells an object for which there is a class method of `Graph`."""
+"""The class method of `Graph` for objects with an attribute."""
 
 
-def wrong_graph(value: Any) -> str | None:
-    """Return what to say where a graph is needed and this is none; None of a graph."""
+def not_a_graph_message(value: Any) -> str | None:
+    """Return an error message if a value is not a graph, otherwise None.
+
+    Examples:
+        >>> from graphs.graph import not_a_graph_message
+        >>> not_a_graph_message([1, 2])
+        'graph must be a graphs.Graph, got list. Build one, for example with graphs.Graph.from_edges.'
+    """
     if isinstance(value, Graph):
         return None
     kind = type(value)
     source = kind.__module__.split(".")[0]
     named = kind.__name__ if source == "builtins" else f"{kind.__name__} of {source}"
     way = next((way for attribute, way in _WAYS_IN.items() if hasattr(value, attribute)), None)
-    remedy = f"graphs.Graph.{way} makes one of it" if way else "build one, for example with graphs.Graph.from_edges"
-    return f"A graphs.Graph is needed, got {named}; {remedy}."
+    remedy = f"Convert it with graphs.Graph.{way}" if way else "Build one, for example with graphs.Graph.from_edges"
+    return f"graph must be a graphs.Graph, got {named}. {remedy}."
 
 
 def check_graph(value: Any) -> None:
-    """Refuse what is no graph.
+    """Check that a value is a graph.
 
     Raises:
-        InvalidArgumentError: which class method of `Graph` takes it.
+        InvalidArgumentError: If it is not. The message names the class method of `Graph` that converts it.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.graph import check_graph
+        >>> check_graph(graphs.Graph.from_grid((2, 2)))
     """
-    wrong = wrong_graph(value)
+    wrong = not_a_graph_message(value)
     if wrong is not None:
         raise InvalidArgumentError(wrong)
 
 
 def _listed(labels: Any) -> list[Any]:
     if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
-        raise UnknownNodeError(f"Nodes are a sequence of labels, got {shown(labels)}.")
+        raise UnknownNodeError(f"Nodes must be a sequence of labels, got {shown(labels)}. Pass a list.")
     return list(labels)
 
 
 def _in_tuples(label: Any) -> Any:
-    """Return a label as it was, where an array or JSON made lists of tuples."""
+    """Return a label with lists as tuples, since arrays and JSON turn tuples into lists."""
     return tuple(_in_tuples(part) for part in label) if isinstance(label, list) else label
 
 
 def _is_truth(label: Any) -> bool:
-    """Whether a label is True or False, which Python counts among the numbers."""
+    """Return whether a label is True or False, which Python counts as numbers."""
     return isinstance(label, bool | np.bool_)
 
 
 def _check_tuples(given: Any, labels: GridLabels) -> NDArray[np.int64]:
-    """Return the positions (n,) of labels of a grid, or of an array (n, d); integers (n,) are positions."""
+    """Return the positions (n,) of grid labels, a list or an array (n, d). Integers (n,) are positions."""
     listed = given if isinstance(given, np.ndarray) and given.dtype != object else _listed(given)
     try:
         rows = np.asarray(listed)
     except ValueError as error:  # tuples of several lengths, or tuples and integers
         raise UnknownNodeError(
-            f"Nodes of a grid must be tuples of one integer for each of its {len(labels.shape)} axes, or all of them "
-            f"positions, got {shown(given)}."
+            f"Nodes of a grid must be tuples of {len(labels.shape)} integers, or all of them positions, got "
+            f"{shown(given)}."
         ) from error
     if rows.ndim != 2 or not np.issubdtype(rows.dtype, np.integer):
         return _check_positions(given, len(labels))
     if listed is not given and any(_is_truth(part) for label in listed for part in label):
-        raise UnknownNodeError(
-            f"Labels of a grid are tuples of integers, and True or False is none, got {shown(given)}."
-        )
+        raise UnknownNodeError(f"Labels of a grid must be tuples of integers, not booleans, got {shown(given)}.")
     return labels.positions(rows.astype(np.int64))
 
 
@@ -278,16 +319,17 @@ def _check_positions(given: Any, num_nodes: int) -> NDArray[np.int64]:
     try:
         positions = np.asarray(listed)
     except ValueError as error:
-        raise UnknownNodeError(f"Nodes are integers 0..{num_nodes - 1}, got {shown(given)}.") from error
+        raise UnknownNodeError(f"Nodes must be integers 0..{num_nodes - 1}, got {shown(given)}.") from error
     if positions.size == 0:
         return np.zeros(0, dtype=np.int64)
     if positions.ndim != 1 or not np.issubdtype(positions.dtype, np.integer):
         raise UnknownNodeError(
-            f"Nodes are integers 0..{num_nodes - 1} in one dimension, got {positions.dtype} of shape {positions.shape}."
+            f"Nodes must be integers 0..{num_nodes - 1} of shape (n,), got {positions.dtype} of shape "
+            f"{positions.shape}."
         )
     if listed is not given and any(map(_is_truth, listed)):
-        raise UnknownNodeError(f"Nodes are integers 0..{num_nodes - 1}, and True or False is none, got {shown(given)}.")
+        raise UnknownNodeError(f"Nodes must be integers 0..{num_nodes - 1}, not booleans, got {shown(given)}.")
     outside = (positions < 0) | (positions >= num_nodes)
     if outside.any():
-        raise UnknownNodeError(f"There is no node {positions[outside][0]}; nodes are 0..{num_nodes - 1}.")
+        raise UnknownNodeError(f"Nodes must be 0..{num_nodes - 1}, got {positions[outside][0]}.")
     return positions.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Laplacians, through the shift operators U = I - L whose power series are kernels."""
+"""Shift operators U = I - L of the Laplacians L."""
 
 from collections.abc import Callable
 
@@ -9,16 +9,23 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 _ROUNDING = 1e-14
+"""Diagonal entries below this value are rounding errors of 0."""
 
 
 def normalized_shift(
     W: sp.csr_array,  # (N, N)
     degrees: Floats,  # (N,)
 ) -> sp.csr_array:  # (N, N)
-    """Return D^(-1/2) W D^(-1/2), with 1 on the diagonal of an isolated node.
+    """Return D^(-1/2) W D^(-1/2), with 1 on the diagonal of isolated nodes.
 
-    Powers of two are taken out of the degrees first and put back in the end: products of roots of weights near the
-    smallest number would be among those that have lost digits.
+    Powers of two are taken out of the degrees first, so that products of very small numbers keep their digits.
+
+    Examples:
+        >>> import scipy.sparse as sp
+        >>> from graphs.laplacians import normalized_shift
+        >>> W = sp.csr_array([[0, 4.0], [4.0, 0]])
+        >>> normalized_shift(W, W.sum(axis=1)).toarray().tolist()
+        [[0.0, 1.0], [1.0, 0.0]]
     """
     isolated = degrees == 0
     degrees = np.where(isolated, 1.0, degrees)
@@ -35,7 +42,15 @@ def combinatorial_shift(
     W: sp.csr_array,  # (N, N)
     degrees: Floats,  # (N,)
 ) -> sp.csr_array:  # (N, N)
-    """Return I - (D - W) / max D, whose rows sum to 1; I where there are no edges."""
+    """Return I - (D - W) / max D, whose rows sum to 1, or I without edges.
+
+    Examples:
+        >>> import scipy.sparse as sp
+        >>> from graphs.laplacians import combinatorial_shift
+        >>> W = sp.csr_array([[0, 1.0, 1.0], [1.0, 0, 0], [1.0, 0, 0]])
+        >>> combinatorial_shift(W, W.sum(axis=1)).diagonal().tolist()
+        [0.0, 0.5, 0.5]
+    """
     largest = degrees.max()
     if largest == 0:
         return sp.csr_array(sp.eye_array(len(degrees)))

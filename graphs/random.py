@@ -1,11 +1,10 @@
-"""Counter-based random numbers: a value depends on its keys alone, never on what was drawn before.
+"""Counter-based random numbers: a value depends on its keys alone.
 
-A draw is keyed by integers, for a step of a walk by (seed, role, start node, walker, step). So walks
-do not change with the number of threads, the chunking, or which other nodes were asked for.
+A draw is keyed by integers, for example by (seed, role, start node, walker, step). Walks therefore do not change with
+the number of threads, the size of chunks, or the other start nodes.
 
-The mixing function is the finaliser of splitmix64 (Steele, Lea and Flood, "Fast splittable
-pseudorandom number generators", OOPSLA 2014). The same expressions serve numpy arrays here and,
-compiled, the scalar loops of `graphs.walks.compiled`.
+The mixing function is the finalizer of splitmix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number
+generators", OOPSLA). The same expressions serve numpy arrays here and the compiled loops of `graphs.walks.compiled`.
 """
 
 import secrets
@@ -19,7 +18,7 @@ from graphs.checks import is_count
 from graphs.errors import InvalidArgumentError
 
 GENERATOR_VERSION = 2
-"""Raised when the same seed would no longer give the same walks."""
+"""The version of the generator. Raise it if the same seed no longer gives the same walks."""
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -32,15 +31,28 @@ _UNIT = 2.0**-52
 
 
 class Role(IntEnum):
-    """The independent streams of one seed."""
+    """The independent streams of one seed.
+
+    Examples:
+        >>> from graphs.random import Role
+        >>> [role.name for role in Role]
+        ['LENGTHS', 'DIRECTIONS', 'STARTS']
+    """
 
     LENGTHS = 1
     DIRECTIONS = 2
-    BEGINNINGS = 3
+    STARTS = 3
 
 
 def mix(state: Any) -> Any:
-    """Return well-mixed bits of `state` (uint64, scalar in compiled code or an array in numpy)."""
+    """Return well-mixed bits of a state: uint64, a scalar in compiled code or an array.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.random import mix
+        >>> hex(int(mix(np.zeros(1, dtype=np.uint64))[0]))
+        '0xe220a8397b1dcdaf'
+    """
     state = state + GOLDEN
     state = (state ^ (state >> _SHIFT_1)) * _MULTIPLIER_1
     state = (state ^ (state >> _SHIFT_2)) * _MULTIPLIER_2
@@ -48,12 +60,25 @@ def mix(state: Any) -> Any:
 
 
 def to_unit(bits: Any) -> Any:
-    """Map uint64 bits to the open interval (0, 1): 52 bits and a half, so neither end can occur."""
+    """Map uint64 bits to the open interval (0, 1), using 52 bits plus one half.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.random import to_unit
+        >>> to_unit(np.array([2**63], dtype=np.uint64)).round(12).tolist()
+        [0.5]
+    """
     return ((bits >> _DROPPED_BITS) + 0.5) * _UNIT
 
 
 def stream(seed: int, role: Role) -> NDArray[np.uint64]:
-    """Return the key of one role of a seed, shape (1,)."""
+    """Return the key (1,) of one role of a seed.
+
+    Examples:
+        >>> from graphs import random
+        >>> bool(random.stream(0, random.Role.LENGTHS) != random.stream(0, random.Role.DIRECTIONS))
+        True
+    """
     return derive(np.array([seed % 2**64], dtype=np.uint64), np.array([int(role)]))
 
 
@@ -61,20 +86,42 @@ def derive(
     key: NDArray[np.uint64],  # (...)
     index: NDArray[Any],  # (...), integers >= 0, broadcast against key
 ) -> NDArray[np.uint64]:  # (...)
-    """Return the child keys of `key` at `index`."""
+    """Return the child keys of `key` at `index`.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs import random
+        >>> key = random.stream(0, random.Role.LENGTHS)
+        >>> len(set(random.derive(key, np.arange(100)).tolist()))
+        100
+    """
     return np.asarray(mix(key ^ mix(index.astype(np.uint64))), dtype=np.uint64)
 
 
 def uniforms(key: NDArray[np.uint64], index: NDArray[Any]) -> NDArray[np.float64]:
-    """Return one uniform in (0, 1) for each child of `key` at `index`, shapes broadcast."""
+    """Return a uniform in (0, 1) for each child of `key` at `index`, broadcast.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs import random
+        >>> key = random.stream(0, random.Role.LENGTHS)
+        >>> u = random.uniforms(key, np.arange(1000))
+        >>> bool((0 < u).all() and (u < 1).all()), round(float(u.mean()), 1)
+        (True, 0.5)
+    """
     return np.asarray(to_unit(derive(key, index)), dtype=np.float64)
 
 
 def resolve_seed(seed: int | None) -> int:
-    """Return `seed` as an int in [0, 2^63), taking one from the system where it is None.
+    """Return a seed as an int in [0, 2^63), drawn from the system if it is None.
 
     Raises:
-        InvalidArgumentError: `seed` is not an integer in that range.
+        InvalidArgumentError: If the seed is not an integer in this range.
+
+    Examples:
+        >>> from graphs.random import resolve_seed
+        >>> resolve_seed(7)
+        7
     """
     if seed is None:
         return secrets.randbits(63)

@@ -1,4 +1,4 @@
-"""PageRank by walks that end (couplings paper, App. E): the share of walkers that end on a node."""
+"""PageRank by random walks: the fraction of walkers that end on a node (couplings paper, App. E)."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,7 +9,15 @@ from scipy.optimize import linear_sum_assignment
 
 from graphs import random
 from graphs.checks import check_choice, check_count, check_fits, counted
-from graphs.couplings import DIRECTIONS, LENGTHS, Halting, LengthCoupling, Sigma, as_halting, quantile_survival
+from graphs.couplings import (
+    DIRECTIONS,
+    LENGTHS,
+    HaltingDistribution,
+    LengthCoupling,
+    Sigma,
+    as_halting_distribution,
+    quantile_survival,
+)
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph, check_graph
 from graphs.walks.moves import Moves
@@ -17,16 +25,16 @@ from graphs.walks.moves import Moves
 Floats = NDArray[np.float64]
 
 CHUNK_WALKERS = 2**15
-"""Walkers that advance in step, at most."""
+"""The largest number of walkers that advance together."""
 DENSE = 1500
-"""Nodes up to which the trace of a cost is over all of them."""
+"""The largest number of nodes for which the trace of a cost is exact."""
 _PROBES = 16
 
 
 @np.errstate(under="ignore")
 def pagerank(
     graph: Graph,
-    halt: float = 0.2,
+    p_halt: float = 0.2,
     num_walkers: int = 2,
     lengths: str = "sigma",
     seed: int | None = None,
@@ -36,76 +44,94 @@ def pagerank(
     permutation: ArrayLike | None = None,  # (num_quantiles,)
     num_threads: int | None = None,
 ) -> Floats:  # (N,)
-    """Estimate the PageRank of every node, (N,), summing to 1, from walkers that start on each.
+    """Estimate the PageRank (N,) of every node by walkers that start on each.
 
-    A walk from a uniformly random node that halts with probability p before each step ends on node j with probability
-    PageRank_j; p is 1 - alpha of `networkx.pagerank`. As there, moves are in proportion to weight, and a node without
-    neighbours leads anywhere, which is put in exactly: walkers start on the others only.
+    The estimates sum to 1. A walk from a uniformly random node that halts with probability p before each step ends on
+    node j with probability PageRank_j. `networkx.pagerank` calls 1 - p alpha. As there, moves are in proportion to
+    weight, and nodes without neighbors lead to any node. The latter is computed exactly, so walkers start on the other
+    nodes only.
 
     Args:
         graph: The graph.
-        halt: p, in (0, 1).
-        num_walkers: m walkers per node; even for "antithetic" and "sigma".
+        p_halt: The halting probability p, in (0, 1).
+        num_walkers: The number m of walkers per node, even for "antithetic" and "sigma".
         lengths: "iid", "antithetic", "sigma" or "systematic", as for `sample_walks`.
-        seed: An integer, or None for one from the system.
-        directions: "independent", "stratified", or "repelling" (unweighted graphs).
-        num_quantiles: Bins of the permutation for "sigma".
-        permutation: For "sigma"; None: from `match_pagerank_quantiles` on this graph.
-        num_threads: Threads; None: one per core. The estimate does not depend on it.
+        seed: An integer. If None, one from the system.
+        directions: "independent", "stratified" or, for unweighted graphs, "repelling".
+        num_quantiles: The number of quantile bins of "sigma".
+        permutation: The permutation of "sigma". If None, that of `match_pagerank_quantiles` for this graph.
+        num_threads: The number of threads. If None, one per core. It does not change the estimate.
 
     Source: Fogaras et al. (2005); Reid et al. (2024, "Variance-reducing couplings for random features", Eq. 79).
 
     Raises:
-        InvalidArgumentError: an argument out of range.
+        InvalidArgumentError: If an argument is out of range.
+
+    Examples:
+        >>> import graphs
+        >>> star = graphs.Graph.from_edges([(0, 1), (0, 2), (0, 3)])
+        >>> rank = graphs.pagerank(star, p_halt=0.15, num_walkers=1000, seed=0)
+        >>> [round(float(r), 1) for r in rank]
+        [0.5, 0.2, 0.2, 0.2]
     """
     check_graph(graph)
-    halting = as_halting(halt)
+    halting = as_halting_distribution(p_halt)
     if not halting.is_geometric:
-        raise InvalidArgumentError(f"PageRank has one halting probability, got {halt!r}.")
+        raise InvalidArgumentError(f"p_halt must be one halting probability for PageRank, got {p_halt!r}.")
     check_count("num_walkers", num_walkers)
-    steps = num_walkers / float(np.asarray(halting.halt))
+    steps = num_walkers / float(np.asarray(halting.p_halt))
     check_fits(
-        f"{counted(num_walkers, 'walker')} with halt {halt:g}", 64.0 * steps, "Use fewer walkers, or a larger halt."
+        f"{counted(num_walkers, 'walker')} with p_halt {p_halt:g}",
+        64.0 * steps,
+        "Use fewer walkers, or a larger p_halt.",
     )
     check_choice("lengths", lengths, (name for name in LENGTHS if name != "learned"))
     check_choice("directions", directions, DIRECTIONS)
     graph = graph.with_laplacian("normalized")  # whose moves are those of PageRank
     moves = Moves(graph, "weights")
     if directions == "repelling" and len(moves.cumulative):
-        raise InvalidArgumentError('directions="repelling" needs an unweighted graph.')
+        raise InvalidArgumentError(
+            'directions must be "independent" or "stratified" for a weighted graph, got "repelling".'
+        )
     coupling = _coupling(graph, lengths, halting, num_quantiles, permutation)
     reachable = np.flatnonzero(graph.degrees > 0)
     ends = _ends(moves, reachable, int(num_walkers), halting, coupling, directions, seed, num_threads)
-    p, size = float(np.asarray(halting.halt)), graph.num_nodes
+    p, size = float(np.asarray(halting.p_halt)), graph.num_nodes
     rank = np.where(graph.degrees > 0, ends / num_walkers, p)
     return np.asarray(rank / (len(reachable) + (size - len(reachable)) * p))
 
 
 @np.errstate(under="ignore")
-def match_pagerank_quantiles(graph: Graph, halt: float = 0.2, num_quantiles: int = 50) -> NDArray[np.int64]:
-    """Return the permutation (num_quantiles,) of length quantiles that serves PageRank.
+def match_pagerank_quantiles(graph: Graph, p_halt: float = 0.2, num_quantiles: int = 50) -> NDArray[np.int64]:
+    """Return the permutation (num_quantiles,) of length quantiles that is best for PageRank.
 
-    What a pair of walkers from node i adds to sum_j Var is their probability to end on one node, averaged over i:
-    cost(q, q') = tr(A_q A_q'^T), A_q = sum_l P(length = l | quantile q) P^l, P the moves (Reid et al. 2024, App. E,
-    Eq. 82, summed over the nodes where walks end). The trace is over all nodes of small graphs, and over 16 random
-    sign vectors for large ones, of a fixed internal seed.
+    A pair of walkers from node i adds to sum_j Var the probability that both end on one node. Averaged over i this is
+    cost(q, q') = tr(A_q A_q'^T) with A_q = sum_l P(length = l | quantile q) P^l and P the transition matrix (Reid et
+    al. 2024, App. E, Eq. 82, summed over end nodes). The trace is exact for up to 1500 nodes. For larger graphs it is
+    estimated by 16 random sign vectors of a fixed internal seed.
 
     Args:
         graph: The graph, or a smaller one like it.
-        halt: The halting probability.
-        num_quantiles: n, at least 2.
+        p_halt: The halting probability.
+        num_quantiles: The number n of quantiles, at least 2.
 
     Raises:
-        InvalidArgumentError: an argument out of range.
+        InvalidArgumentError: If an argument is out of range.
+
+    Examples:
+        >>> import graphs
+        >>> permutation = graphs.match_pagerank_quantiles(graphs.Graph.from_grid((4, 4)), num_quantiles=4)
+        >>> sorted(permutation.tolist())
+        [0, 1, 2, 3]
     """
     check_graph(graph)
-    halting = as_halting(halt)
+    halting = as_halting_distribution(p_halt)
     check_count("num_quantiles", num_quantiles, least=2)
-    longest = int(np.log(1e-6) / np.log1p(-float(np.asarray(halting.halt)))) + 1
+    longest = int(np.log(1e-6) / np.log1p(-float(np.asarray(halting.p_halt)))) + 1
     check_fits(
         f"{num_quantiles} quantiles of {longest:,} steps on {graph.num_nodes} nodes",
         24.0 * num_quantiles * (longest + num_quantiles + _PROBES * graph.num_nodes),
-        "Use fewer quantiles, a larger halt, or a smaller graph like it.",
+        "Use fewer quantiles, a larger p_halt, or a smaller graph like it.",
     )
     reach = quantile_survival(halting, num_quantiles, longest) * halting.survival(longest)
     shares = reach - np.column_stack([reach[:, 1:], np.zeros(num_quantiles)])  # P(length = l | q)
@@ -128,33 +154,40 @@ def match_pagerank_quantiles(graph: Graph, halt: float = 0.2, num_quantiles: int
 
 
 def transposed_moves(graph: Graph) -> sp.csr_array:
-    """Return P^T (N, N), P the moves of PageRank."""
+    """Return P^T (N, N), the transposed transition matrix of PageRank.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.ranking import transposed_moves
+        >>> transposed_moves(graphs.Graph.from_edges([(0, 1)])).toarray().tolist()
+        [[0.0, 1.0], [1.0, 0.0]]
+    """
     graph = graph.with_laplacian("normalized")
     root = Moves(graph, "weights").roots
     return sp.csr_array(sp.diags_array(root) @ graph.shift_operator @ sp.diags_array(1 / root))
 
 
 def _coupling(
-    graph: Graph, lengths: str, halting: Halting, num_quantiles: int, permutation: ArrayLike | None
+    graph: Graph, lengths: str, halting: HaltingDistribution, num_quantiles: int, permutation: ArrayLike | None
 ) -> LengthCoupling:
     if lengths != "sigma":
         return LENGTHS[lengths]()
     if permutation is None:
-        permutation = match_pagerank_quantiles(graph, float(np.asarray(halting.halt)), num_quantiles)
-    return Sigma.checked(permutation)
+        permutation = match_pagerank_quantiles(graph, float(np.asarray(halting.p_halt)), num_quantiles)
+    return Sigma.from_array(permutation)
 
 
 def _ends(
     moves: Moves,
     starts: NDArray[np.int64],
     num_walkers: int,
-    halting: Halting,
+    halting: HaltingDistribution,
     coupling: LengthCoupling,
     directions: str,
     seed: int | None,
     num_threads: int | None,
 ) -> Floats:  # (N,)
-    """Return how many walkers end on each node."""
+    """Return the number of walkers (N,) that end on each node."""
     from graphs.walks.compiled import walk_to_the_end
 
     number, matrix = random.resolve_seed(seed), moves.matrix

@@ -1,10 +1,10 @@
-"""Power series of square roots, stable for long series.
+"""Power series of square roots, numerically stable for long series.
 
-The recursion for the square root of a power series, f_n = (a_n - sum_k f_k f_{n-k}) / (2 f_0), cancels where f falls
-fast: for exp(30 (u - 1)) not one digit of f_60 is right, though f * f agrees with a to rounding. Coefficients by
-Cauchy's integral over a circle |u| = r, the trapezoidal rule of which is a Fourier transform, have an error near
-2^-53 max |g| / r^l, and the radius can be chosen for each l (Bornemann 2011, "Accuracy and stability of computing
-high-order derivatives of analytic functions by Cauchy integrals").
+The recursion f_n = (a_n - sum_k f_k f_{n-k}) / (2 f_0) for the square root of a power series cancels if f decays fast.
+For exp(30 (u - 1)) no digit of f_60 is right, although f * f agrees with a up to rounding. Cauchy's integral over a
+circle |u| = r, computed by a Fourier transform, has an error near 2^-53 max |g| / r^l, and the radius can be chosen for
+each l (Bornemann 2011, "Accuracy and stability of computing high-order derivatives of analytic functions by Cauchy
+integrals").
 """
 
 from collections.abc import Callable
@@ -27,16 +27,21 @@ def root_coefficients(
     length: int,
     radius: float,
 ) -> Vector:  # (length + 1,)
-    """Return the Taylor coefficients at 0 of sqrt(k), positive at 0.
+    """Return the Taylor coefficients (length + 1,) at 0 of sqrt(k), positive at 0.
 
     Args:
-        log_function: log k at complex points, on any branch; k(0) > 0, analytic and without zeros inside `radius`,
-            real on the real axis.
+        log_function: log k at complex points, on any branch. k(0) must be positive, and k analytic without zeros inside
+            `radius` and real on the real axis.
         length: The largest power.
-        radius: Of convergence of the root; may be infinite.
+        radius: The radius of convergence of the root. It may be infinite.
 
     Raises:
-        InvalidArgumentError: no circle serves, as where k has zeros near 0.
+        InvalidArgumentError: If no circle works, for example because k has zeros near 0.
+
+    Examples:
+        >>> from graphs.series import root_coefficients
+        >>> root_coefficients(lambda u: 2 * u, 3, float("inf")).round(6).tolist()
+        [1.0, 1.0, 0.5, 0.166667]
     """
     points = 1 << (8 * length + 1023).bit_length()
     bounded = np.isfinite(radius)
@@ -51,7 +56,7 @@ def root_coefficients(
         size = float(log_root.real.max())
         scaled = np.fft.fft(np.exp(log_root - size)).real / points  # f_l r^l / exp(size)
         if np.abs(scaled[points // 2 - 8 : points // 2 + 8]).max() > 1e-8:
-            continue  # coefficients twice as far, which are taken for the first ones, are not below 1e-16
+            continue  # aliasing: coefficients at twice the index are not below 1e-16
         bound = size - powers * np.log(r)
         with np.errstate(divide="ignore", over="ignore"):
             first = scaled[: length + 1]
@@ -59,17 +64,28 @@ def root_coefficients(
         best = np.where(bound < error, values, best)
         error = np.minimum(error, bound)
     if not np.isfinite(error).all():
-        raise InvalidArgumentError("The square root of this series cannot be evaluated; has it zeros near 0?")
+        raise InvalidArgumentError(
+            "The square root of the series must be analytic around u = 0, got one that cannot be evaluated. Check the "
+            "kernel for zeros near eigenvalue 1."
+        )
     return best
 
 
 def analytic_radius(
     log_function: Function,  # (n,) -> (n,)
 ) -> float:
-    """Return a radius, 1 or more, within which exp(log_function) has a power series of its root; infinite beyond 64.
+    """Return a radius, at least 1, inside which exp(log_function) has an analytic root.
+
+    It is infinite if it exceeds 64.
 
     Raises:
-        InvalidArgumentError: there is none, so that the series need not converge where U has eigenvalues.
+        InvalidArgumentError: If there is none, so the series may diverge on the spectrum of U.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.series import analytic_radius
+        >>> round(analytic_radius(lambda u: np.log(2 - u)), 1)
+        2.0
     """
     check_analytic(log_function)
     low, high = 1.0, _FARTHEST
@@ -82,21 +98,29 @@ def analytic_radius(
 
 
 def check_analytic(log_function: Function) -> None:
-    """Refuse a function whose root has no power series within the unit circle.
+    """Check that a function has an analytic root in the unit disk.
 
     Raises:
-        InvalidArgumentError: with what will do without.
+        InvalidArgumentError: If it has none. The message names features that do not need a series.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.series import check_analytic
+        >>> check_analytic(lambda u: np.log(2 - u))
     """
     if not _is_analytic(log_function, 1.0):
         raise InvalidArgumentError(
-            "The root of this function of eigenvalues has no power series in U = I - L that converges for |u| <= 1: "
-            "with lambda = 1 - u complex it must be analytic there, without zeros (no kinks, no max, no abs). Use "
+            "The root of this function of eigenvalues has no power series in U = I - L that converges for |u| <= 1. "
+            "The function must be analytic there for complex lambda = 1 - u, without zeros, kinks, max or abs. Use "
             'features="exact", "chebyshev" or "spectrum", which need no series.'
         )
 
 
 def _is_analytic(log_function: Function, r: float) -> bool:
-    """Whether the logarithm does not wind around a circle (zeros inside), nor its root have negative powers (poles)."""
+    """Return whether exp(log_function) has an analytic root inside a circle.
+
+    The logarithm must not wind around the circle (zeros inside), and the root must have no negative powers (poles).
+    """
     log_root = _continuous_half(log_function(r * np.exp(2j * np.pi * np.arange(_CHECKED) / _CHECKED)))
     if log_root is None:
         return False
@@ -105,7 +129,7 @@ def _is_analytic(log_function: Function, r: float) -> bool:
 
 
 def _continuous_half(logs: NDArray[np.complex128]) -> NDArray[np.complex128] | None:
-    """Return half the logarithm along a circle, continuous and real at its first point; None where it winds."""
+    """Return half the logarithm along a circle, continuous and real at the start, or None if it winds."""
     if not np.isfinite(logs).all():
         return None
     phase = np.unwrap(np.append(logs.imag, logs.imag[0]))

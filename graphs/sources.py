@@ -1,4 +1,4 @@
-"""The ways into a graph: one class method for each source."""
+"""Constructors of graphs: one class method for each source."""
 
 import warnings
 from collections.abc import Hashable, Iterable, Sequence
@@ -18,7 +18,13 @@ from graphs.errors import SelfLoopsDroppedWarning
 
 @dataclass(frozen=True, eq=False)
 class Sources:
-    """What a source tells of a graph, with one class method for each; `graphs.Graph` is the class to use."""
+    """The data of a graph, with one class method for each source; use `graphs.Graph`.
+
+    Examples:
+        >>> import graphs
+        >>> graphs.Graph.from_grid((2, 3)).coordinates.tolist()[:2]
+        [[0.0, 0.0], [0.0, 1.0]]
+    """
 
     adjacency: sp.csr_array  # (N, N)
     labels: Sequence[Hashable] | None = None  # N of them
@@ -34,17 +40,23 @@ class Sources:
         self_loops: SelfLoops = "error",
         duplicates: Duplicates = "error",
     ) -> Self:
-        """Build from an undirected networkx graph; its nodes become the labels.
+        """Build a graph from an undirected networkx graph, whose nodes become the labels.
 
         Args:
             graph: A `networkx.Graph` or `MultiGraph`.
-            weight: The edge attribute to read; an edge without it weighs 1. None: every edge weighs 1.
-            self_loops: "error", "drop", or "keep" (a self-loop counts once in its node's degree).
-            duplicates: "error", or "sum" to add up the weights of parallel edges.
+            weight: The edge attribute with the weights. Edges without it have weight 1. If None, all weights are 1.
+            self_loops: "error", "drop" or "keep". A kept self-loop counts once in the degree of its node.
+            duplicates: "error", or "sum" to add the weights of parallel edges.
 
         Raises:
-            InvalidGraphError: directed, empty, with negative or non-finite weights, or with
-                self-loops or parallel edges that were not allowed.
+            InvalidGraphError: If the graph is directed or empty, a weight is negative or not finite, or there are
+                self-loops or parallel edges that are not allowed.
+
+        Examples:
+            >>> import graphs
+            >>> import networkx as nx
+            >>> graphs.Graph.from_networkx(nx.path_graph(4))
+            Graph(4 nodes, 3 edges)
         """
         return cls._assemble(builders.from_networkx(graph, weight), self_loops, duplicates)
 
@@ -56,11 +68,21 @@ class Sources:
         *,
         self_loops: SelfLoops = "error",
     ) -> Self:
-        """Build from a symmetric (N, N) adjacency, scipy sparse or dense; entries are weights.
+        """Build a graph from a symmetric adjacency matrix (N, N) of weights, sparse or dense.
+
+        Args:
+            adjacency: The matrix.
+            labels: N labels. If None, positions are the labels.
+            self_loops: "error", "drop" or "keep".
 
         Raises:
-            InvalidGraphError: not square, not symmetric, negative, NaN or infinite entries, or a
-                diagonal that was not allowed.
+            InvalidGraphError: If the matrix is not square or symmetric, has negative or non-finite entries, or a
+                diagonal that is not allowed.
+
+        Examples:
+            >>> import graphs
+            >>> graphs.Graph.from_scipy([[0, 2.0], [2.0, 0]], labels=["a", "b"])
+            Graph(2 nodes, 1 edge)
         """
         return cls._assemble(builders.from_scipy(adjacency, labels), self_loops, "error")
 
@@ -74,53 +96,65 @@ class Sources:
         self_loops: SelfLoops = "error",
         duplicates: Duplicates = "error",
     ) -> Self:
-        """Build from E pairs of labels, each undirected edge listed once.
+        """Build a graph from E pairs of labels; list each undirected edge once.
 
         Args:
-            pairs: (E, 2) labels.
-            weights: (E,) weights, or None for 1.
-            nodes: Labels that come first, in this order; the way to name isolated nodes.
+            pairs: Pairs (E, 2) of labels.
+            weights: Weights (E,). If None, all are 1.
+            nodes: Labels that come first, in this order. They may include isolated nodes.
             self_loops: "error", "drop" or "keep".
-            duplicates: "error", or "sum" to add up the weights of parallel edges.
+            duplicates: "error", or "sum" to add the weights of parallel edges.
 
         Raises:
-            InvalidGraphError: as for `from_networkx`.
+            InvalidGraphError: As for `from_networkx`.
+
+        Examples:
+            >>> import graphs
+            >>> graphs.Graph.from_edges([("a", "b")], nodes=["a", "b", "alone"])
+            Graph(3 nodes, 1 edge)
         """
         return cls._assemble(builders.from_pairs(pairs, weights, nodes), self_loops, duplicates)
 
     @classmethod
     def from_mesh(cls, mesh: Any, nodes: str = "faces", *, weights: str = "unit") -> Self:
-        """Build from a triangle mesh: adjacent faces, or vertices that share an edge.
+        """Build a graph from a triangle mesh: adjacent faces, or vertices that share an edge.
 
-        `coordinates` (N, 3) are the face centroids or the vertices, in the units of the mesh. Faces are adjacent where
-        they share an edge, all pairs of them where more than two do (`trimesh.Trimesh.face_adjacency` leaves such
-        edges out). Vertices are those of the mesh as it is: without `mesh.merge_vertices()`, or `load_mesh`, faces
-        that repeat their corners share no edge, of which a warning tells. Vertices of no face are isolated nodes.
-        Labels are the numbers 0..N-1 of the faces or vertices.
+        `coordinates` (N, 3) are the face centroids or the vertices, in the units of the mesh. Labels are the numbers
+        0..N-1 of the faces or vertices. Faces are adjacent if they share an edge, also if more than two faces share it
+        (`trimesh.Trimesh.face_adjacency` omits such edges). Vertices are not merged: use `mesh.merge_vertices()` or
+        `load_mesh` for meshes whose faces repeat their corners. Vertices of no face are isolated nodes.
 
         Args:
-            mesh: A `trimesh.Trimesh`, or anything with `vertices` (V, 3) and `faces` (F, 3); a `trimesh.Scene`, whose
-                meshes are put together by its `to_mesh()`; or the path of a file, which `graphs.load_mesh` reads.
+            mesh: A `trimesh.Trimesh`, or any object with `vertices` (V, 3) and `faces` (F, 3). A `trimesh.Scene` is
+                concatenated by its `to_mesh()`. A path is read by `graphs.load_mesh`.
             nodes: "faces" or "vertices".
-            weights: "unit": every edge weighs 1. "edge-length": (mean length) / (length), as for roads; between
-                vertices the length of the edge, between faces that of the way from centroid to centroid through the
-                middle of the shared edge. It lies in the two faces, so that folding the mesh along the edge does not
-                change it, and the straight line would be shorter across sharp folds; of several shared edges
-                the shortest way counts. "cotangent", for vertices: half the sum of the cotangents of the angles
-                opposite to the edge, one for each of its faces (one term at a boundary), Pinkall and Polthier (1993),
-                "Computing Discrete Minimal Surfaces and Their Conjugates": D - W is then the piecewise linear finite
-                element Laplacian. Edges within rounding of 0, as the diagonals of rectangles, are none.
+            weights: "unit" for weight 1. "edge-length" for (mean length) / (length), as for roads. "cotangent", for
+                vertices, for half the sum of the cotangents of the angles opposite to the edge.
+
+        Lengths between faces are those of the path from centroid to centroid through the middle of the shared edge, the
+        shortest if several are shared. The path lies in both faces, so folding the mesh along the edge does not change
+        it. With cotangent weights D - W is the piecewise linear finite element Laplacian (Pinkall and Polthier 1993,
+        "Computing Discrete Minimal Surfaces and Their Conjugates"). Edges with a weight of 0 up to rounding are
+        omitted.
 
         Raises:
-            InvalidGraphError: no faces, faces that are no triangles of vertices; for "edge-length" and "cotangent" also
-                coordinates that are not finite, and for "edge-length" nodes at the same place.
-            InvalidArgumentError: another name, or "cotangent" with faces.
+            InvalidGraphError: If there are no faces, or faces are not triangles of vertices. For "edge-length" and
+                "cotangent" also if coordinates are not finite, and for "edge-length" if nodes coincide.
+            InvalidArgumentError: If a name is unknown, or "cotangent" is combined with faces.
 
         Warns:
-            NegativeCotangentsWarning: weights are negative, where opposite angles add up to more than pi (at a
-                boundary: exceed pi / 2); these edges are left out, which changes the Laplacian, and counted.
-            DegenerateFacesWarning: faces without area add nothing to cotangent weights.
-            DisconnectedWarning: vertices of faces are at the same place as others, so that the surface is cut there.
+            NegativeCotangentsWarning: If opposite angles add up to more than pi (at a boundary: exceed pi / 2), so that
+                weights are negative. These edges are dropped, which changes the Laplacian.
+            DegenerateFacesWarning: If faces without area add nothing to cotangent weights.
+            DisconnectedWarning: If vertices of faces coincide with others, so that the surface is cut there.
+
+        Examples:
+            >>> import graphs
+            >>> square = ([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0)], [(0, 1, 2), (0, 2, 3)])
+            >>> graphs.Graph.from_mesh(square)
+            Graph(2 nodes, 1 edge)
+            >>> graphs.Graph.from_mesh(square, nodes="vertices")
+            Graph(4 nodes, 5 edges)
         """
         return cls._assemble(builders.from_mesh(mesh, nodes, weights), "error", "error")
 
@@ -133,27 +167,31 @@ class Sources:
         diagonals: bool = False,
         spacing: ArrayLike | None = None,  # (d,)
     ) -> Self:
-        """Build the grid of a d-dimensional array; a node's label is its index, and its position follows C order.
+        """Build the grid graph of a d-dimensional array.
 
-        Labels are tuples (i, j, ...), also for d of 1. A node's position is `np.ravel_multi_index(label, shape)`, so
-        `values.ravel()` of an array of this shape follows the nodes. Where nodes are asked for, labels, an array of
-        integers (n, d) and positions (n,) are all understood, since an integer is no label. For d of 2 and 3
-        `coordinates` (N, d) are the indices times the spacing, in the order of the axes.
+        The label of a node is its index (i, j, ...), a tuple also for d = 1. Its position follows C order, as in
+        `np.ravel_multi_index(label, shape)`, so `values.ravel()` of an array follows the nodes. Functions accept
+        labels, an integer array (n, d) of labels, or positions (n,). For d of 2 and 3 `coordinates` (N, d) are indices
+        times spacing.
 
         Args:
             shape: The number of nodes along each axis, at least one axis.
-            periodic: Whether the last node of an axis is the first one's neighbor; one bool, or one per axis. On an
-                axis of length 1 or 2 that changes nothing: it would be a loop, or the edge that there is already.
-            diagonals: Whether nodes that differ by one in several axes are neighbors, too (8 in a picture, 26 in a
-                volume).
-            spacing: (d,) positive lengths of a step along each axis. Edges then weigh (mean length) / (length). None:
-                they weigh 1 along an axis and 1 / sqrt(k) along a diagonal through k axes, which are the same up to a
-                factor that no normalised kernel sees.
+            periodic: Whether the last node of an axis is a neighbor of the first: one bool, or one per axis. This has
+                no effect on axes of length 1 or 2.
+            diagonals: Whether nodes that differ by one along several axes are neighbors (8 in 2D, 26 in 3D).
+            spacing: Positive lengths (d,) of a step along each axis. Weights are then (mean length) / (length). If
+                None, weights are 1 along an axis and 1 / sqrt(k) along a diagonal through k axes.
 
         Raises:
-            InvalidArgumentError: a shape that is not one of positive integers, lists that do not have one entry per
-                axis, a spacing that is not positive and finite, or ratios of spacings beyond double precision.
-            InvalidGraphError: more nodes or edges than 32-bit positions can name.
+            InvalidArgumentError: If the shape is not a tuple of positive integers, a list has not one entry per axis,
+                or the spacing is not positive and finite.
+            InvalidGraphError: If there are more nodes or edges than 32-bit positions allow.
+
+        Examples:
+            >>> import graphs
+            >>> g = graphs.Graph.from_grid((20, 30), periodic=(True, False))
+            >>> g, g.index([(1, 2), (0, 0)]).tolist()
+            (Graph(600 nodes, 1180 edges), [32, 0])
         """
         return cls._assemble(builders.from_grid(shape, periodic, diagonals, spacing), "error", "error")
 
@@ -166,25 +204,30 @@ class Sources:
         weights: str = "gaussian",
         bandwidth: float | None = None,
     ) -> Self:
-        """Build from a point cloud: an edge where one point is among the k nearest neighbors of the other.
+        """Build the symmetrized k-nearest-neighbor graph of a point cloud.
 
-        Among neighbors at equal distances the search tree chooses. It is `scipy.spatial.KDTree`, fast up to some 20
-        dimensions. `coordinates` are the points where d is 2 or 3.
+        Two points are joined if either is among the k nearest neighbors of the other. Ties are broken arbitrarily. The
+        search uses `scipy.spatial.KDTree`, which is fast up to about 20 dimensions. `coordinates` are the points if d
+        is 2 or 3.
 
         Args:
-            points: (n, d) finite numbers, n > k.
-            k: The number of neighbors, at least 1. A node has at least k edges, since the relation is made symmetric
-                by union.
-            weights: "gaussian": exp(-r^2 / (2 bandwidth^2)) at distance r; weights that underflow to 0 are no edges.
-                "length": (mean length) / (length), as for roads. "unit": 1.
-            bandwidth: For "gaussian", in the units of the points. None: the median over points of the distance to
-                the k-th neighbor.
+            points: Points (n, d), finite numbers with n > k.
+            k: The number of neighbors, at least 1. Nodes have at least k edges.
+            weights: "gaussian" for exp(-r^2 / (2 bandwidth^2)) at distance r, "length" for (mean length) / (length), as
+                for roads, or "unit" for 1. Gaussian weights that underflow to 0 are omitted.
+            bandwidth: The bandwidth of "gaussian", in the units of the points. If None, the median distance to the k-th
+                neighbor.
 
         Raises:
-            InvalidGraphError: points that are not (n, d) finite numbers; for "length" two points at the same place; for
-                "gaussian" without a bandwidth, a median of 0.
-            InvalidArgumentError: k outside 1..n-1, another name of weights, a bandwidth that is not positive or that
-                the weights do not use.
+            InvalidGraphError: If the points are not finite numbers (n, d). For "length" also if two points coincide,
+                and for "gaussian" if the median distance is 0.
+            InvalidArgumentError: If k is outside 1..n-1, the weights are unknown, or the bandwidth is not positive or
+                not used by the weights.
+
+        Examples:
+            >>> import graphs
+            >>> graphs.Graph.from_points([[0.0], [1.0], [3.0]], k=1, weights="unit")
+            Graph(3 nodes, 2 edges)
         """
         return cls._assemble(builders.from_points(points, k, weights, bandwidth), "error", "error")
 
@@ -200,47 +243,58 @@ class Sources:
         snap: float = 0.0,
         duplicates: str = "parallel",
     ) -> Self:
-        """Build from road geometry: nodes are crossings and free ends ("crossing-i"), and sensors ("sensor-i").
+        """Build a graph from road geometry; nodes are crossings, free ends and sensors.
 
-        Lines meet at the points that they share, ends or not, as in `graphs.RoadNetwork.from_lines`. A sensor at a
-        crossing takes the place of its node. Roads have no direction.
-
-        An edge weighs (mean edge length) / (its length), after Borovitskiy et al. (2021), "Matern
-        Gaussian processes on graphs"; parallel roads add up.
+        Labels are "crossing-i" and "sensor-i". Lines meet at points that they share, ends or not, as in
+        `graphs.RoadNetwork.from_lines`. A sensor at a crossing replaces its node. Roads have no direction. The weight
+        of an edge is (mean edge length) / (its length), after Borovitskiy et al. (2021), "Matern Gaussian processes on
+        graphs". The weights of parallel roads are added.
 
         Args:
             lines: Line strings, each (points, 2) as longitude and latitude in degrees.
-            sensor_edges: (S,) the line that each sensor lies on, from 0.
-            sensor_fractions: (S,) where on it, as a fraction of its length, in [0, 1].
-            metric: "haversine" (degrees to metres) or "euclidean" (plane coordinates).
-            min_length: Shorter edges count as this long, in mean edge lengths. Two nodes a few metres apart
-                otherwise have degrees far above the others', hence, with kernels of the normalised
-                Laplacian, a larger prior variance.
-            snap: Points of lines that are at most this far apart meet as well: in metres, or in the plane's units. A
-                line that this closes joins nothing and is left out, unless there is a sensor on it. A file that is
-                rounded or digitised by hand needs one; 1 is a good beginning for metres.
-            duplicates: Lines, or stretches of them, with the same points as another: "parallel" roads, or "merge".
+            sensor_edges: The line (S,) of each sensor, from 0.
+            sensor_fractions: The position (S,) of each sensor as a fraction of the length of its line.
+            metric: "haversine" (degrees to meters) or "euclidean" (plane coordinates).
+            min_length: Shorter edges count as this long, in mean edge lengths. Very short edges otherwise give their
+                nodes large degrees and, with kernels of the normalized Laplacian, a larger prior variance.
+            snap: Points of lines within this distance meet, in meters or the units of the plane. A line that this
+                closes is omitted, unless there is a sensor on it. For rounded or hand-digitized files, try 1 meter.
+            duplicates: Treatment of lines, or stretches of them, with the same points: "parallel" roads, or "merge".
 
         Raises:
-            InvalidGraphError: a road without length that meets no other, a sensor outside its road or on another
-                sensor, or a tolerance that would join points that are far apart.
-            InvalidArgumentError: another metric or value of `duplicates`, or a length or a tolerance that is negative
-                or not a number.
+            InvalidGraphError: If a road without length meets no other, a sensor is outside its road or on another
+                sensor, or the tolerance would join points that are far apart.
+            InvalidArgumentError: If the metric or `duplicates` is unknown, or a length or tolerance is not a number of
+                at least 0.
 
         Warns:
-            DuplicateRoadsWarning: parallel stretches with the same points.
-            DisconnectedWarning: there are sensors, and a part of the roads without one.
+            DuplicateRoadsWarning: If there are parallel stretches with the same points.
+            DisconnectedWarning: If there are sensors, and a component of the roads has none.
+
+        Examples:
+            >>> import graphs
+            >>> lines = [[(0, 0), (2, 0)], [(2, 0), (2, 1)]]
+            >>> graphs.Graph.from_roads(lines, [0], [0.5], metric="euclidean").labels
+            ('crossing-0', 'crossing-1', 'crossing-2', 'sensor-0')
         """
         edges = builders.from_roads(lines, sensor_edges, sensor_fractions, metric, min_length, snap, duplicates)
         return cls._assemble(edges, "drop", "sum")
 
     @classmethod
     def from_gml(cls, path: str | Path, weight: str | None = "weight", *, self_loops: SelfLoops = "drop") -> Self:
-        """Read a GML file; labels are the file's. Dropped self-loops are counted in a warning.
+        """Read a GML file, whose labels become the nodes; dropped self-loops give a warning.
+
+        Args:
+            path: The file.
+            weight: The edge attribute with the weights, as for `from_networkx`.
+            self_loops: "error", "drop" or "keep".
 
         Raises:
-            FileFormatError: missing, empty or not GML.
-            InvalidGraphError: as for `from_networkx`.
+            FileFormatError: If the file is missing, empty or not GML.
+            InvalidGraphError: As for `from_networkx`.
+
+        Warns:
+            SelfLoopsDroppedWarning: If self-loops were dropped.
         """
         graph = cls.from_networkx(builders.read_gml(path), weight, self_loops=self_loops)
         if graph.num_self_loops_dropped:
@@ -265,7 +319,14 @@ class Sources:
 def freeze(
     matrix: sp.csr_array,  # (N, N)
 ) -> sp.csr_array:
-    """Return the same matrix (N, N), its arrays read-only from now on."""
+    """Make the arrays of a matrix (N, N) read-only and return it.
+
+    Examples:
+        >>> import scipy.sparse as sp
+        >>> from graphs.sources import freeze
+        >>> freeze(sp.csr_array([[1.0]])).data.flags.writeable
+        False
+    """
     for array in (matrix.data, matrix.indices, matrix.indptr):
         array.flags.writeable = False
     return matrix

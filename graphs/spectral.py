@@ -1,4 +1,4 @@
-"""Two spectral facts about a graph: the distribution of its eigenvalues, and how second moments grow."""
+"""Spectral properties of a graph: the distribution of eigenvalues, and the growth of loads."""
 
 import numpy as np
 import scipy.sparse as sp
@@ -6,22 +6,29 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh_tridiagonal, eigvalsh
 from scipy.sparse.linalg import eigsh
 
-from graphs.checks import check_count, check_fits
+from graphs.checks import check_count, check_fits, shown
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph, check_graph
 
 DENSE = 1500
-"""Nodes up to which a spectral measure is exact."""
+"""The largest number of nodes for which a spectral measure is exact."""
 _PROBES = 8
 _LANCZOS_STEPS = 40
-_MOST_MOMENTS = 100_000
+_MAX_MOMENTS = 100_000
 
 
 def spectral_measure(graph: Graph) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return points u in [-1, 1] and weights with sum_k w_k h(u_k) = tr h(U) / N, both (k,).
 
-    Exact up to 1500 nodes; beyond, stochastic Lanczos quadrature (Ubaru, Chen and Saad 2017) with
-    8 Rademacher probes of a fixed internal seed and 40 steps, so a graph always gets the same answer.
+    The measure is exact up to 1500 nodes. Above, it is stochastic Lanczos quadrature (Ubaru, Chen and Saad 2017) with 8
+    Rademacher probes of a fixed internal seed and 40 steps, so that a graph always gets the same answer.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.spectral import spectral_measure
+        >>> u, w = spectral_measure(graphs.Graph.from_grid((4,)))
+        >>> bool(abs(w.sum() - 1) < 1e-12), round(float(u.max()), 12)
+        (True, 1.0)
     """
     check_graph(graph)
     matrix = graph.shift_operator
@@ -42,7 +49,18 @@ def lanczos(
     matrix: sp.csr_array,  # (N, N)
     start: NDArray[np.float64],  # (N,)
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Tridiagonalise with full reorthogonalisation: (steps,) diagonal, (steps - 1,) off-diagonal."""
+    """Return the tridiagonal matrix of Lanczos' method with full reorthogonalization.
+
+    It has the diagonal (steps,) and the off-diagonal (steps - 1,).
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> from graphs.spectral import lanczos
+        >>> diagonal, off_diagonal = lanczos(graphs.Graph.from_grid((4,)).shift_operator, np.arange(4.0))
+        >>> len(diagonal), len(off_diagonal)
+        (4, 3)
+    """
     basis = [start / np.linalg.norm(start)]
     diagonal, off_diagonal = [], []
     for _ in range(_LANCZOS_STEPS):
@@ -60,11 +78,17 @@ def lanczos(
 
 
 def squared_growth(graph: Graph, transitions: str) -> float:
-    """Return the spectral radius of V, V_ab = U_ab^2 / p_ab: the growth of a walk's squared load.
+    """Return the spectral radius of V_ab = U_ab^2 / p_ab, the growth of squared loads per step.
 
-    For moves in proportion to weight V_ab = W_ab / d_b, whose columns sum to 1, so it is 1. For
-    uniform moves V_ab = k_a U_ab^2 with k_a neighbours, similar to the symmetric
-    sqrt(k_a k_b) U_ab^2, whose largest eigenvalue is found by Lanczos.
+    For moves in proportion to weight V_ab = W_ab / d_b, whose columns sum to 1, so it is 1. For uniform moves V_ab =
+    k_a U_ab^2 with k_a neighbors. This is similar to the symmetric sqrt(k_a k_b) U_ab^2, whose largest eigenvalue is
+    found by Lanczos' method.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.spectral import squared_growth
+        >>> squared_growth(graphs.Graph.from_grid((4, 4)), "weights")
+        1.0
     """
     check_graph(graph)
     if transitions == "weights":
@@ -87,26 +111,36 @@ def spectral_density(
     num_probes: int = 8,
     seed: int = 0,
 ) -> NDArray[np.float64]:  # (n,)
-    """Return the density of the Laplacian's eigenvalues (n,), whose integral over [0, 2] is 1, without computing them.
+    """Return the density (n,) of the eigenvalues of the Laplacian, without computing them.
 
-    The kernel polynomial method with Jackson's kernel: peaks are as wide as pi / `num_moments`, or so. Source: Weisse
-    et al. (2006), "The kernel polynomial method", Eqs. 62 and 71.
+    Its integral over [0, 2] is 1. The kernel polynomial method with Jackson's kernel resolves peaks of a width of about
+    pi / `num_moments` (Weisse et al. 2006, "The kernel polynomial method", Eqs. 62 and 71).
 
     Args:
         graph: The graph.
-        eigenvalues: Where, within [0, 2].
-        num_moments: Chebyshev moments, one sparse product each.
-        num_probes: Random vectors, over which moments are averaged.
-        seed: Of the vectors.
+        eigenvalues: Points (n,) in [0, 2].
+        num_moments: The number of Chebyshev moments; each takes one sparse product.
+        num_probes: The number of random vectors over which moments are averaged.
+        seed: The seed of the vectors.
 
     Raises:
-        InvalidArgumentError: a place outside [0, 2], or counts that are not positive.
+        InvalidArgumentError: If a point is outside [0, 2], or a count is not positive.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> x = np.linspace(0.005, 1.995, 200)
+        >>> density = graphs.spectral_density(graphs.Graph.from_grid((30, 30)), x)
+        >>> round(float(density.sum()) * 0.01, 1)
+        1.0
     """
     check_graph(graph)
     where = np.asarray(eigenvalues, dtype=np.float64)
     if where.ndim != 1 or not ((where >= 0) & (where <= 2)).all():
-        raise InvalidArgumentError("The density of eigenvalues is asked for at numbers within [0, 2].")
-    check_count("num_moments", num_moments, 2, _MOST_MOMENTS)
+        raise InvalidArgumentError(
+            f"eigenvalues must be numbers (n,) in [0, 2], got {shown(eigenvalues)}. The Laplacian has no others."
+        )
+    check_count("num_moments", num_moments, 2, _MAX_MOMENTS)
     check_count("num_probes", num_probes)
     size = 32.0 * (graph.num_nodes * num_probes + len(where) * num_moments)
     check_fits(f"{num_probes} probes and {num_moments} moments", size, "Use fewer.")

@@ -4,7 +4,7 @@ Protocol, fixed before the results were seen. Rings and square grids of 1,024, 4
 by exp(-t L / 2), t = 8, of variance 1, with noise of deviation .2 at a random tenth of the nodes. fast-graph-gp: its
 default sampler (10 walks a node, halt .5, 10 steps) on the normalised Laplacian, its diffusion kernel, GPyTorch's
 Gaussian likelihood, 100 steps of Adam with rate .05 on the exact marginal log likelihood, and its prediction from 64
-samples at all nodes. Ours: `GraphGP(features="walks", num_walkers=10, halt=.5)`, and the defaults. Seconds for walks
+samples at all nodes. Ours: `GraphGP(features="walks", num_walkers=10, p_halt=0.5)`, and the defaults. Seconds for walks
 and fit, and for mean and variance at all nodes; RMSE of the field; mean negative log density of the field under the
 predicted marginal laws. One run each; compiled before the clock starts. fast-graph-gp is not a dependency: name the
 interpreter of an environment that has it.
@@ -114,7 +114,7 @@ def main() -> None:
         print(*cells, flush=True)
         table.add_row(*cells)
 
-    same = {"features": "walks", "num_walkers": 10, "halt": 0.5}
+    same = {"features": "walks", "num_walkers": 10, "p_halt": 0.5}
     ours(*problem("ring", 1_024), **same)  # compiles
     with tempfile.TemporaryDirectory() as folder:
         for kind in ("ring", "grid"):

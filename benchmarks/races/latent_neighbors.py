@@ -53,7 +53,7 @@ def race(count, columns, neighbors):
     """Print a line for each solver, and the operations and the memory of the factor."""
     new = torch.rand(500, columns, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     given = problem(count, columns, neighbors)
-    analysis = BorderedSolver(*given).system.elimination.prior.pattern.analyse()
+    analysis = BorderedSolver(*given).system.elimination.prior.pattern.analyze()
     print(
         f"{count:,} rows in {columns} columns, {neighbors} neighbors: a factor of {analysis.flops:.1e} operations and "
         f"{analysis.num_bytes / 2**20:,.0f} MiB, {'used' if bordered_latent(*given) else 'not used'}"

@@ -47,7 +47,7 @@ def exact_models(field: Field) -> Iterator[tuple[str, list[Any]]]:
 def feature_models(field: Field, seed: int) -> Iterator[tuple[str, list[Any]]]:
     for m in WALKERS:
         for name in METHODS:
-            options = {**WALKS[name], "num_walkers": m, "halt": 0.1, "seed": seed}
+            options = {**WALKS[name], "num_walkers": m, "p_halt": 0.1, "seed": seed}
             yield f"{name}, {m}", [rfgp.GraphGP(field.graph, features="walks", **options)]
         yield f"chebyshev, {4 * m} non-zeros", [rfgp.GraphGP(field.graph, features="chebyshev", num_walkers=m)]
 

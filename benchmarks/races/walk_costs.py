@@ -50,7 +50,7 @@ def fixed(made: Any, kernel: kernels.GraphKernel, K: np.ndarray) -> str:
 
 
 def drawn(graph: graphs.Graph, kernel: kernels.GraphKernel, K: np.ndarray, **options: Any) -> str:
-    found = errors(graph, kernel, K, DRAWS, halt=HALT, **options)
+    found = errors(graph, kernel, K, DRAWS, p_halt=HALT, **options)
     return f"{shown(found[:, 0])} @ {found[:, 1].mean():.0f}"
 
 
@@ -82,7 +82,7 @@ def at_equal_nonzeros(graph: graphs.Graph, kernel: kernels.GraphKernel, K: np.nd
     ]
     for options in (WALKS["iid"], WALKS["stratified"]):
         for walkers in MANY:
-            pilot = graphs.sample_walks(graph, num_walkers=walkers, halt=HALT, seed=99, **options)
+            pilot = graphs.sample_walks(graph, num_walkers=walkers, p_halt=HALT, seed=99, **options)
             if len(pilot.pattern.indices) <= budget * size:
                 cells.append(drawn(graph, kernel, K, num_walkers=walkers, **options) + f", m = {walkers}")
                 break

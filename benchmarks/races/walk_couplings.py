@@ -47,13 +47,13 @@ def shown(values: np.ndarray) -> str:
 
 
 @cache
-def learned(halt: float, walkers: int) -> dict[str, np.ndarray]:
+def learned(p_halt: float, walkers: int) -> dict[str, np.ndarray]:
     """The permutation and the tuples, learned once on a small random graph."""
     learned_on = graphs.Graph.from_networkx(nx.gnp_random_graph(100, 0.1, seed=0))
     kernel = kernels.RegularizedLaplacian(2, 1.0)
     return {
-        "permutation": graphs.match_quantiles(learned_on, kernel, halt, 30),
-        "tuples": graphs.couple_quantiles(learned_on, kernel, halt, walkers, 30),
+        "permutation": graphs.match_quantiles(learned_on, kernel, p_halt, 30),
+        "tuples": graphs.couple_quantiles(learned_on, kernel, p_halt, walkers, 30),
     }
 
 
@@ -69,7 +69,7 @@ def main() -> None:
         K = kernel.exact(graph)
         used = {k: v for k, v in COUPLINGS.items() if not (weighted and "repelling" in k)}
         found = {
-            method: errors(graph, kernel, K, 20, num_walkers=16, halt=0.1, **learned(0.1, 16), **options)[:, 0]
+            method: errors(graph, kernel, K, 20, num_walkers=16, p_halt=0.1, **learned(0.1, 16), **options)[:, 0]
             for method, options in used.items()
         }
         base = found["sigma"].mean()

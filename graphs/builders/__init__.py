@@ -1,4 +1,4 @@
-"""Readers of other people's graphs. They return plain arrays (`EdgeArrays`), never a Graph."""
+"""Readers of graphs from other formats. They return plain arrays (`EdgeArrays`), never a Graph."""
 
 from graphs.builders.edges import EdgeArrays as EdgeArrays
 from graphs.builders.edges import clean as clean

@@ -1,4 +1,4 @@
-"""The coordinate reference system of a GeoJSON file: degrees, or a plane in which unit."""
+"""The coordinate reference system of a GeoJSON file: degrees, or a plane with its unit."""
 
 import re
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ _DEGREES = frozenset(
         7844,
     }
 )
-"""Codes of geographic systems, longitude and latitude in degrees (GeoJSON always has them in this order)."""
+"""EPSG codes of geographic systems, longitude and latitude in degrees (GeoJSON always has this order)."""
 _METRES = frozenset(
     {
         2056,
@@ -76,9 +76,9 @@ _METRES = frozenset(
         31370,
     }
 )
-"""Codes of projected systems in metres, besides the ranges below."""
+"""EPSG codes of projected systems in meters, in addition to the ranges below."""
 _MERCATOR = frozenset({3857, 900913, 3785, 3395})
-"""Codes of Mercator projections, whose lengths are stretched by 1 / cos(latitude): a plane, but not metres."""
+"""EPSG codes of Mercator projections. Their lengths are stretched by 1 / cos(latitude) and not in meters."""
 _METRE_RANGES = (
     (2443, 2461),  # JGD2000 planes
     (6669, 6687),  # JGD2011 planes
@@ -95,23 +95,33 @@ _METRE_RANGES = (
 
 
 class CoordinateSystem(NamedTuple):
-    """The metric and the unit of coordinates."""
+    """The metric and the unit of coordinates.
+
+    Examples:
+        >>> from graphs.builders.crs import read_crs
+        >>> read_crs({}, None, "roads.geojson")
+        CoordinateSystem(metric='haversine', unit='m')
+    """
 
     metric: str  # "haversine" for degrees, "euclidean" for a plane
-    unit: str  # "m" for degrees, whose lengths are in metres, and for a plane in metres; otherwise the unit, or ""
+    unit: str  # of lengths: "m" for degrees and for a plane in meters, otherwise the unit, or "" if unknown
 
 
 def read_crs(content: Mapping[str, Any], metric: str | None, file: Any) -> CoordinateSystem:
-    """Return the coordinate system of a FeatureCollection, or the one that the caller says it has.
+    """Return the coordinate system of a FeatureCollection, or the one that the caller gives.
 
     Args:
-        content: The FeatureCollection. Without a `crs` member it is in degrees (RFC 7946), unless the caller says
-            otherwise.
+        content: The FeatureCollection. Without a `crs` member it is in degrees (RFC 7946).
         metric: "haversine" or "euclidean". If None, it follows from the file.
         file: The name of the file, for messages.
 
     Raises:
-        FileFormatError: the file's system is not known and there is no metric, or they contradict each other.
+        FileFormatError: If the system is unknown and no metric is given, or they contradict each other.
+
+    Examples:
+        >>> from graphs.builders.crs import read_crs
+        >>> read_crs({"crs": {"type": "name", "properties": {"name": "EPSG:32633"}}}, None, "roads.geojson").metric
+        'euclidean'
     """
     if metric is not None:
         check_choice("metric", metric, ("haversine", "euclidean"))
@@ -142,7 +152,7 @@ def read_crs(content: Mapping[str, Any], metric: str | None, file: Any) -> Coord
 
 
 def _name_of(member: Any) -> str | None:
-    """Return the name in a `crs` member, as GeoJSON had it before RFC 7946; None if there is none."""
+    """Return the name in a `crs` member (before RFC 7946), or None."""
     properties = member.get("properties") if isinstance(member, dict) else None
     if not isinstance(properties, dict):
         return None
@@ -153,7 +163,7 @@ def _name_of(member: Any) -> str | None:
 
 
 def _known(name: str) -> CoordinateSystem | None:
-    """Return the system of a name such as "urn:ogc:def:crs:EPSG::3857", "EPSG:4326" or "OGC:CRS84"; None if unknown."""
+    """Return the system of a name such as "EPSG:4326" or "OGC:CRS84", or None if unknown."""
     match = _NAME.search(name.strip())
     code = (match[1] or match[2]).upper() if match else ""
     number = int(code) if code.isdigit() else -1
@@ -167,7 +177,7 @@ def _known(name: str) -> CoordinateSystem | None:
 
 
 def _looked_up(name: str) -> CoordinateSystem | None:
-    """Return what pyproj knows of a system; None without it, or if it does not know it either."""
+    """Return the system of a name as pyproj knows it, or None."""
     try:
         from pyproj import CRS
         from pyproj.exceptions import CRSError

@@ -1,4 +1,4 @@
-"""Edges as arrays, and the checks that every source of edges passes through."""
+"""Edges as arrays, and the checks that every source of edges passes."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import chain
@@ -14,19 +14,26 @@ from graphs.errors import InvalidGraphError
 SelfLoops = Literal["error", "drop", "keep"]
 Duplicates = Literal["error", "sum"]
 
-_MOST_DECADES = 600
+_MAX_DECADES = 600
+"""The largest ratio of weights, in powers of ten, so that ratios of degrees stay finite."""
 
 
 class EdgeArrays(NamedTuple):
-    """Undirected edges, each once, and what is known about the nodes."""
+    """Undirected edges, each once, with labels and coordinates of the nodes.
+
+    Examples:
+        >>> from graphs.builders import from_pairs
+        >>> from_pairs([("a", "b"), ("b", "c")], None, None).targets.tolist()
+        [1, 2]
+    """
 
     num_nodes: int
     sources: NDArray[np.int64]  # (E,) positions
     targets: NDArray[np.int64]  # (E,) positions
     weights: NDArray[np.float64]  # (E,)
-    labels: tuple[Hashable, ...] | None = None  # N of them; None: the positions themselves
+    labels: tuple[Hashable, ...] | None = None  # N labels; if None, the positions
     coordinates: NDArray[np.float64] | None = None  # (N, 2) or (N, 3), for plots only
-    computed: Sequence[Hashable] | None = None  # N distinct labels that follow from the positions, instead of `labels`
+    computed: Sequence[Hashable] | None = None  # N distinct labels computed from positions, instead of `labels`
 
 
 def from_pairs(
@@ -34,12 +41,21 @@ def from_pairs(
     weights: ArrayLike | None,  # (E,)
     nodes: Iterable[Hashable] | None,
 ) -> EdgeArrays:
-    """Read labelled pairs; the nodes are `nodes` first, then the others as they appear."""
+    """Read pairs of labels; the nodes are `nodes` first, then the others in order of appearance.
+
+    Raises:
+        InvalidGraphError: If an edge is not a pair, a label is not hashable, or weights are invalid.
+
+    Examples:
+        >>> from graphs.builders import from_pairs
+        >>> from_pairs([("a", "b")], [2.0], nodes=["b"]).labels
+        ('b', 'a')
+    """
     given = _listed(pairs, "Edges", "pairs of labels")
     rows = [tuple(pair) if isinstance(pair, Iterable) else (pair,) for pair in given]
     wrong = next((i for i, row in enumerate(rows) if len(row) != 2), None)
     if wrong is not None:
-        raise InvalidGraphError(f"Edge {wrong} is {shown(given[wrong])}: an edge is a pair of two labels.")
+        raise InvalidGraphError(f"Edge {wrong} must be a pair of labels, got {shown(given[wrong])}.")
     first = () if nodes is None else _listed(nodes, "Nodes", "labels")
     _check_hashable(chain(first, *rows))
     positions: dict[Hashable, int] = {}
@@ -57,15 +73,24 @@ def from_scipy(
     matrix: Any,  # (N, N) scipy sparse or dense
     labels: Sequence[Hashable] | None,
 ) -> EdgeArrays:
-    """Read a symmetric adjacency matrix."""
+    """Read a symmetric adjacency matrix.
+
+    Raises:
+        InvalidGraphError: If it is not a symmetric numeric matrix.
+
+    Examples:
+        >>> from graphs.builders import from_scipy
+        >>> from_scipy([[0, 2.0], [2.0, 0]], None).weights.tolist()
+        [2.0]
+    """
     try:
         given = matrix if sp.issparse(matrix) else np.asarray(matrix)
     except ValueError:  # ragged lists
         given = np.zeros(0)
     if given.ndim != 2 or given.dtype.kind not in "biufc":
-        raise InvalidGraphError(f"The adjacency is not a numeric matrix, scipy sparse or dense, but {shown(matrix)}.")
+        raise InvalidGraphError(f"The adjacency must be a numeric matrix, sparse or dense, got {shown(matrix)}.")
     if given.dtype.kind == "c":
-        raise InvalidGraphError("The adjacency is complex; weights are real numbers.")
+        raise InvalidGraphError("The adjacency must be real, got complex weights. Pass abs(adjacency).")
     table = _as_entries(given)
     if table.shape[0] != table.shape[1]:
         raise InvalidGraphError(f"The adjacency must be square, got shape {table.shape}.")
@@ -78,8 +103,8 @@ def from_scipy(
     if excess.nnz and excess.data[worst] > 0:
         a, b = excess.row[worst], excess.col[worst]
         raise InvalidGraphError(
-            f"The adjacency is not symmetric: entries ({a}, {b}) and ({b}, {a}) differ by "
-            f"{difference[a, b]:g}. Directed graphs are not supported; symmetrise it, for example (A + A.T) / 2."
+            f"The adjacency must be symmetric, got entries ({a}, {b}) and ({b}, {a}) that differ by "
+            f"{difference[a, b]:g}. Symmetrize it, for example (A + A.T) / 2; directed graphs are not supported."
         )
     upper = table.row <= table.col
     ends = (table.row[upper].astype(np.int64), table.col[upper].astype(np.int64))
@@ -89,20 +114,20 @@ def from_scipy(
 def _as_entries(
     given: Any,  # (N, N) scipy sparse or dense
 ) -> sp.coo_array:
-    """Return the entries (N, N) of a matrix whose arrays fit each other; scipy would write where they do not."""
+    """Return the entries (N, N) of a matrix, after a check that its arrays fit each other."""
     if sp.issparse(given) and given.format in ("csr", "csc", "bsr") and not _is_whole(given):
         raise InvalidGraphError(
-            f"The adjacency is no {given.format} matrix: its indptr must ascend from 0 to the number of its indices "
-            "and values. Build it anew, for example from rows, columns and values with scipy.sparse.coo_array."
+            f"The indptr of the {given.format} adjacency must ascend from 0 to the number of its indices and values, "
+            "got another one. Build the matrix again, for example with scipy.sparse.coo_array."
         )
     try:
         return sp.coo_array(given).astype(np.float64)
     except ValueError as error:
-        raise InvalidGraphError(f"The adjacency holds arrays that do not fit each other: {error}.") from error
+        raise InvalidGraphError(f"The arrays of the adjacency must fit each other, got an error: {error}.") from error
 
 
 def _is_whole(given: Any) -> bool:
-    """Whether the pointers of a CSR, CSC or BSR matrix are those of its entries."""
+    """Return whether the pointers of a CSR, CSC or BSR matrix fit its entries."""
     size = given.shape[1] if given.format == "csc" else given.shape[0]
     if given.format == "bsr":
         size //= given.blocksize[0]
@@ -116,15 +141,26 @@ def clean(
     self_loops: SelfLoops,
     duplicates: Duplicates,
 ) -> tuple[EdgeArrays, int]:
-    """Check edges and apply the caller's choices.
+    """Check edges and apply the choices for self-loops and duplicates.
+
+    Args:
+        edges: The edges.
+        self_loops: "error", "drop" or "keep".
+        duplicates: "error" or "sum".
 
     Returns:
-        The edges without zero weights (no edge), and the number of self-loops dropped.
+        The edges with positive weights, and the number of self-loops dropped.
 
     Raises:
-        InvalidGraphError: no node, duplicate labels, a negative or non-finite weight, a self-loop
-            or a duplicate edge where they are errors.
-        InvalidArgumentError: an unknown choice.
+        InvalidGraphError: If there is no node, labels repeat, a weight is negative or not finite, or there is a
+            self-loop or duplicate edge that is not allowed.
+        InvalidArgumentError: If a choice is unknown.
+
+    Examples:
+        >>> from graphs.builders import clean, from_pairs
+        >>> edges, dropped = clean(from_pairs([(0, 0), (0, 1)], None, None), "drop", "error")
+        >>> len(edges.weights), dropped
+        (1, 1)
     """
     check_choice("self_loops", self_loops, ("error", "drop", "keep"))
     check_choice("duplicates", duplicates, ("error", "sum"))
@@ -136,8 +172,8 @@ def clean(
     if self_loops == "error" and loops.any():
         where = _name(edges.labels, edges.sources[int(loops.argmax())])
         raise InvalidGraphError(
-            f"{counted(int(loops.sum()), 'self-loop')}, the first at node {where}. "
-            'Pass self_loops="drop" to leave them out or self_loops="keep" to count them as edges.'
+            f"Edges must join different nodes, got {counted(int(loops.sum()), 'self-loop')}, the first at {where}. "
+            'Pass self_loops="drop" to drop them or self_loops="keep" to count them as edges.'
         )
     dropped = int(loops.sum()) if self_loops == "drop" else 0
     return _merge_duplicates(_select(edges, ~loops) if dropped else edges, duplicates), dropped
@@ -155,9 +191,9 @@ def _merge_duplicates(edges: EdgeArrays, duplicates: Duplicates) -> EdgeArrays:
         worst = first[int(counts.argmax())]
         a, b = _name(edges.labels, low[worst]), _name(edges.labels, high[worst])
         raise InvalidGraphError(
-            f"{counted(len(low) - len(pairs), 'duplicate edge')}; ({a}, {b}) appears "
-            f"{counted(counts.max(), 'time')}. An undirected edge "
-            'is listed once, in either direction. Pass duplicates="sum" to add up the weights of parallel edges.'
+            f"Undirected edges must be listed once, got {counted(len(low) - len(pairs), 'duplicate edge')}; "
+            f"({a}, {b}) appears {counted(counts.max(), 'time')}. "
+            'Pass duplicates="sum" to add the weights of parallel edges.'
         )
     weights = np.bincount(group, weights=edges.weights).astype(np.float64)
     return edges._replace(sources=low[first], targets=high[first], weights=weights)
@@ -165,20 +201,24 @@ def _merge_duplicates(edges: EdgeArrays, duplicates: Duplicates) -> EdgeArrays:
 
 def _check_nodes(edges: EdgeArrays) -> None:
     if edges.num_nodes == 0:
-        raise InvalidGraphError("The graph has no nodes.")
-    if edges.num_nodes > np.iinfo(np.int32).max:
-        raise InvalidGraphError(f"{edges.num_nodes} nodes are more than 32-bit positions can name.")
+        raise InvalidGraphError("A graph must have at least one node, got no nodes. Pass edges or nodes.")
+    most = np.iinfo(np.int32).max
+    if edges.num_nodes > most:
+        raise InvalidGraphError(f"A graph must have at most {most} nodes, got {edges.num_nodes}. Use a subgraph.")
     if edges.labels is None:
         return
     if len(edges.labels) != edges.num_nodes:
-        raise InvalidGraphError(f"{counted(len(edges.labels), 'label')} for {counted(edges.num_nodes, 'node')}.")
+        raise InvalidGraphError(
+            f"labels must have one entry per node, got {counted(len(edges.labels), 'label')} for "
+            f"{counted(edges.num_nodes, 'node')}."
+        )
     _check_hashable(edges.labels)
     seen: set[Hashable] = set()
     for label in edges.labels:
         if label != label:
-            raise InvalidGraphError("A label is NaN, which equals nothing; use a number or a string.")
+            raise InvalidGraphError("Labels must equal themselves, got NaN. Use numbers or strings.")
         if label in seen:
-            raise InvalidGraphError(f"Label {label!r} names two nodes; labels must be distinct.")
+            raise InvalidGraphError(f"Labels must be distinct, got {label!r} twice.")
         seen.add(label)
 
 
@@ -188,26 +228,26 @@ def _check_weights(
     weights: NDArray[np.float64],
     labels: Sequence[Hashable] | None,
 ) -> None:
-    for bad, what in ((~np.isfinite(weights), "not a finite number"), (weights < 0, "negative")):
-        if bad.any():
-            worst = int(bad.argmax())
-            a, b = _name(labels, sources[worst]), _name(labels, targets[worst])
-            raise InvalidGraphError(
-                f"The weight of edge ({a}, {b}) is {weights[worst]}, which is {what}. Weights measure similarity "
-                "and must be finite and at least 0."
-            )
+    bad = ~np.isfinite(weights) | (weights < 0)
+    if bad.any():
+        worst = int(bad.argmax())
+        a, b = _name(labels, sources[worst]), _name(labels, targets[worst])
+        raise InvalidGraphError(
+            f"The weight of edge ({a}, {b}) must be finite and at least 0, got {weights[worst]}. Weights are "
+            "similarities, for example exp(-distance)."
+        )
 
 
 def _check_total(weights: NDArray[np.float64]) -> None:
     with np.errstate(over="ignore"):
         total = weights.sum()
     if not np.isfinite(total):
-        raise InvalidGraphError("The weights add up to more than a float can hold; divide them by their largest.")
+        raise InvalidGraphError("Weights must have a finite sum, got larger ones. Divide them by the largest.")
     positive = weights[weights > 0]
-    if len(positive) and np.log10(positive.max()) - np.log10(positive.min()) > _MOST_DECADES:
+    if len(positive) and np.log10(positive.max()) - np.log10(positive.min()) > _MAX_DECADES:
         raise InvalidGraphError(
-            f"The weights range from {positive.min():.3g} to {positive.max():.3g}, so that ratios of degrees are more "
-            "than a float can hold. Leave out the edges of so little weight."
+            f"Weights must differ by less than {_MAX_DECADES} powers of ten, got {positive.min():.3g} to "
+            f"{positive.max():.3g}. Drop the edges with the smallest weights."
         )
 
 
@@ -219,14 +259,14 @@ def _as_weights(weights: ArrayLike, count: int) -> NDArray[np.float64]:
     try:
         values = np.asarray(weights, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidGraphError(f"The weights are not numbers: {error}.") from error
+        raise InvalidGraphError(f"weights must be numbers, got an error: {error}.") from error
     if values.shape != (count,):
-        raise InvalidGraphError(f"{count} edges need weights of shape ({count},), got {values.shape}.")
+        raise InvalidGraphError(f"weights must have shape ({count},), one per edge, got {values.shape}.")
     return values
 
 
 def _listed(items: Any, what: str, wanted: str) -> list[Any]:
-    """Return a list; arrays and tensors give plain numbers."""
+    """Return a list; arrays and tensors are converted to plain numbers."""
     plain = items.tolist() if hasattr(items, "tolist") else items
     if not isinstance(plain, Iterable):
         raise InvalidGraphError(f"{what} must be a sequence of {wanted}, got {shown(items)}.")
@@ -237,7 +277,7 @@ def _check_hashable(labels: Iterable[Any]) -> None:
     for label in labels:
         if not is_hashable(label):
             raise InvalidGraphError(
-                f"{shown(label)} is no label of a node: labels are hashable, such as numbers, texts and tuples of them."
+                f"Labels must be hashable, such as numbers, strings and tuples of them, got {shown(label)}."
             )
 
 

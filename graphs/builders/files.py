@@ -1,4 +1,4 @@
-"""Files before they are parsed: is there one, what does it look like, how much does it unpack to."""
+"""Checks of files before they are parsed: existence, content and unpacked size."""
 
 import bz2
 import gzip
@@ -10,8 +10,8 @@ from typing import IO, Any
 from graphs.checks import shown
 from graphs.errors import FileFormatError
 
-MOST_UNPACKED = 2**30
-"""Bytes that a packed file may unpack to."""
+MAX_UNPACKED = 2**30
+"""The largest number of bytes that a compressed file may unpack to."""
 
 _MARKS = (
     (b"PK\x03\x04", "a zip archive"),
@@ -38,7 +38,13 @@ _CHUNK = 1 << 20
 
 
 def recognize(head: bytes) -> str | None:
-    """Return what a file is that begins with these bytes, if it is one of the usual confusions."""
+    """Return the kind of file that begins with these bytes, if it is a common confusion.
+
+    Examples:
+        >>> from graphs.builders.files import recognize
+        >>> recognize(b"PAR1..."), recognize(b"solid cube")
+        ('a Parquet file', None)
+    """
     for mark, kind in _MARKS:
         if head.startswith(mark):
             return kind
@@ -49,22 +55,28 @@ def recognize(head: bytes) -> str | None:
 
 
 def check_file(path: str | Path, expected: str, *, packed: bool = False) -> Path:
-    """Return the path of a file that may be what is expected, such as "a mesh".
+    """Return the path of a file that may have the expected content, such as "a mesh".
 
     Args:
         path: The file.
-        expected: What it should be, for the message.
-        packed: Whether gzip, bzip2 and xz data are fine, as long as they unpack to at most `MOST_UNPACKED`.
+        expected: The expected content, for messages.
+        packed: Whether gzip, bzip2 and xz data are allowed if they unpack to at most `MAX_UNPACKED`.
 
     Raises:
-        FileFormatError: there is no such file, it is empty, or it looks like something else.
+        FileFormatError: If the file is missing or empty, or looks like something else.
+
+    Examples:
+        >>> from graphs.builders.files import check_file
+        >>> check_file("missing.stl", "a mesh")
+        Traceback (most recent call last):
+        graphs.errors.FileFormatError: There is no file missing.stl.
     """
     if not isinstance(path, str | Path):
-        raise FileFormatError(f"The path of {expected} is needed, got {shown(path)}.")
+        raise FileFormatError(f"path must be the path of {expected}, got {shown(path)}.")
     file = Path(path)
     name = printable(str(file))
     if file.is_dir():
-        raise FileFormatError(f"{name} is a folder; give a file in it.")
+        raise FileFormatError(f"{name} must be a file, got a folder. Pass a file in it.")
     if not file.is_file():
         raise FileFormatError(f"There is no file {name}.")
     if file.stat().st_size == 0:
@@ -75,7 +87,7 @@ def check_file(path: str | Path, expected: str, *, packed: bool = False) -> Path
     if opener is not None:
         _check_unpacked(file, opener)
     elif (kind := recognize(head)) is not None:
-        raise FileFormatError(f"{name} looks like {kind}, not like {expected}.")
+        raise FileFormatError(f"{name} must be {expected}, got what looks like {kind}.")
     return file
 
 
@@ -86,18 +98,32 @@ def _check_unpacked(file: Path, opener: Any) -> None:
         with opener(file, "rb") as stream:
             while chunk := stream.read(_CHUNK):
                 total += len(chunk)
-                if total > MOST_UNPACKED:
-                    raise FileFormatError(f"{printable(str(file))} unpacks to more than {MOST_UNPACKED:,} bytes.")
+                if total > MAX_UNPACKED:
+                    raise FileFormatError(
+                        f"{printable(str(file))} must unpack to at most {MAX_UNPACKED:,} bytes, got more."
+                    )
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise FileFormatError(f"{printable(str(file))} is truncated or damaged: {brief(error)}.") from error
 
 
 def brief(error: BaseException) -> str:
-    """Return what an error says, short, in one line, without characters that steer a terminal."""
+    r"""Return the message of an error, short, in one line and without control characters.
+
+    Examples:
+        >>> from graphs.builders.files import brief
+        >>> brief(ValueError("bad\n  header"))
+        'bad header'
+    """
     words = printable(" ".join(str(error).split())) or type(error).__name__
     return words if len(words) <= 200 else words[:199] + "…"
 
 
 def printable(text: str) -> str:
-    """Return text without characters that steer a terminal."""
+    r"""Return text without control characters.
+
+    Examples:
+        >>> from graphs.builders.files import printable
+        >>> printable("a\tb")
+        'a?b'
+    """
     return "".join(c if c.isprintable() else "?" for c in text)

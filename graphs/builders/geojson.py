@@ -1,9 +1,9 @@
 """Roads and sensors in GeoJSON.
 
-LineStrings are roads, in the file's order; the parts of a MultiLineString are roads of their own. Points are sensors.
-Features without a geometry (null), and geometries without points, hold nothing: they are left out with a warning, and
-have no number. Roads have no direction, whatever `oneway` says. Properties may be anything that JSON has; the value of
-a sensor is a number or null (not measured).
+LineStrings are roads, in the order of the file. The parts of a MultiLineString are separate roads. Points are sensors.
+Features with a null geometry, and geometries without points, are skipped with a warning and have no number. Roads have
+no direction, whatever `oneway` says. Properties may be any JSON. The value of a sensor is a number, or null if nothing
+was measured.
 """
 
 import json
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from graphs.builders.crs import read_crs
 from graphs.builders.lines import Lines, as_lines
-from graphs.builders.nearest import farthest, nearest_places
+from graphs.builders.nearest import distance_limit, nearest_places
 from graphs.builders.roads import Roads
 from graphs.checks import counted, is_identifier, is_number, shown
 from graphs.errors import FileFormatError, SkippedFeaturesWarning, warn
@@ -27,16 +27,22 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _PLACE = ("edge", "fraction")
-"""The properties that say where a sensor is."""
+"""The properties with the position of a sensor."""
 _FAULTS = 5
-"""How many features that cannot be used a message names."""
+"""The number of faulty features that a message lists."""
 _SHOWN = 8
-"""How many names a message lists."""
+"""The number of names that a message lists."""
 _KINDS = ("Point", "LineString", "MultiLineString")
 
 
 class Feature(NamedTuple):
-    """A feature that is a road or a sensor."""
+    """A feature that is a road or a sensor.
+
+    Examples:
+        >>> from graphs.builders.geojson import Feature
+        >>> Feature(0, "Point", [1.0, 2.0], {"value": 3.5}, None).kind
+        'Point'
+    """
 
     number: int  # among all features of the file
     kind: str
@@ -59,7 +65,18 @@ def read_geojson(
     within: float | None,
     skip: bool,
 ) -> Roads:
-    """Read roads and sensors from a FeatureCollection; arguments and errors are those of `graphs.read_roads`."""
+    """Read roads and sensors from a FeatureCollection; arguments and errors as for `read_roads`.
+
+    Examples:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from graphs.builders.geojson import read_geojson
+        >>> line = '{"type": "Feature", "geometry": {"type": "LineString", "coordinates": [[0, 0], [1, 0]]}}'
+        >>> path = Path(tempfile.mkdtemp()) / "roads.geojson"
+        >>> _ = path.write_text(f'{{"type": "FeatureCollection", "features": [{line}]}}')
+        >>> len(read_geojson(path, "value", None, None, False).lines)
+        1
+    """
     content = _collection(file)
     system = read_crs(content, metric, file)
     skipped: Counter[str] = Counter()
@@ -96,7 +113,21 @@ def missing_property(
     sensors: Sequence[Mapping[str, Any]],  # their properties
     name: str,
 ) -> str:
-    """Return a message if no sensor has a property, with the properties that hold numbers; "" if one has it."""
+    """Return an error message if no sensor has a property, otherwise "".
+
+    The message lists the properties that hold numbers.
+
+    Args:
+        sensors: The properties of each sensor.
+        name: The name of the property.
+
+    Examples:
+        >>> from graphs.builders.geojson import missing_property
+        >>> missing_property([{"speed": 60.0}], "speed")
+        ''
+        >>> missing_property([{"speed": 60.0}], "value")
+        "no sensor has the property 'value'; they have numbers in 'speed'. Pass one of them, as in target='speed'."
+    """
     if not sensors or any(name in sensor for sensor in sensors):
         return ""
     numbers: dict[str, list[float]] = {}
@@ -108,7 +139,7 @@ def missing_property(
         order = sorted(numbers, key=lambda key: (is_identifier(key, numbers[key]), -len(numbers[key])))
         best = [shown(key) for key in order[:_SHOWN]]
         return (
-            f"no sensor has the property {shown(name)}; they have numbers in {', '.join(best)}. Name the one to read, "
+            f"no sensor has the property {shown(name)}; they have numbers in {', '.join(best)}. Pass one of them, "
             f"as in target={best[0]}."
         )
     others = list(dict.fromkeys(key for sensor in sensors for key in sensor))
@@ -123,7 +154,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def _collection(file: Path) -> Mapping[str, Any]:
-    """Return the content of a file that is a FeatureCollection; NaN in it is null."""
+    """Return the FeatureCollection in a file; NaN becomes null."""
     try:
         content = json.loads(file.read_text(encoding="utf-8-sig"), parse_constant=lambda _: None)
     except UnicodeDecodeError as error:
@@ -131,12 +162,11 @@ def _collection(file: Path) -> Mapping[str, Any]:
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}: {error.msg}"
         raise FileFormatError(
-            f"{file} is not a road network that can be read: it is no JSON ({where}). Roads are GeoJSON, or an R data "
-            "file whose name ends in .rda."
+            f"{file} must be JSON, got an error at {where}. Use GeoJSON, or an R data file whose name ends in .rda."
         ) from error
     features = content.get("features") if isinstance(content, dict) else None
     if not isinstance(features, list) or content.get("type") != "FeatureCollection":
-        raise FileFormatError(f"{file} is not a GeoJSON FeatureCollection.")
+        raise FileFormatError(f"{file} must be a GeoJSON FeatureCollection, got other JSON.")
     found: Mapping[str, Any] = content
     return found
 
@@ -144,7 +174,7 @@ def _collection(file: Path) -> Mapping[str, Any]:
 def _sorted(
     features: Sequence[Any], file: Path, target: str | None, skip: bool, skipped: Counter[str]
 ) -> tuple[list[_Road], list[Feature]]:
-    """Return the roads and the sensors among features, and count in `skipped` those that are left out."""
+    """Return the roads and sensors among features, and count skipped features in `skipped`."""
     roads: list[_Road] = []
     sensors: list[Feature] = []
 
@@ -184,10 +214,10 @@ def _sorted(
 
 
 def _each(read: Callable[[T, int], R], entries: Iterable[T], file: Path) -> list[R]:
-    """Return what is read from each entry and its number.
+    """Read each entry with its number and return the results.
 
     Raises:
-        FileFormatError: some cannot be read; with the messages of the first.
+        FileFormatError: If some cannot be read. The message lists the first.
     """
     found, faults = [], []
     for i, entry in enumerate(entries):
@@ -225,9 +255,9 @@ def _read_points(coordinates: Any, number: int) -> NDArray[np.float64]:  # (poin
     try:
         points = np.array([[_coordinate(x) for x in point[:2]] for point in coordinates], dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise FileFormatError(f"feature {number} has coordinates that are no numbers.") from error
+        raise FileFormatError(f"feature {number} must have coordinates that are numbers, got others.") from error
     if points.ndim != 2 or points.shape[1] != 2 or not np.isfinite(points).all():
-        raise FileFormatError(f"feature {number} must have points of two finite numbers or more.")
+        raise FileFormatError(f"feature {number} must have points of at least two finite numbers.")
     return points
 
 
@@ -239,8 +269,23 @@ def with_target(
 ) -> Roads:
     """Return roads from a GeoJSON file with another property of their sensors as the values.
 
+    Args:
+        roads: The roads.
+        target: The name of the property.
+        path: The file, for messages.
+        skip: Whether to take values that are not numbers as not measured.
+
     Raises:
-        FileFormatError: no sensor has the property, or some are not numbers; see `read_roads`.
+        FileFormatError: If no sensor has the property, or some values are not numbers; see `read_roads`.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> from graphs.builders.geojson import with_target
+        >>> line, place = np.array([(0.0, 0.0), (2.0, 0.0)]), (np.array([0]), np.array([0.5]))
+        >>> roads = graphs.Roads([line], *place, np.array([3.5]), properties=({"value": 3.5, "speed": 60.0},))
+        >>> with_target(roads, "speed", "roads.geojson").values.tolist()
+        [60.0]
     """
     if not skip and (fault := missing_property(roads.properties, target)):
         raise FileFormatError(f"{path}: {fault}")
@@ -261,7 +306,7 @@ def _coordinate(value: Any) -> float:
 
 
 def _is_finite(value: Any) -> bool:
-    """Whether a value is a number in the range of double precision."""
+    """Return whether a value is a number in the range of double precision."""
     try:
         return is_number(value) and math.isfinite(value)
     except OverflowError:
@@ -269,7 +314,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def _read_value(properties: Mapping[str, Any], name: str, number: int, skip: bool, skipped: Counter[str]) -> float:
-    """Return the value of a sensor, NaN if nothing was measured; with `skip` also if it is not a number."""
+    """Return the value of a sensor, NaN if nothing was measured; with `skip` also if not a number."""
     value = properties.get(name)
     if skip and isinstance(value, str) and math.isfinite(written := _number(value)):
         skipped["number written as text"] += 1
@@ -277,8 +322,8 @@ def _read_value(properties: Mapping[str, Any], name: str, number: int, skip: boo
     if not skip and name not in properties:
         names = ", ".join(map(repr, list(properties)[:_SHOWN])) or "none"
         raise FileFormatError(
-            f"sensor {number} has no property {name!r} (it has {names}); null means not measured. Pass "
-            "skip=True to take it as not measured."
+            f"sensor {number} must have the property {name!r}, got {names}. Use null for a value that was not "
+            "measured, or pass skip=True."
         )
     if skip and not _is_finite(value) and (value is not None or name not in properties):
         skipped[f"sensor without a number {name!r} not observed"] += 1
@@ -288,7 +333,7 @@ def _read_value(properties: Mapping[str, Any], name: str, number: int, skip: boo
     if not _is_finite(value):
         raise FileFormatError(
             f"{name!r} of sensor {number} must be a finite number or null, got {str(value)[:40]!r}. Pass "
-            "skip=True to read numbers that are texts, and to take other values as not measured."
+            "skip=True to read numbers written as text and to take other values as not measured."
         )
     return float(value)
 
@@ -309,9 +354,9 @@ def _placed(
     skip: bool,
     skipped: Counter[str],
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the roads (k,) and fractions (k,) of the sensors that are near a road, and which these are (S,).
+    """Return the roads (k,) and fractions (k,) of the sensors near a road, and a mask (S,) of them.
 
-    A place that is named by the properties `edge` and `fraction` counts, otherwise the nearest on any road.
+    Positions in the properties `edge` and `fraction` take precedence over the nearest position.
     """
     named = np.array(
         [all(sensor.properties.get(name) is not None for name in _PLACE) for sensor in sensors], dtype=bool
@@ -324,7 +369,7 @@ def _placed(
         points = np.array([sensors[i].coordinates for i in others.tolist()])
         found = nearest_places(lines, points)
         edges[others], fractions[others], apart[others] = found
-    limit = farthest(lines, within)
+    limit = distance_limit(lines, within)
     near = apart <= limit
     if not near.all():
         i, size = int((~near).argmax()), f" {unit}" if unit else ""

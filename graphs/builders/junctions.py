@@ -1,9 +1,9 @@
-"""Where lines meet: the points that they share are vertices, which divide them into stretches.
+"""Junctions of lines: shared points are vertices, which divide lines into stretches.
 
-A point of a line is a vertex if it is an end of a line, if the line turns back there, or if it is passed on the way
-between different pairs of points: so lines meet at the interior points that they share, as OpenStreetMap's ways do. A
-street that is drawn twice has no vertices inside, and its copies are stretches with the same points. Lines that cross
-between their points do not meet.
+A point of a line is a vertex if it is an end of a line, if the line turns back there, or if it lies between different
+pairs of points. Lines therefore meet at interior points that they share, as OpenStreetMap's ways do. A street that is
+drawn twice has no vertices inside, and its copies are stretches with the same points. Lines that cross between their
+points do not meet.
 """
 
 from typing import Any, NamedTuple, Self
@@ -22,34 +22,46 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 DUPLICATES = ("parallel", "merge")
-"""How to treat stretches that repeat another: keep them as parallel roads, or count them as the same road."""
+"""Treatments of stretches that repeat another: separate parallel roads, or the same road."""
 POSITION_TOLERANCE = 1e-12
-"""The distance up to which positions count as one, as a fraction of a road's length: more than rounding makes it."""
+"""The distance below which positions are equal, as a fraction of the length of a road, above rounding errors."""
 
 
 class Located(NamedTuple):
-    """Where n positions are."""
+    """The stretches and vertices of n positions.
 
-    stretch: Integers  # (n,) a stretch that represents itself
-    fraction: Floats  # (n,) of the length of that stretch's road
-    vertex: (
-        Integers  # (n,) the vertex of a position at an end of its stretch, or on a road without length; otherwise -1
-    )
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> roads = graphs.RoadNetwork.from_lines([[(0, 0), (2, 0)]], metric="euclidean")
+        >>> roads.stretches.locate(np.array([0, 0]), np.array([0.5, 1.0]), roads.lengths).vertex.tolist()
+        [-1, 1]
+    """
+
+    stretch: Integers  # (n,) stretches that represent themselves
+    fraction: Floats  # (n,) of the length of the road of the stretch
+    vertex: Integers  # (n,) the vertex at an end of a stretch, or on a road without length; otherwise -1
 
 
 class Stretches(NamedTuple):
-    """S stretches of road from one vertex to the next, road after road and along each.
+    """S stretches of road between consecutive vertices, road after road and along each.
 
     A road without length is one stretch from a vertex to itself.
+
+    Examples:
+        >>> import graphs
+        >>> roads = graphs.RoadNetwork.from_lines([[(0, 0), (1, 0), (4, 0)], [(1, 0), (1, 1)]], metric="euclidean")
+        >>> roads.stretches.road.tolist(), roads.stretches.end.tolist()
+        ([0, 0, 1], [0.25, 1.0, 1.0])
     """
 
     road: Integers  # (S,) ascending, each of 0..R-1 at least once
-    begin: Floats  # (S,) fraction of the road's length at which it begins: 0 for a road's first stretch
-    end: Floats  # (S,) fraction at which it ends: 1 for a road's last stretch
-    source: Integers  # (S,) vertex at its first point
-    target: Integers  # (S,) vertex at its last point
-    representative: Integers  # (S,) the earlier stretch that it was merged into, otherwise itself
-    is_reversed: NDArray[np.bool_]  # (S,) whether it runs in the opposite direction to its representative
+    begin: Floats  # (S,) fraction of the length of the road at the begin, 0 for the first stretch of a road
+    end: Floats  # (S,) fraction of the length of the road at the end, 1 for the last stretch of a road
+    source: Integers  # (S,) vertex at the first point
+    target: Integers  # (S,) vertex at the last point
+    representative: Integers  # (S,) the earlier stretch that each was merged into, otherwise itself
+    is_reversed: NDArray[np.bool_]  # (S,) whether a stretch is opposite in direction to its representative
 
     @classmethod
     def of_ends(
@@ -63,16 +75,16 @@ class Stretches(NamedTuple):
         return cls(roads, zeros, zeros + 1, starts, ends, roads.copy(), np.zeros(len(starts), dtype=bool))
 
     def check(self, num_roads: int, num_vertices: int) -> None:
-        """Refuse arrays that do not describe stretches of roads 0..R-1 between vertices 0..V-1.
+        """Check that the arrays describe stretches of roads 0..R-1 between vertices 0..V-1.
 
         Raises:
-            InvalidGraphError: the arrays have other lengths or entries.
+            InvalidGraphError: If they do not.
         """
         count, opens = len(self.road), np.diff(self.road, prepend=-1)
         closes = np.append(opens[1:], 1)
         sized = count > 0 and all(len(part) == count for part in self)
         if not sized or ((opens != 0) & (opens != 1)).any() or self.road[-1] != num_roads - 1:
-            raise InvalidGraphError(f"Stretches must follow each other along {num_roads} roads.")
+            raise InvalidGraphError(f"Stretches must follow each other along {num_roads} roads, got another order.")
         follows = (self.begin[1:] == self.end[:-1]) & (self.source[1:] == self.target[:-1])
         whole = (self.begin[opens == 1] == 0).all() and (self.end[closes == 1] == 1).all()
         if not (whole and (follows | (opens[1:] == 1)).all() and (self.begin < self.end).all()):
@@ -99,7 +111,13 @@ class Stretches(NamedTuple):
         fraction: Floats,  # (n,)
         lengths: Floats,  # (R,)
     ) -> Located:
-        """Return where positions (road, fraction) are; `lengths` are those of the roads."""
+        """Return the stretches and vertices of positions (road, fraction).
+
+        Args:
+            road: Roads (n,).
+            fraction: Fractions (n,) of their lengths.
+            lengths: Lengths (R,) of the roads.
+        """
         first, end = (np.searchsorted(self.road, road, side) for side in ("left", "right"))
         own = last_before(self.begin, first, end - 1, fraction)
         vertex = np.where(lengths[road] == 0, self.source[own], self._ends(own, fraction))
@@ -117,7 +135,16 @@ class Stretches(NamedTuple):
 
 
 class Junctions(NamedTuple):
-    """Joined lines: vertices and the stretches between them."""
+    """Joined lines: vertices and the stretches between them.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.junctions import join_lines
+        >>> from graphs.builders.lines import as_lines
+        >>> lines = as_lines([np.array([(0.0, 0.0), (1.0, 0.0)]), np.array([(1.0, 0.0), (1.0, 1.0)])], "euclidean")
+        >>> len(join_lines(lines).coordinates)
+        3
+    """
 
     coordinates: Floats  # (V, 2) of the vertices
     lengths: Floats  # (R,) of the lines; 0 if snapping closed a line
@@ -130,13 +157,26 @@ def join_lines(
     snap: float = 0.0,
     duplicates: str = "parallel",
 ) -> Junctions:
-    """Join lines where they share points, or have points within a tolerance; see `graphs.RoadNetwork.from_lines`.
+    """Join lines at shared points, or at points within a tolerance, see `RoadNetwork.from_lines`.
 
-    Vertices are numbered in the order in which lines reach them. A vertex lies where the first of them does.
+    Vertices are numbered in the order in which lines reach them, and lie where the first line does.
+
+    Args:
+        lines: The lines.
+        snap: The tolerance.
+        duplicates: "parallel" or "merge".
 
     Raises:
-        InvalidArgumentError: the tolerance is not a number of at least 0, or another value of `duplicates`.
-        InvalidGraphError: an infinite length, or a tolerance that would join points that are far apart.
+        InvalidArgumentError: If the tolerance is not a number of at least 0, or `duplicates` is unknown.
+        InvalidGraphError: If a length is infinite, or the tolerance would join points that are far apart.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.junctions import join_lines
+        >>> from graphs.builders.lines import as_lines
+        >>> shapes = [np.array([(0.0, 0.0), (1.0, 0.0), (2.0, 0.0)]), np.array([(1.0, 0.0), (1.0, 1.0)])]
+        >>> join_lines(as_lines(shapes, "euclidean")).stretches.road.tolist()
+        [0, 0, 1]
     """
     check_snap(snap)
     check_choice("duplicates", duplicates, DUPLICATES)
@@ -150,7 +190,7 @@ def join_lines(
         chosen, crossing = snapped_vertices(lines, points, _vertex_places(points), snap)
         label = np.where(crossing >= 0, int(points.place.max()) + 1 + crossing, points.place)
     stops = np.bincount(points.line[chosen], minlength=len(lines.first) - 1)
-    chosen = np.repeat(chosen, np.where(stops[points.line[chosen]] == 1, 2, 1))  # the only point of a line is both ends
+    chosen = np.repeat(chosen, np.where(stops[points.line[chosen]] == 1, 2, 1))  # a single point is both ends
     kept, vertex = first_of_each(label[chosen])
     coordinates = lines.points[points.point[chosen[kept]]]
     line, reached = points.line[chosen], lines.reached[points.point[chosen]]
@@ -169,7 +209,7 @@ def join_lines(
 
 
 def _vertex_places(points: LinePoints) -> NDArray[np.bool_]:  # (P,)
-    """Return which places are vertices: ends, turning points, and those passed between different pairs of places."""
+    """Return a mask (P,) of vertices: ends, turning points and points between different pairs."""
     size = int(points.place.max()) + 1
     found = np.zeros(size, dtype=bool)
     found[points.place[points.is_end]] = True
@@ -183,11 +223,11 @@ def _vertex_places(points: LinePoints) -> NDArray[np.bool_]:  # (P,)
 
 
 def _repeats(
-    label: Integers,  # (K,) the same for points at one place, or at one crossing
-    first: Integers,  # (S,) the point at which each stretch begins
+    label: Integers,  # (K,) equal for points with the same coordinates or at one crossing
+    first: Integers,  # (S,) the first point of each stretch
     last: Integers,  # (S,)
 ) -> tuple[Integers, NDArray[np.bool_]]:
-    """Return the first stretch (S,) with the same points as each, and whether it has them in the opposite order."""
+    """Return the first stretch (S,) with the same points as each, and whether it is reversed."""
     found, is_reversed = np.arange(len(first)), np.zeros(len(first), dtype=bool)
     ends = np.sort(np.stack([label[first], label[last]], axis=1), axis=1)
     _, group, count = np.unique(ends, axis=0, return_inverse=True, return_counts=True)
@@ -204,7 +244,7 @@ def _repeats(
 
 
 def _without_gaps(coordinates: Floats, lengths: Floats, found: Stretches, merge: bool) -> Junctions:
-    """Join vertices with no length between them in floating point, and leave out the stretches between them."""
+    """Merge vertices without a length between them, and drop the stretches between them."""
     has_none = (found.begin == found.end) | (lengths[found.road] == 0)
     source, target = found.source, found.target
     if (source[has_none] != target[has_none]).any():

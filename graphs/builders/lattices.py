@@ -1,4 +1,4 @@
-"""Grids to edges: the nodes are the entries of an array of some shape, in C order."""
+"""Grid graphs: nodes are the entries of an array, in C order."""
 
 import itertools
 import math
@@ -13,19 +13,21 @@ from graphs.builders.edges import EdgeArrays
 from graphs.checks import as_numbers, check_fits, is_count, shown
 from graphs.errors import InvalidArgumentError, InvalidGraphError, UnknownNodeError
 
-_MOST = int(np.iinfo(np.int32).max)
+_MAX = int(np.iinfo(np.int32).max)
 
 
 @dataclass(frozen=True)
 class GridLabels(Sequence[tuple[int, ...]]):
-    """The labels of a grid's nodes: the tuples (i, j, ...) in C order, computed when they are asked for.
+    """The labels of the nodes of a grid: tuples (i, j, ...) in C order, computed on demand.
 
     Attributes:
-        shape: Of the grid.
+        shape: The shape of the grid.
 
-    >>> labels = GridLabels((2, 3))
-    >>> labels[4], (1, 1) in labels, len(labels)
-    ((1, 1), True, 6)
+    Examples:
+        >>> from graphs.builders.lattices import GridLabels
+        >>> labels = GridLabels((2, 3))
+        >>> labels[4], (1, 1) in labels, len(labels)
+        ((1, 1), True, 6)
     """
 
     shape: tuple[int, ...]
@@ -70,14 +72,14 @@ class GridLabels(Sequence[tuple[int, ...]]):
         """Return the positions (n,) of labels, the rows of (n, d).
 
         Raises:
-            UnknownNodeError: a label is not of the grid.
+            UnknownNodeError: If a label is not in the grid.
         """
         if labels.shape[1] != len(self.shape):
             raise UnknownNodeError(f"Labels of a grid of shape {self.shape} must be {self._allowed}, got {labels[0]}.")
         outside = ((labels < 0) | (labels >= self.shape)).any(axis=1)
         if outside.any():
             wrong = tuple(labels[int(outside.argmax())].tolist())
-            raise UnknownNodeError(f"There is no node {wrong}; labels of this grid are {self._allowed}.")
+            raise UnknownNodeError(f"Labels of a grid of shape {self.shape} must be {self._allowed}, got {wrong}.")
         return np.asarray(np.ravel_multi_index(tuple(labels.T), self.shape), dtype=np.int64)
 
     @property
@@ -91,10 +93,16 @@ def from_grid(
     diagonals: bool,
     spacing: ArrayLike | None,  # (d,)
 ) -> EdgeArrays:
-    """Join neighbours in a d-dimensional array; see `graphs.Graph.from_grid`.
+    """Join neighbors in a d-dimensional array; see `graphs.Graph.from_grid`.
 
-    An axis of length 1 has no neighbours. An axis of length 2 is never periodic: the step around it is the step
-    within it. From length 3 on, every unordered pair of neighbours differs by exactly one offset out of each +-offset.
+    An axis of length 1 has no neighbors. An axis of length 2 is never periodic, since the step around it is the step
+    within it. From length 3 on, every unordered pair of neighbors differs by exactly one offset out of each pair
+    +-offset.
+
+    Examples:
+        >>> from graphs.builders import from_grid
+        >>> from_grid((3,), True, False, None).sources.tolist()
+        [0, 1, 2]
     """
     sizes = _check_shape(shape)
     wraps = [wrap and size > 2 for wrap, size in zip(_check_periodic(periodic, len(sizes)), sizes, strict=True)]
@@ -117,7 +125,7 @@ def from_grid(
 
 
 def _offsets(count: int, diagonals: bool) -> Iterator[tuple[int, ...]]:
-    """Yield one of each pair +-offset of neighbours on so many axes: that whose first step is forwards."""
+    """Yield one of each pair +-offset of neighbors, the one whose first step is forward."""
     if not diagonals:
         yield from (tuple(int(axis == i) for i in range(count)) for axis in range(count))
         return
@@ -129,7 +137,7 @@ def _offsets(count: int, diagonals: bool) -> Iterator[tuple[int, ...]]:
 def _shifted(
     positions: NDArray[np.int64], offset: tuple[int, ...], wraps: list[bool]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the positions that have a neighbour at this offset, and that neighbour's."""
+    """Return the positions with a neighbor at an offset, and the positions of these neighbors."""
     sources = targets = positions
     for axis, (move, wrap) in enumerate(zip(offset, wraps, strict=True)):
         if move and wrap:
@@ -144,14 +152,16 @@ def _shifted(
 
 
 def _weigh(lengths: NDArray[np.float64], counts: NDArray[np.int64], relative: bool) -> NDArray[np.float64]:
-    """Return 1 / length, or (mean length) / (length), for each of so many edges of each length."""
+    """Return 1 / length, or (mean length) / (length), for the counts of edges of each length."""
     if counts.sum() == 0:
         return np.zeros(0)
     mean = (lengths * (counts / counts.sum())).sum() if relative else 1.0
     with np.errstate(divide="ignore", over="ignore"):
         weights = mean / lengths
     if not np.isfinite(weights).all():
-        raise InvalidArgumentError("The ratios of the spacings are beyond double precision.")
+        raise InvalidArgumentError(
+            "Ratios of spacings must be in the range of double precision, got larger ones. Rescale an axis."
+        )
     return np.repeat(weights, counts)
 
 
@@ -182,21 +192,24 @@ def _check_spacing(spacing: ArrayLike | None, sizes: tuple[int, ...]) -> NDArray
         )
     with np.errstate(over="ignore"):
         if not np.isfinite(steps * sizes).all():
-            raise InvalidArgumentError(f"A grid of shape {sizes} and spacing {spacing!r} ends beyond double precision.")
+            raise InvalidArgumentError(
+                f"A grid of shape {sizes} must end in the range of double precision, got spacing {spacing!r}. Use less."
+            )
     return steps
 
 
 def _check_size(sizes: tuple[int, ...], wraps: list[bool], diagonals: bool) -> None:
-    """Count nodes and edges before any array is made."""
+    """Check the numbers of nodes and edges before arrays are allocated."""
     nodes = math.prod(sizes)
     ordered = [2 * size if wrap else 2 * (size - 1) for size, wrap in zip(sizes, wraps, strict=True)]
     if diagonals:  # along each axis: stay, or move
         edges = (math.prod(size + moves for size, moves in zip(sizes, ordered, strict=True)) - nodes) // 2
     else:
         edges = sum(nodes // size * moves for size, moves in zip(sizes, ordered, strict=True)) // 2
-    if nodes > _MOST or 2 * edges > _MOST:
+    if nodes > _MAX or 2 * edges > _MAX:
         raise InvalidGraphError(
-            f"A grid of shape {sizes} has {nodes} nodes and {edges} edges, more than 32-bit positions can name."
+            f"A grid must have at most {_MAX} nodes and half as many edges, got {nodes} nodes and {edges} edges. Use a "
+            "smaller shape."
         )
     check_fits(
         f"The {nodes} nodes and {edges} edges of this grid", 64.0 * nodes + 100.0 * edges, "Use a smaller shape."

@@ -1,4 +1,4 @@
-"""Line strings: checked, and many of them in flat arrays with their lengths."""
+"""Line strings: checked, and in flat arrays with their lengths."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -14,15 +14,23 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 EARTH_RADIUS = 6_371_008.8
-"""Metres, the mean."""
+"""The mean radius in meters."""
 
 
 class Lines(NamedTuple):
-    """R lines with M points in all, one line after another."""
+    """R lines with M points in all, one line after another.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.lines import as_lines
+        >>> lines = as_lines([np.array([(0.0, 0.0), (3.0, 4.0)])], "euclidean")
+        >>> lines.lengths.tolist(), lines.along(np.array([0]), np.array([0.5])).tolist()
+        ([5.0], [[1.5, 2.0]])
+    """
 
     points: Floats  # (M, 2): x and y, or longitude and latitude in degrees
     first: Integers  # (R + 1,) line r has the points first[r] to first[r + 1] - 1
-    reached: Floats  # (M,) the length of its line up to a point, in metres or the units of the plane
+    reached: Floats  # (M,) the length of the line up to a point, in meters or the units of the plane
     metric: str  # "haversine" or "euclidean"
 
     @property
@@ -32,7 +40,7 @@ class Lines(NamedTuple):
 
     @property
     def diagonal(self) -> float:
-        """The diagonal of the box around all points (on the globe in space), in metres or the units of the plane."""
+        """The diagonal of the bounding box of all points, in space on the globe."""
         return float(np.linalg.norm(np.ptp(self.in_space(), axis=0)))
 
     @np.errstate(under="ignore")
@@ -41,10 +49,10 @@ class Lines(NamedTuple):
         line: Integers,  # (n,)
         fraction: Floats,  # (n,)
     ) -> Floats:  # (n, 2)
-        """Return the points at fractions of the lengths of lines.
+        """Return the points (n, 2) at fractions of the lengths of lines.
 
-        A segment is straight in the coordinates. One that crosses the 180th meridian goes the short way, and longitudes
-        are on the same side of it as the nearer end.
+        A segment is straight in the coordinates. A segment across the 180th meridian goes the short way, with
+        longitudes on the side of the nearer end.
         """
         target = fraction * self.lengths[line]
         before = self._points_before(line, target)
@@ -53,11 +61,11 @@ class Lines(NamedTuple):
         return interpolated(self.points[before], self.points[before + 1], share, self.metric)
 
     def in_space(self) -> Floats:  # (M, 2) or (M, 3)
-        """Return the points as Cartesian coordinates: those of the plane, or points on the globe in metres."""
+        """Return Cartesian coordinates of the points: those of the plane, or on the globe in meters."""
         return in_space(self.points, self.metric)
 
     def _points_before(self, line: Integers, target: Floats) -> Integers:
-        """Return the last point (n,) of each line, except its end, that lies no farther along it than a target (n,)."""
+        """Return the last point (n,) of each line, except its end, at most a target (n,) along it."""
         return last_before(self.reached, self.first[line], self.first[line + 1] - 2, target)
 
 
@@ -67,7 +75,15 @@ def interpolated(
     share: Floats,  # (n,)
     metric: str,
 ) -> Floats:  # (n, 2)
-    """Return points on segments that are straight in the coordinates, at shares of them; see `Lines.along`."""
+    """Return points at shares of segments that are straight in the coordinates, see `Lines.along`.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.lines import interpolated
+        >>> starts, ends = np.array([[179.0, 0.0]]), np.array([[-179.0, 0.0]])
+        >>> interpolated(starts, ends, np.array([0.25]), "haversine").tolist()
+        [[179.5, 0.0]]
+    """
     step = ends - starts
     if metric == "euclidean":
         return starts + share[:, None] * step
@@ -87,7 +103,14 @@ def last_before(
     high: Integers,  # (n,)
     target: Floats,  # (n,)
 ) -> Integers:  # (n,)
-    """Return the last index in each range low..high whose value is at most a target; low if there is none."""
+    """Return the last index in each range low..high with a value of at most a target, or low.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.lines import last_before
+        >>> last_before(np.array([0.0, 1.0, 4.0]), np.array([0]), np.array([2]), np.array([3.0])).tolist()
+        [1]
+    """
     while (low < high).any():
         middle = (low + high + 1) // 2
         is_before = values[middle] <= target
@@ -102,8 +125,14 @@ def as_lines(
     """Return R lines, each (points, 2), as flat arrays.
 
     Raises:
-        InvalidArgumentError: an unknown metric.
-        InvalidGraphError: coordinates that are not degrees, for "haversine".
+        InvalidArgumentError: If the metric is unknown.
+        InvalidGraphError: If coordinates are not degrees, for "haversine".
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.lines import as_lines
+        >>> as_lines([np.array([(0.0, 0.0), (3.0, 4.0), (3.0, 5.0)])], "euclidean").reached.tolist()
+        [0.0, 5.0, 6.0]
     """
     first = np.concatenate(([0], np.cumsum([len(shape) for shape in shapes])))
     points = np.concatenate(shapes)
@@ -116,16 +145,32 @@ def as_lines(
 
 
 class LinePoints(NamedTuple):
-    """The points of lines, line after line, without those that repeat the point before: K of them."""
+    """The K points of lines, line after line, without repetitions of the point before.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.lines import as_lines, line_points
+        >>> shape = np.array([(0.0, 0.0), (0.0, 0.0), (1.0, 0.0)])
+        >>> line_points(as_lines([shape], "euclidean")).is_end.tolist()
+        [True, True]
+    """
 
     point: Integers  # (K,) index among the M points
     line: Integers  # (K,)
-    place: Integers  # (K,) number of its coordinates among the P distinct ones, sorted by them
+    place: Integers  # (K,) number of the coordinates among the P distinct ones, sorted by them
     is_end: NDArray[np.bool_]  # (K,) whether it is the first or last point of its line
 
 
 def line_points(lines: Lines) -> LinePoints:
-    """Return the points of lines that differ from the point before."""
+    """Return the points of lines that differ from the point before.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.lines import as_lines, line_points
+        >>> shape = np.array([(0.0, 0.0), (0.0, 0.0), (1.0, 0.0)])
+        >>> line_points(as_lines([shape], "euclidean")).point.tolist()
+        [0, 2]
+    """
     pairs = np.ascontiguousarray(_canonical(lines)).view(np.complex128).reshape(-1)
     place = np.unique(pairs, return_inverse=True)[1].reshape(-1)
     line = np.repeat(np.arange(len(lines.first) - 1), np.diff(lines.first))
@@ -136,7 +181,7 @@ def line_points(lines: Lines) -> LinePoints:
 
 
 def _canonical(lines: Lines) -> Floats:  # (M, 2)
-    """Return the points with one pair of coordinates for each place: no negative zeros, longitudes in [-180, 180)."""
+    """Return the points with unique coordinates: no negative zeros, longitudes in [-180, 180)."""
     points = lines.points + 0.0
     if lines.metric == "haversine":
         longitude = points[:, 0]
@@ -149,16 +194,21 @@ def _canonical(lines: Lines) -> Floats:  # (M, 2)
 def check_lines(
     lines: Sequence[ArrayLike],  # each (points, 2)
 ) -> list[Floats]:
-    """Return lines as arrays, each (points, 2). All points of a line may be the same.
+    """Return lines as arrays, each (points, 2). All points of a line may be equal.
 
     Raises:
-        InvalidGraphError: no lines, or a line with fewer than two points, or with a coordinate that is not a finite
-            number.
+        InvalidGraphError: If there are no lines, or a line has fewer than two points or a coordinate that is not
+            finite.
+
+    Examples:
+        >>> from graphs.builders.lines import check_lines
+        >>> check_lines([[(0, 0), (1, 1)]])[0].shape
+        (2, 2)
     """
     if not isinstance(lines, Sequence | np.ndarray) or isinstance(lines, str):
         raise InvalidGraphError(f"Roads must be a list of lines, each (points, 2), got {shown(lines)}.")
     if len(lines) == 0:
-        raise InvalidGraphError("There are no roads. Pass at least one line.")
+        raise InvalidGraphError("lines must hold at least one road, got none. Pass at least one line.")
     return [_check_line(i, line) for i, line in enumerate(lines)]
 
 
@@ -166,10 +216,10 @@ def _check_line(index: int, line: ArrayLike) -> Floats:
     shape = line.copy() if isinstance(line, np.ndarray) and line.dtype == np.float64 else as_numbers(line)
     if shape.ndim != 2 or shape.shape[0] < 2 or shape.shape[1] != 2:
         raise InvalidGraphError(
-            f"Road {index} needs at least two points (longitude, latitude) of numbers, got {shown(line)}."
+            f"Road {index} must have at least two points (longitude, latitude) of numbers, got {shown(line)}."
         )
     if not np.isfinite(shape).all():
-        raise InvalidGraphError(f"Road {index} has a coordinate that is not a finite number.")
+        raise InvalidGraphError(f"Road {index} must have finite coordinates, got others.")
     return shape
 
 
@@ -177,11 +227,17 @@ def segment_lengths(
     shape: Floats,  # (points, 2)
     metric: str,
 ) -> Floats:  # (points - 1,)
-    """Return the lengths of the segments of one line, in metres or the units of the plane.
+    """Return the lengths of the segments of one line, in meters or the units of the plane.
 
     Raises:
-        InvalidArgumentError: an unknown metric.
-        InvalidGraphError: coordinates that are not degrees, for "haversine".
+        InvalidArgumentError: If the metric is unknown.
+        InvalidGraphError: If coordinates are not degrees, for "haversine".
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.lines import segment_lengths
+        >>> segment_lengths(np.array([(0.0, 0.0), (3.0, 4.0), (3.0, 5.0)]), "euclidean").tolist()
+        [5.0, 1.0]
     """
     if metric == "haversine" and (np.abs(shape[:, 1]).max() > 90 or np.abs(shape[:, 0]).max() > 360):
         raise InvalidGraphError(
@@ -197,7 +253,15 @@ def distances(
     ends: Floats,  # (n, 2)
     metric: str,
 ) -> Floats:  # (n,)
-    """Return the distances between pairs of points, in metres or the units of the plane."""
+    """Return the distances (n,) between pairs of points, in meters or the units of the plane.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.lines import distances
+        >>> one_degree = distances(np.array([[0.0, 0.0]]), np.array([[0.0, 1.0]]), "haversine")
+        >>> round(float(one_degree[0]))
+        111195
+    """
     if metric == "euclidean":
         return np.asarray(np.linalg.norm(ends - starts, axis=1))
     if metric != "haversine":
@@ -212,7 +276,14 @@ def in_space(
     points: Floats,  # (n, 2)
     metric: str,
 ) -> Floats:  # (n, 2) or (n, 3)
-    """Return points as Cartesian coordinates: those of the plane, or points on the globe (n, 3) in metres."""
+    """Return Cartesian coordinates: those of the plane (n, 2), or on the globe (n, 3) in meters.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.lines import EARTH_RADIUS, in_space
+        >>> bool(np.isclose(np.linalg.norm(in_space(np.array([(10.0, 50.0)]), "haversine")), EARTH_RADIUS))
+        True
+    """
     if metric == "euclidean":
         return points
     longitude, latitude = np.radians(points).T
@@ -224,7 +295,13 @@ def chord(
     distance: float,
     metric: str,
 ) -> float:
-    """Return the straight distance between two points that are this far apart along the globe, or in the plane."""
+    """Return the straight distance between points at a distance along the globe, or in the plane.
+
+    Examples:
+        >>> from graphs.builders.lines import chord
+        >>> chord(5.0, "euclidean"), chord(1e6, "haversine") < 1e6
+        (5.0, True)
+    """
     if metric == "euclidean":
         return distance
     return float(2 * EARTH_RADIUS * np.sin(min(distance / (2 * EARTH_RADIUS), np.pi / 2)))
@@ -233,7 +310,17 @@ def chord(
 def first_of_each(
     groups: NDArray[np.integer[Any]],  # (n,)
 ) -> tuple[Integers, Integers]:
-    """Return where each group first occurs (g,), ascending, and each member's group (n,), numbered in that order."""
+    """Return the first index (g,) of each group, ascending, and the group (n,) of each member.
+
+    Groups are numbered in this order.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.lines import first_of_each
+        >>> first, member = first_of_each(np.array([7, 3, 7]))
+        >>> first.tolist(), member.tolist()
+        ([0, 1], [0, 1, 0])
+    """
     _, first, member = np.unique(groups, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     rank = np.empty_like(order)

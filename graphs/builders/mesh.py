@@ -1,4 +1,4 @@
-"""Triangle meshes to edges: faces or vertices are the nodes."""
+"""Graphs of triangle meshes: nodes are faces or vertices."""
 
 import warnings
 from pathlib import Path
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from graphs.builders.edges import EdgeArrays
-from graphs.builders.lengths import between, inverse, scaled
+from graphs.builders.lengths import inverse_lengths, scale_to_unit, segment_distances
 from graphs.builders.mesh_files import load_mesh
 from graphs.builders.triangles import angles, read_triangles
 from graphs.checks import check_choice, shown
@@ -23,19 +23,26 @@ from graphs.errors import (
 )
 
 _ROUNDING = 1e-12
+"""Relative size below which a sum of cotangents counts as 0."""
 _REMEDY = 'Merge coincident vertices (mesh.merge_vertices()), or pass weights="unit".'
 
 
 def from_mesh(mesh: Any, nodes: str, weights: str) -> EdgeArrays:
     """Join adjacent faces, or vertices that share an edge; see `graphs.Graph.from_mesh`.
 
-    The coordinates are face centroids (F, 3) or vertex positions (V, 3).
+    The coordinates are face centroids (F, 3) or vertices (V, 3).
+
+    Examples:
+        >>> from graphs.builders import from_mesh
+        >>> square = ([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0)], [(0, 1, 2), (0, 2, 3)])
+        >>> from_mesh(square, "vertices", "unit").num_nodes
+        4
     """
     check_choice("nodes", nodes, ("faces", "vertices"))
     check_choice("weights", weights, ("unit", "edge-length", "cotangent"))
     if nodes == "faces" and weights == "cotangent":
         raise InvalidArgumentError(
-            'Cotangent weights belong to the edges between vertices: pass nodes="vertices", or weights="edge-length".'
+            'weights must be "unit" or "edge-length" between faces, got "cotangent". Pass nodes="vertices".'
         )
     vertices, faces = as_triangles(mesh)
     _warn_of_cuts(vertices, faces)
@@ -47,14 +54,22 @@ def as_triangles(
     mesh: Any,
     dimensions: tuple[int, ...] = (3,),
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return new arrays of the vertices (V, d), d one of the dimensions, and the faces (F, 3) of a mesh.
+    """Return new arrays of the vertices (V, d) and the faces (F, 3) of a mesh.
 
-    A mesh is an object with `vertices` and `faces`, or the pair of them; a `trimesh.Scene`, whose meshes are put
-    together by its `to_mesh()`; or the path of a file, which `load_mesh` reads.
+    Args:
+        mesh: An object with `vertices` and `faces`, or the pair of them. A `trimesh.Scene` is concatenated by its
+            `to_mesh()`. A path is read by `load_mesh`.
+        dimensions: The values of d that are allowed.
 
     Raises:
-        FileFormatError: the file is missing, or no mesh.
-        InvalidGraphError: there are no faces, or they are no triangles of the vertices.
+        FileFormatError: If the file is missing or not a mesh.
+        InvalidGraphError: If there are no faces, or they are not triangles of the vertices.
+
+    Examples:
+        >>> from graphs.builders.mesh import as_triangles
+        >>> vertices, faces = as_triangles(([(0, 0, 0), (1, 0, 0), (0, 1, 0)], [(0, 1, 2)]))
+        >>> vertices.shape, faces.tolist()
+        ((3, 3), [[0, 1, 2]])
     """
     if isinstance(mesh, str | Path):
         mesh = load_mesh(mesh)
@@ -62,14 +77,14 @@ def as_triangles(
         mesh = mesh.to_mesh() if hasattr(mesh, "to_mesh") else mesh.dump(concatenate=True)
         if len(getattr(mesh, "faces", ())) == 0:
             raise InvalidGraphError(
-                "A scene must hold a triangle mesh, got one without. Paths and points are no meshes."
+                "A scene must contain a triangle mesh, got one without. Paths and points are not meshes."
             )
     given, corners = mesh if isinstance(mesh, tuple | list) and len(mesh) == 2 else _parts(mesh)
     return read_triangles(given, corners, dimensions)
 
 
 def _parts(mesh: Any) -> tuple[Any, Any]:
-    """Return the vertices and faces of an object; of a point cloud no faces."""
+    """Return the vertices and faces of an object; point clouds have no faces."""
     if not hasattr(mesh, "vertices"):
         raise InvalidGraphError(
             "A mesh must be an object with vertices and faces, a trimesh.Scene or the path of a file, got "
@@ -79,7 +94,7 @@ def _parts(mesh: Any) -> tuple[Any, Any]:
 
 
 def _warn_of_cuts(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> None:
-    """Warn where vertices of faces are at the same place as others: the surface is cut there, as in files of STL."""
+    """Warn if vertices of faces coincide with others, so that the surface is cut there (STL files)."""
     used = np.unique(faces)
     places = vertices[used] + 0.0  # -0 is 0
     order = np.lexsort(places.T)
@@ -90,27 +105,27 @@ def _warn_of_cuts(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> No
     place = np.empty(len(vertices), dtype=np.int64)
     place[used[order]] = np.cumsum(first) - 1
     parts, merged = _num_parts(np.searchsorted(used, faces)), _num_parts(place[faces])
-    fewer = f": it falls into {parts} parts, and with such vertices merged into {merged}" if merged < parts else ""
+    fewer = f", which has {parts} parts instead of {merged}" if merged < parts else ""
     message = (
-        f"{count} of {len(used)} vertices are at the same place as another, so that the surface is cut there{fewer}. "
-        "Merge coincident vertices (mesh.merge_vertices()), or read the file with graphs.load_mesh, which does."
+        f"{count} of {len(used)} vertices coincide with another, which cuts the surface{fewer}. "
+        "Merge them with mesh.merge_vertices(), or read the file with graphs.load_mesh, which does."
     )
     warnings.warn(DisconnectedWarning(message), stacklevel=4)
 
 
 def _num_parts(faces: NDArray[np.int64]) -> int:
-    """Return into how many connected parts faces (F, 3) of vertices 0..V-1, all of them used, fall."""
+    """Return the number of connected components of faces (F, 3) that use all vertices 0..V-1."""
     size = int(faces.max()) + 1
     links = (np.ones(2 * len(faces)), (faces[:, [0, 1]].ravel(), faces[:, [1, 2]].ravel()))
     return int(connected_components(sp.coo_array(links, shape=(size, size)), directed=False)[0])
 
 
 class _Sides(NamedTuple):
-    """The sides of all faces but those that begin and end at one vertex (of degenerate faces), S of them."""
+    """The S sides of all faces, without those that begin and end at one vertex."""
 
-    low: NDArray[np.int64]  # (S,) its vertices
+    low: NDArray[np.int64]  # (S,) the lower vertex
     high: NDArray[np.int64]  # (S,)
-    key: NDArray[np.int64]  # (S,) equal for sides that are the same edge
+    key: NDArray[np.int64]  # (S,) equal for sides of the same edge
     place: NDArray[np.int64]  # (S,) 3 face + j; side j leads from corner j to corner j + 1
 
 
@@ -127,21 +142,21 @@ def _from_faces(vertices: NDArray[np.float64], faces: NDArray[np.int64], weights
     first, second, shared = _adjacent(sides)
     lengths = np.zeros(len(first))
     if weights == "edge-length":
-        places, _ = scaled(vertices, "Vertex")
+        places, _ = scale_to_unit(vertices, "Vertex")
         middles = (places[sides.low[shared]] + places[sides.high[shared]]) / 2
         centers = places[faces].mean(axis=1)
-        lengths = between(centers[first], middles) + between(middles, centers[second])
+        lengths = segment_distances(centers[first], middles) + segment_distances(middles, centers[second])
     pair = first * len(faces) + second
     order = np.lexsort((lengths, pair))  # of several ways between two faces the shortest comes first
     shortest = order[np.unique(pair[order], return_index=True)[1]]
     values = np.ones(len(shortest))
     if weights == "edge-length":
-        values = inverse(lengths[shortest], first[shortest], second[shortest], "Faces", _REMEDY)
+        values = inverse_lengths(lengths[shortest], first[shortest], second[shortest], "Faces", _REMEDY)
     return EdgeArrays(len(faces), first[shortest], second[shortest], values, None, centroids)
 
 
 def _adjacent(sides: _Sides) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return all pairs (P,) of faces with a common edge, the lower face first, and one of the sides that is it."""
+    """Return all pairs (P,) of faces with a common edge, the lower face first, and one side each."""
     order = np.argsort(sides.key, kind="stable")  # the faces of an edge ascend
     key, face = sides.key[order], sides.place[order] // 3
     empty = np.zeros(0, dtype=np.int64)
@@ -162,26 +177,26 @@ def _from_vertices(vertices: NDArray[np.float64], faces: NDArray[np.int64], weig
     low, high = sides.low[once], sides.high[once]
     values = np.ones(len(once))
     if weights == "edge-length":
-        places, _ = scaled(vertices, "Vertex")
-        values = inverse(between(places[low], places[high]), low, high, "Vertices", _REMEDY)
+        places, _ = scale_to_unit(vertices, "Vertex")
+        values = inverse_lengths(segment_distances(places[low], places[high]), low, high, "Vertices", _REMEDY)
     elif weights == "cotangent":
         values = _cotangent_weights(_cotangents(vertices, faces).ravel()[sides.place], edge, len(once))
     return EdgeArrays(len(vertices), low, high, values, None, vertices)
 
 
 def _cotangents(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the cotangents (F, 3) of the angles opposite to sides j, 0 in faces without area, which are counted."""
+    """Return the cotangents (F, 3) of angles opposite to sides j, 0 for faces without area."""
     found = angles(vertices, faces)
     if found.flat.any():
         message = (
-            f"{int(found.flat.sum())} of {len(faces)} faces have no area and add nothing to the cotangent weights."
+            f"{int(found.flat.sum())} of {len(faces)} faces have no area and do not contribute to cotangent weights."
         )
         warnings.warn(DegenerateFacesWarning(message), stacklevel=5)
     return found.cotangents
 
 
 def _cotangent_weights(cotangents: NDArray[np.float64], edge: NDArray[np.int64], num_edges: int) -> NDArray[np.float64]:
-    """Return half the sums (E,) over the sides of each edge, 0 where they are negative or rounding."""
+    """Return half the sums (E,) over the sides of each edge, 0 if negative or rounding."""
     sums = np.bincount(edge, cotangents, minlength=num_edges) / 2
     sizes = np.bincount(edge, np.abs(cotangents), minlength=num_edges) / 2
     sums[np.abs(sums) <= _ROUNDING * (1 + sizes)] = 0
@@ -189,8 +204,8 @@ def _cotangent_weights(cotangents: NDArray[np.float64], edge: NDArray[np.int64],
     if negative.any():
         message = (
             f"{int(negative.sum())} of {num_edges} edges have negative cotangent weights (the lowest is "
-            f"{sums.min():.3g}, the highest of all {sums.max():.3g}) and are left out: the angles opposite to them add "
-            "up to more than pi, or at a boundary to more than pi / 2. Delaunay triangles have none inside."
+            f"{sums.min():.3g}, the highest of all {sums.max():.3g}) and are dropped. The angles opposite to them add "
+            "up to more than pi, or at a boundary exceed pi / 2. Use a Delaunay mesh to avoid them."
         )
         warnings.warn(NegativeCotangentsWarning(message), stacklevel=5)
     return np.where(negative, 0.0, sums)

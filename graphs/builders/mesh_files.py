@@ -1,4 +1,4 @@
-"""Triangle meshes from files: vertices merged, and what the file's own numbers and properties mean after that."""
+"""Triangle meshes from files: merged vertices, and the numbering and properties of the file."""
 
 import io
 import logging
@@ -23,23 +23,32 @@ Integers = NDArray[np.int64]
 
 MESH_SUFFIXES = (".stl", ".ply", ".obj", ".off", ".glb", *MESHIO_SUFFIXES)
 _MERGED = 2e-8
-"""How far vertices of a file may lie from that which they were merged into: trimesh rounds to 1e-8."""
+"""The largest distance of a vertex of a file from the merged one; trimesh rounds to 1e-8."""
 _GEOMETRY = {"x", "y", "z", "nx", "ny", "nz", "s", "t", "u", "v", "texture_u", "texture_v", "texcoord", "texnumber"}
 _GEOMETRY |= {"red", "green", "blue", "alpha", "diffuse_red", "diffuse_green", "diffuse_blue", "flags"}
-"""Properties of a PLY file that say where vertices are or how they look."""
+"""Properties of a PLY file that are coordinates, normals, textures or colors."""
 
 
 @dataclass(frozen=True, eq=False)
 class MeshFile:
-    """A mesh as a file has it.
+    r"""A mesh with the numbering and the properties of its file.
 
     Attributes:
-        mesh: A `trimesh.Trimesh`, coincident vertices merged, faces without area left out.
+        mesh: A `trimesh.Trimesh` with coincident vertices merged and faces without area dropped.
         places: The vertices (K, 3) in the order of the file.
-        faces: The face (L,) of the mesh for each face of the file, -1 where it was left out; None where the file has
-            polygons, which are several triangles.
-        of_vertices: Properties of the file's vertices (K,), by name.
-        of_faces: Properties of the file's faces (L,), by name.
+        faces: The face (L,) of the mesh for each face of the file, -1 if it was dropped. None if the file has polygons,
+            which are several triangles.
+        of_vertices: Properties of the vertices (K,) of the file, by name.
+        of_faces: Properties of the faces (L,) of the file, by name.
+
+    Examples:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from graphs.builders.mesh_files import read_mesh_file
+        >>> path = Path(tempfile.mkdtemp()) / "triangle.off"
+        >>> _ = path.write_text("OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n")
+        >>> read_mesh_file(path).vertices.tolist()
+        [0, 1, 2]
     """
 
     mesh: Any
@@ -60,29 +69,52 @@ class MeshFile:
 
 
 def load_mesh(path: str | Path) -> Any:
-    """Load a triangle mesh, coincident vertices merged (STL repeats them per face), faces without area left out.
+    r"""Load a triangle mesh from a file.
+
+    Coincident vertices are merged, since STL repeats them for each face. Faces without area are dropped.
+
+    Args:
+        path: A file of the format .stl, .ply, .obj, .off or .glb, or .vtk and .msh through meshio.
 
     Returns:
         A `trimesh.Trimesh`.
 
     Raises:
-        FileFormatError: the file is missing, empty, or no mesh of a known format
-            (.stl, .ply, .obj, .off, .glb; .vtk and .msh through meshio), or coordinates are not finite.
-        InvalidGraphError: the file holds no faces.
-        MissingDependencyError: a .vtk or .msh file, and meshio is not installed: pip install 'rfgp[mesh]'.
+        FileFormatError: If the file is missing, empty or not a mesh of a known format, or coordinates are not finite.
+        InvalidGraphError: If the file holds no faces.
+        MissingDependencyError: If a .vtk or .msh file needs meshio: pip install 'rfgp[mesh]'.
 
     Warns:
-        DegenerateFacesWarning: with the number of faces left out.
+        DegenerateFacesWarning: If faces were dropped.
+
+    Examples:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import graphs
+        >>> path = Path(tempfile.mkdtemp()) / "triangle.off"
+        >>> _ = path.write_text("OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n")
+        >>> len(graphs.load_mesh(path).vertices)
+        3
     """
     return read_mesh_file(path).mesh
 
 
 def read_mesh_file(path: str | Path) -> MeshFile:
-    """Read a mesh as `load_mesh`, whose errors and warnings these are, with the file's own numbers and properties."""
+    r"""Read a mesh like `load_mesh`, with the numbering and the properties of the file.
+
+    Examples:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from graphs.builders.mesh_files import read_mesh_file
+        >>> path = Path(tempfile.mkdtemp()) / "triangle.off"
+        >>> _ = path.write_text("OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n")
+        >>> read_mesh_file(path).faces.tolist()
+        [0]
+    """
     file = check_file(path, "a mesh")
     suffix = file.suffix.lower()
     if suffix not in MESH_SUFFIXES:
-        raise FileFormatError(f"{file.name} is not a known mesh format ({', '.join(MESH_SUFFIXES)}).")
+        raise FileFormatError(f"A mesh must be a file of {', '.join(MESH_SUFFIXES)}, got {file.name}.")
     try:
         mesh, of_vertices, of_faces = read_meshio(file) if suffix in MESHIO_SUFFIXES else _read_trimesh(file)
     except GraphError:
@@ -90,11 +122,12 @@ def read_mesh_file(path: str | Path) -> MeshFile:
     except Exception as error:  # the parsers raise whatever their bytes lead them to
         raise FileFormatError(f"{file} could not be read as a mesh: {brief(error)}") from error
     if len(getattr(mesh, "faces", ())) == 0:
-        raise InvalidGraphError(f"{file} holds no faces; it may be truncated.")
+        raise InvalidGraphError(f"{file} must hold faces, got no faces. It may be truncated.")
     declared, stored = declared_faces(file), len(mesh.faces)
     if declared is not None and stored < declared:
         raise FileFormatError(
-            f"{file} declares {declared} faces and holds {stored}; it is truncated, or faces have fewer than 3 corners."
+            f"{file} must hold the {declared} faces that it declares, got {stored}. It is truncated, or faces "
+            "have fewer than 3 corners."
         )
     try:
         places = _own_places(file, mesh)
@@ -112,7 +145,7 @@ def read_mesh_file(path: str | Path) -> MeshFile:
 
 
 def _read_trimesh(file: Path) -> tuple[Any, dict[str, Floats], dict[str, Floats]]:
-    """Return the mesh as trimesh reads it, nothing merged or left out, and properties of a PLY file."""
+    """Return the mesh as trimesh reads it, unmerged, and the properties of a PLY file."""
     import trimesh
 
     content = io.BytesIO(file.read_bytes())  # without a path: files that this one names are not read
@@ -124,7 +157,7 @@ def _read_trimesh(file: Path) -> tuple[Any, dict[str, Floats], dict[str, Floats]
 
 @contextmanager
 def _without_last_resort() -> Iterator[None]:
-    """Let trimesh log to handlers that there are, and not, where there is none, a traceback to the standard error."""
+    """Keep trimesh from logging tracebacks to standard error if there is no handler."""
     nowhere = logging.NullHandler()
     logging.getLogger("trimesh").addHandler(nowhere)
     try:
@@ -134,7 +167,7 @@ def _without_last_resort() -> Iterator[None]:
 
 
 def _ply_element(mesh: Any, kind: str) -> tuple[dict[str, Any], int]:
-    """Return the columns of an element of a PLY file by name, lists among them, and its length."""
+    """Return the columns of an element of a PLY file by name, and its length."""
     element = (getattr(mesh, "metadata", None) or {}).get("_ply_raw", {}).get(kind)
     if element is None or not len(element.get("data", ())):
         return {}, 0
@@ -144,7 +177,7 @@ def _ply_element(mesh: Any, kind: str) -> tuple[dict[str, Any], int]:
 
 
 def _ply_properties(mesh: Any, kind: str) -> dict[str, Floats]:
-    """Return the properties of a PLY file's vertices or faces that are numbers."""
+    """Return the numeric properties of the vertices or faces of a PLY file."""
     columns, length = _ply_element(mesh, kind)
     out = {}
     for name, column in columns.items():
@@ -155,7 +188,7 @@ def _ply_properties(mesh: Any, kind: str) -> dict[str, Floats]:
 
 
 def _own_places(file: Path, mesh: Any) -> Floats:
-    """Return the vertices (K, 3) in the order of the file; trimesh changes it where a vertex has several normals."""
+    """Return the vertices (K, 3) in the order of the file, which trimesh changes for several normals."""
     if file.suffix.lower() == ".obj":
         lines = file.read_bytes().splitlines()
         rows = [line.split()[1:4] for line in map(bytes.strip, lines) if line.startswith((b"v ", b"v\t"))]
@@ -167,7 +200,17 @@ def _own_places(file: Path, mesh: Any) -> Floats:
 
 
 def declared_faces(path: str | Path) -> int | None:
-    """Return the number of faces, polygons included, that a PLY, OFF or OBJ file says it stores; None for others."""
+    r"""Return the number of faces that a PLY, OFF or OBJ file declares, with polygons, or None.
+
+    Examples:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from graphs.builders.mesh_files import declared_faces
+        >>> path = Path(tempfile.mkdtemp()) / "triangle.obj"
+        >>> _ = path.write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n")
+        >>> declared_faces(path)
+        1
+    """
     file = Path(path)
     suffix = file.suffix.lower()
     if suffix == ".obj":
@@ -181,7 +224,7 @@ def declared_faces(path: str | Path) -> int | None:
 
 
 def _check_finite(file: Path, mesh: Any) -> None:
-    """Refuse coordinates of faces that are no finite numbers; trimesh would leave out such faces in silence."""
+    """Check that the corners of faces are finite, since trimesh drops other faces silently."""
     faces = np.asarray(mesh.faces)
     places = np.array(mesh.vertices, dtype=np.float64)
     finite = np.array(np.isfinite(places).all(axis=1))
@@ -190,17 +233,17 @@ def _check_finite(file: Path, mesh: Any) -> None:
         face = int(wrong.argmax())
         place = places[next(corner for corner in faces[face] if not finite[corner])].tolist()
         raise FileFormatError(
-            f"{file}: coordinates must be finite numbers, got a vertex at {place} ({int(wrong.sum())} of {len(faces)} "
-            f"faces have such a corner, the first is face {face}). Repair the file."
+            f"{file}: coordinates must be finite numbers, got a vertex at {place}. {int(wrong.sum())} of {len(faces)} "
+            f"faces have such a corner, first face {face}. Repair the file."
         )
 
 
 def _drop_degenerate(mesh: Any, whole: NDArray[np.bool_], file: Path) -> None:
-    """Leave out faces without area, which have no normal and share no whole edge, and say how many."""
+    """Drop faces without area, and warn with their number."""
     if whole.all():
         return
     if not whole.any():
-        raise InvalidGraphError(f"{file}: every face is degenerate; its coordinates may be out of range.")
-    message = f"{file.name}: {int((~whole).sum())} of {len(whole)} faces have no area and are left out."
+        raise InvalidGraphError(f"{file}: a face must have an area, got only degenerate ones. Check the coordinates.")
+    message = f"{file.name}: {int((~whole).sum())} of {len(whole)} faces have no area and are dropped."
     warnings.warn(DegenerateFacesWarning(message), stacklevel=4)
     mesh.update_faces(whole)

@@ -15,20 +15,31 @@ MESHIO_SUFFIXES = (".vtk", ".msh")
 
 
 def read_meshio(file: Path) -> tuple[Any, dict[str, Floats], dict[str, Floats]]:
-    """Return the triangles of a file as a `trimesh.Trimesh`, and properties of its points (K,) and triangles (L,).
+    """Return the triangles of a file, and the properties of its points (K,) and triangles (L,).
 
-    Quadrilaterals are cut in two, and the mesh's metadata then says "polygons"; other cells, as the tetrahedra inside,
-    are left out. Vectors are no properties.
+    The mesh is a `trimesh.Trimesh`. Quadrilaterals are split in two, and the metadata of the mesh then has "polygons".
+    Other cells, such as tetrahedra, and vector properties are ignored.
 
     Raises:
-        MissingDependencyError: meshio is not installed.
-        InvalidGraphError: there are no triangles or quadrilaterals.
+        MissingDependencyError: If meshio is not installed.
+        FileFormatError: If meshio cannot read the file.
+        InvalidGraphError: If there are no triangles or quadrilaterals.
+
+    Examples:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import meshio
+        >>> from graphs.builders.meshio_files import read_meshio
+        >>> path = Path(tempfile.mkdtemp()) / "triangle.vtk"
+        >>> meshio.write_points_cells(path, [[0.0, 0, 0], [1, 0, 0], [0, 1, 0]], [("triangle", [[0, 1, 2]])])
+        >>> read_meshio(path)[0].faces.tolist()
+        [[0, 1, 2]]
     """
     try:
         import meshio
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
-            f"Files of {file.suffix} need {error.name}, which is not installed. Try: pip install 'rfgp[mesh]'"
+            f"{error.name} must be installed to read {file.suffix} files. Try: pip install 'rfgp[mesh]'"
         ) from error
     import trimesh
 
@@ -58,14 +69,14 @@ def read_meshio(file: Path) -> tuple[Any, dict[str, Floats], dict[str, Floats]]:
 def _triangles(
     corners: NDArray[Any],  # (c, 3) or (c, 4)
 ) -> NDArray[np.int64]:
-    """Return triangles (t, 3): quadrilaterals are cut from their first to their third corner."""
+    """Return triangles (t, 3); quadrilaterals are split from their first to their third corner."""
     if corners.shape[1] == 3:
         return corners.astype(np.int64)
     return np.stack([corners[:, [0, 1, 2]], corners[:, [0, 2, 3]]], axis=1).reshape(-1, 3).astype(np.int64)
 
 
 def _numbers(columns: Any, count: int) -> dict[str, Floats]:
-    """Return the columns that have one number for each of so many points or cells."""
+    """Return the columns with one number per point or cell."""
     arrays = {str(name): np.asarray(values) for name, values in columns.items()}
     return {
         name: values.reshape(-1).astype(np.float64)

@@ -1,11 +1,11 @@
-"""The places on lines that are nearest to points, by a tree of samples.
+"""The nearest points on lines, by a tree of samples.
 
-Each straight segment is sampled at its ends and so densely between them that no two neighbouring samples are more than
-h apart. If a point's nearest sample is at distance d, its nearest place on a line is no farther away, and has a
-sample within h / 2 of itself: so the segment is among those with a sample within d + h / 2 of the point.
+Each straight segment is sampled at its ends and between them, such that neighboring samples are at most h apart. If the
+nearest sample of a point is at distance d, its nearest point on a line is no farther away and within h / 2 of a sample.
+So the segment is among those with a sample within d + h / 2 of the point.
 
-On the globe segments are straight in degrees. They are cut into chords of at most a kilometre, which are 2 cm from the
-globe, and from the segment some centimetres outside of polar regions.
+On the globe segments are straight in degrees. They are split into chords of at most a kilometer. Chords are 2 cm from
+the globe, and some centimeters from the segment outside of polar regions.
 """
 
 from typing import Any, NamedTuple
@@ -21,59 +21,83 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 BLOCK = 2**14
-"""Points at once."""
+"""The number of points that are processed at once."""
 MAX_PAIRS = 2**22
-"""Pairs of points and segments to compare at once."""
+"""The number of pairs of points and segments that are compared at once."""
 _CHORD = 1000.0
-"""The longest chord on the globe, in metres."""
+"""The longest chord on the globe, in meters."""
 _SLACK = 1e-9
-"""Of a distance, for rounding."""
-FARTHEST = 0.1
-"""The default limit of distances from lines in a plane and from surfaces, in diagonals of the box around them."""
-FARTHEST_METRES = 500.0
-"""The default limit of distances from lines on the globe."""
-FAR = 1e100
-"""The largest coordinate of a point, in the unit of what it is near to, so that squares of distances stay in range."""
+"""The relative tolerance of distances, for rounding errors."""
+DEFAULT_LIMIT_SHARE = 0.1
+"""The default limit of distances from lines in a plane and from surfaces, in diagonals of the bounding box."""
+DEFAULT_LIMIT_METRES = 500.0
+"""The default limit of distances from lines on the globe, in meters."""
+MAX_COORDINATE = 1e100
+"""The largest coordinate of a point, so that squared distances stay in the range of double precision."""
 
 
-def farthest(
+def distance_limit(
     lines: Lines,
     within: float | None,
 ) -> float:
-    """Return the largest distance allowed: if not given, 500 m on the globe, a tenth of the diagonal in a plane.
+    """Return the largest distance allowed from lines.
+
+    Args:
+        lines: The lines.
+        within: The limit. If None, 500 m on the globe, and a tenth of the diagonal of the bounding box in a plane.
 
     Raises:
-        InvalidArgumentError: it is not a positive number.
+        InvalidArgumentError: If it is not a positive number.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.lines import as_lines
+        >>> from graphs.builders.nearest import distance_limit
+        >>> distance_limit(as_lines([np.array([(0.0, 0.0), (3.0, 4.0)])], "euclidean"), None)
+        0.5
     """
     if within is None:
-        return FARTHEST_METRES if lines.metric == "haversine" else FARTHEST * lines.diagonal
+        return DEFAULT_LIMIT_METRES if lines.metric == "haversine" else DEFAULT_LIMIT_SHARE * lines.diagonal
     check_limit(within)
     return within
 
 
 def check_limit(within: Any) -> None:
-    """Refuse a limit of distances that is not a positive number; infinity is one.
+    """Check that a limit of distances is a positive number, possibly infinite.
 
     Raises:
-        InvalidArgumentError: it is not.
+        InvalidArgumentError: If it is not.
+
+    Examples:
+        >>> from graphs.builders.nearest import check_limit
+        >>> check_limit(0.5)
     """
     if not is_number(within) or not within > 0:
-        raise InvalidArgumentError(f"within must be a positive number, got {shown(within)}.")
+        raise InvalidArgumentError(f"within must be a positive number, got {shown(within)}. Use math.inf for no limit.")
 
 
 class NearestPlaces(NamedTuple):
-    """Places on lines, and how far they are from what they were asked for."""
+    """The nearest points on lines, with distances.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.lines import as_lines
+        >>> from graphs.builders.nearest import nearest_places
+        >>> lines = as_lines([np.array([(0.0, 0.0), (4.0, 0.0)])], "euclidean")
+        >>> nearest_places(lines, np.array([(1.0, 2.0)])).distance.tolist()
+        [2.0]
+    """
 
     line: Integers  # (n,)
     fraction: Floats  # (n,)
-    distance: Floats  # (n,) metres along the globe, or the units of the plane
+    distance: Floats  # (n,) meters along the globe, or the units of the plane
 
 
 class _Chords(NamedTuple):
     """Straight segments (q,) in the plane or in space."""
 
-    start: Integers  # (q,) the point of the lines before each
-    low: Floats  # (q,) share of the segment from that point on at which each begins
+    start: Integers  # (q,) the point of the lines at the begin of the segment
+    low: Floats  # (q,) share of the segment at which each chord begins
     high: Floats  # (q,)
     starts: Floats  # (q, c)
     ends: Floats  # (q, c)
@@ -84,7 +108,16 @@ def nearest_places(
     lines: Lines,
     points: Floats,  # (n, 2)
 ) -> NearestPlaces:
-    """Return the nearest place on any line of each of n points; of several, that on the first line."""
+    """Return the nearest point on any line for n points; ties go to the first line.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.lines import as_lines
+        >>> from graphs.builders.nearest import nearest_places
+        >>> lines = as_lines([np.array([(0.0, 0.0), (4.0, 0.0)])], "euclidean")
+        >>> nearest_places(lines, np.array([(1.0, 2.0)])).fraction.tolist()
+        [0.25]
+    """
     from scipy.spatial import cKDTree
 
     chords, asked = _chords(lines), in_space(points, lines.metric)
@@ -112,7 +145,7 @@ def nearest_places(
 
 
 def _chords(lines: Lines) -> _Chords:
-    """Return the segments of lines, on the globe in chords."""
+    """Return the segments of lines, split into chords on the globe."""
     is_start = np.ones(len(lines.points), dtype=bool)
     is_start[lines.first[1:] - 1] = False
     start = np.flatnonzero(is_start)
@@ -129,7 +162,7 @@ def _chords(lines: Lines) -> _Chords:
 
 
 def _sampled(starts: Floats, ends: Floats) -> tuple[Integers, Floats, float]:
-    """Return which segment samples are of (q,), the samples (q, c), and how far apart neighbours are at most."""
+    """Return the segments (q,) of samples, the samples (q, c), and their largest spacing."""
     length = np.linalg.norm(ends - starts, axis=1)
     apart = float(length.mean())
     gaps = np.maximum(1, np.ceil(length / apart)).astype(np.int64) if apart > 0 else np.ones(len(length), dtype=int)
@@ -140,7 +173,7 @@ def _sampled(starts: Floats, ends: Floats) -> tuple[Integers, Floats, float]:
 
 
 def _projected(points: Floats, starts: Floats, ends: Floats) -> tuple[Floats, Floats]:
-    """Return the distances (k,) of points from segments, and the share (k,) of each before the nearest place."""
+    """Return the distances (k,) of points from segments, and the share (k,) of the nearest point."""
     steps = ends - starts
     squared = (steps**2).sum(1)
     share = np.clip(((points - starts) * steps).sum(1) / np.where(squared > 0, squared, 1.0), 0.0, 1.0)
@@ -148,9 +181,9 @@ def _projected(points: Floats, starts: Floats, ends: Floats) -> tuple[Floats, Fl
 
 
 def _first_least(asked: Integers, distance: Floats, segment: Integers, rounding: float) -> Integers:
-    """Return for each point, ascending, which of its rows has the least distance, and of these the first segment.
+    """Return for each point, ascending, the row with the least distance, and of ties the first segment.
 
-    Distances that differ by rounding are the same: roads meet at crossings.
+    Distances that differ by rounding are ties, since roads meet at crossings.
     """
     starts = np.flatnonzero(np.diff(asked, prepend=-1))
     least = np.minimum.reduceat(distance, starts)[asked] * (1 + _SLACK) + rounding
@@ -159,7 +192,7 @@ def _first_least(asked: Integers, distance: Floats, segment: Integers, rounding:
 
 
 def _fractions(lines: Lines, start: Integers, share: Floats) -> Floats:
-    """Return the fractions (n,) of their lines at which places are, at shares of the segment after a point."""
+    """Return the fractions (n,) of lines at shares of the segment after a point."""
     line = np.searchsorted(lines.first, start, side="right") - 1
     length = lines.lengths[line]
     reached = lines.reached[start] + share * (lines.reached[start + 1] - lines.reached[start])

@@ -1,4 +1,4 @@
-"""networkx graphs and GML files to edges."""
+"""networkx graphs and GML files as edges."""
 
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,24 @@ from graphs.errors import FileFormatError, InvalidArgumentError, InvalidGraphErr
 
 
 def from_networkx(graph: Any, weight: str | None) -> EdgeArrays:
-    """Read a networkx graph; an edge without the attribute `weight` weighs 1, as in networkx."""
+    """Read a networkx graph; an edge without the attribute `weight` has weight 1, as in networkx.
+
+    Examples:
+        >>> import networkx as nx
+        >>> from graphs.builders import from_networkx
+        >>> from_networkx(nx.path_graph(3), "weight").weights.tolist()
+        [1.0, 1.0]
+    """
     if not hasattr(graph, "is_directed"):
         raise InvalidGraphError(
-            f"A networkx graph is needed, got {type(graph).__name__}; matrices go into Graph.from_scipy, pairs of "
-            "labels into Graph.from_edges."
+            f"graph must be a networkx graph, got {type(graph).__name__}. Use Graph.from_scipy for matrices and "
+            "Graph.from_edges for pairs of labels."
         )
     if not is_hashable(weight):
         raise InvalidArgumentError(f"weight must be the name of an edge attribute or None, got {shown(weight)}.")
     if graph.is_directed():
         raise InvalidGraphError(
-            "Directed graphs are not supported. Pass graph.to_undirected() if direction can be ignored."
+            "graph must be undirected, got a directed one. Pass graph.to_undirected() if directions do not matter."
         )
     labels = tuple(graph.nodes)
     positions = {label: i for i, label in enumerate(labels)}
@@ -33,7 +40,8 @@ def from_networkx(graph: Any, weight: str | None) -> EdgeArrays:
             weights.append(float(value))
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidGraphError(
-                f"Attribute {weight!r} of edge ({a!r}, {b!r}) is {shown(value)}, not a number in the range of a float."
+                f"Attribute {weight!r} of edge ({a!r}, {b!r}) must be a number in the range of a float, got "
+                f"{shown(value)}."
             ) from error
         sources.append(positions[a])
         targets.append(positions[b])
@@ -42,10 +50,20 @@ def from_networkx(graph: Any, weight: str | None) -> EdgeArrays:
 
 
 def read_gml(path: str | Path) -> Any:
-    """Read a GML file into a networkx graph whose nodes are the file's labels.
+    """Read a GML file into a networkx graph whose nodes are the labels of the file.
 
     Raises:
-        FileFormatError: the file is missing, empty or not GML.
+        FileFormatError: If the file is missing, empty or not GML.
+
+    Examples:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import networkx as nx
+        >>> from graphs.builders import read_gml
+        >>> path = Path(tempfile.mkdtemp()) / "path.gml"
+        >>> nx.write_gml(nx.path_graph(3), path)
+        >>> list(read_gml(path))
+        ['0', '1', '2']
     """
     import networkx as nx
 
@@ -53,4 +71,4 @@ def read_gml(path: str | Path) -> Any:
     try:
         return nx.read_gml(file)
     except Exception as error:  # the parser takes what it reads for keys and numbers: a node's id may be a list
-        raise FileFormatError(f"{file} is not a GML graph: {brief(error)}") from error
+        raise FileFormatError(f"{file} must be a GML graph, got an error: {brief(error)}") from error

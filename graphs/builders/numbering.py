@@ -1,4 +1,4 @@
-"""Numbers that name something: the corners of a face, the road of a sensor."""
+"""Integers from users: the corners of faces, the roads of sensors."""
 
 from typing import Any
 
@@ -8,17 +8,26 @@ from numpy.typing import NDArray
 from graphs.checks import is_count
 from graphs.errors import InvalidGraphError
 
-_MOST = 2**53  # beyond it, floats are no longer exact
+_MAX = 2**53  # floats are exact below it
 
 
 def read_integers(
     values: Any,
     what: str,
 ) -> NDArray[np.int64]:
-    """Return a new array of integers, of any shape; floats that are whole numbers, as tables have them, are integers.
+    """Return a new array of integers of any shape; whole floats are accepted.
+
+    Args:
+        values: The integers.
+        what: The subject of the message, plural.
 
     Raises:
-        InvalidGraphError: an entry is none, such as 0.9, True, NaN or a text; `what` begins the message.
+        InvalidGraphError: If an entry is not an integer, such as 0.9, True, NaN or text.
+
+    Examples:
+        >>> from graphs.builders.numbering import read_integers
+        >>> read_integers([1, 2.0], "Faces").tolist()
+        [1, 2]
     """
     given = np.asarray(values) if hasattr(values, "__array__") else _as_objects(values)
     wrong = ~_are_whole(given)
@@ -30,7 +39,7 @@ def read_integers(
 
 
 def _as_objects(values: Any) -> NDArray[Any]:
-    """Return an array of what is given, nothing converted: numpy makes 1 of True beside other integers."""
+    """Return an object array without conversions, since numpy turns True into 1 among integers."""
     try:
         return np.array(values, dtype=object)
     except ValueError:  # ragged in a way that fits no array
@@ -39,11 +48,11 @@ def _as_objects(values: Any) -> NDArray[Any]:
 
 def _are_whole(given: NDArray[Any]) -> NDArray[np.bool_]:
     if given.dtype.kind in "iuf":
-        return np.asarray((np.abs(given.astype(np.float64)) < _MOST) & (np.floor(given) == given))
+        return np.asarray((np.abs(given.astype(np.float64)) < _MAX) & (np.floor(given) == given))
     whole = [_is_whole(entry) for entry in given.reshape(-1)] if given.dtype.kind == "O" else False
     return np.broadcast_to(np.array(whole, dtype=bool), given.size).reshape(given.shape)
 
 
 def _is_whole(entry: Any) -> bool:
     whole = is_count(entry) or (isinstance(entry, float | np.floating) and float(entry).is_integer())
-    return bool(whole and abs(entry) < _MOST)
+    return bool(whole and abs(entry) < _MAX)

@@ -23,34 +23,50 @@ def read_roads(
 ) -> Roads:
     """Read roads and sensors from an R data file (.rda) or GeoJSON (.geojson, .json).
 
-    The R file holds one list with `edges` (line strings) and `data` (columns `y`, `.edge_number`
-    counted from 1, `.distance_on_edge` as a fraction), as MetricGraph stores it. The GeoJSON is a
-    FeatureCollection of LineStrings (each part of a MultiLineString is one of its own) and of Points, the sensors.
-    Coordinates are longitude and latitude in degrees, unless the file's `crs` says otherwise. A sensor's properties
-    are the target (null: nothing measured) and, if known, the number `edge` of its LineString (from 0) and the
-    `fraction` of its length; a sensor without them is put on the nearest road, at most `within` away. Sensors at one
-    place share
-    it. Features with a null geometry or without points are left out with a warning. Properties, ids, `name` and `crs`
-    are kept, and are written back by `rfgp.fields.write_roads`.
+    The R file holds one list with `edges` (line strings) and `data` (columns `y`, `.edge_number` from 1 and
+    `.distance_on_edge` as a fraction), as MetricGraph stores it. The GeoJSON file is a FeatureCollection of LineStrings
+    and MultiLineStrings, whose parts are separate roads, and of Points, the sensors. Coordinates are longitude and
+    latitude in degrees, unless the `crs` of the file says otherwise.
+
+    The properties of a sensor are the target (null if nothing was measured) and optionally the number `edge` of its
+    LineString (from 0) and the `fraction` of its length. A sensor without them is moved to the nearest road. Features
+    with a null geometry or without points are skipped with a warning. Properties, ids, `name` and `crs` are kept, and
+    `rfgp.fields.write_roads` writes them.
 
     Args:
         path: The file.
-        target: GeoJSON: the property that holds the sensors' values. If None, sensors are passed over.
-        metric: "haversine" for degrees, or "euclidean" for coordinates in a plane. If None, it follows from the
-            file's `crs`; without one, "haversine".
-        within: GeoJSON: how far from a road a sensor may lie that names none, in metres or the units of the plane. If
-            None, 500 m on the globe, and a tenth of the diagonal of the roads' box in a plane.
-        skip: GeoJSON: whether to leave out features that are neither roads nor sensors, and sensors too far away, and
-            to take sensors whose value is no number as not observed; numbers that are written as text count.
+        target: For GeoJSON, the property with the values of sensors. If None, sensors are ignored.
+        metric: "haversine" for degrees, or "euclidean" for coordinates in a plane. If None, it follows from the `crs`
+            of the file, or is "haversine" without one.
+        within: For GeoJSON, the largest distance of a sensor from the nearest road, in meters or the units of the
+            plane. If None, 500 m on the globe, and a tenth of the diagonal of the bounding box of the roads in a plane.
+        skip: For GeoJSON, whether to skip features that are neither roads nor sensors, and sensors too far away.
+            Sensors whose value is not a number then count as not observed, and numbers written as text are read.
 
     Raises:
-        FileFormatError: the file is missing, empty, or has another content; its `crs` is unknown, or contradicts the
+        FileFormatError: If the file is missing, empty or has other content, or its `crs` is unknown or contradicts the
             metric.
-        InvalidGraphError: coordinates that should be degrees are not.
-        InvalidArgumentError: `within` is not a positive number.
+        InvalidGraphError: If coordinates are not degrees.
+        InvalidArgumentError: If `within` is not a positive number.
 
     Warns:
-        SkippedFeaturesWarning: the numbers of features that were left out or not observed.
+        SkippedFeaturesWarning: If features were skipped or not observed.
+
+    Examples:
+        >>> import json, tempfile
+        >>> from pathlib import Path
+        >>> import graphs
+        >>> line = {"type": "LineString", "coordinates": [[0, 0], [2, 0]]}
+        >>> point = {"type": "Point", "coordinates": [1, 0.1]}
+        >>> features = [
+        ...     {"type": "Feature", "geometry": line, "properties": {}},
+        ...     {"type": "Feature", "geometry": point, "properties": {"value": 3.5}},
+        ... ]
+        >>> path = Path(tempfile.mkdtemp()) / "roads.geojson"
+        >>> _ = path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+        >>> roads = graphs.read_roads(path, metric="euclidean")
+        >>> roads.sensor_fractions.tolist(), roads.values.tolist()
+        ([0.5], [3.5])
     """
     if within is not None:
         check_limit(within)
@@ -63,7 +79,7 @@ def read_roads(
         raise
     except Exception as error:  # the parsers raise whatever their bytes lead them to
         raise FileFormatError(
-            f"{file} is not a road network that can be read: {type(error).__name__}, {brief(error)}"
+            f"{file} must be a road network that can be read, got {type(error).__name__}: {brief(error)}"
         ) from error
 
 
@@ -83,5 +99,7 @@ def _read_rda(file: Path, metric: str) -> Roads:
 def _whole(numbers: NDArray[np.float64], file: Path) -> NDArray[np.int64]:
     wrong = ~((np.abs(numbers) < 2**53) & (numbers == np.floor(numbers)))
     if wrong.any():
-        raise FileFormatError(f"{file}: sensor {int(wrong.argmax())} names road {numbers[wrong][0]}, no whole number.")
+        raise FileFormatError(
+            f"{file}: the road of sensor {int(wrong.argmax())} must be a whole number, got {numbers[wrong][0]}."
+        )
     return numbers.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Road geometry to edges: lines join where they share points, and sensors are inserted on them."""
+"""Road geometry as edges: lines join at shared points, and sensors are inserted on them."""
 
 from collections.abc import Mapping, Sequence, Sized
 from typing import Any, NamedTuple, cast
@@ -26,29 +26,38 @@ Integers = NDArray[np.int64]
 
 
 class Roads(NamedTuple):
-    """A road network with sensors, as its file describes it."""
+    """A road network with sensors, as its file describes it.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> line = np.array([(0.0, 0.0), (2.0, 0.0)])
+        >>> roads = graphs.Roads([line], np.array([0]), np.array([0.5]), np.array([3.5]), metric="euclidean")
+        >>> graphs.RoadNetwork.from_roads(roads)
+        RoadNetwork(1 road, 2 vertices, length 2)
+    """
 
     lines: list[Floats]  # each (points, 2): longitude and latitude, or x and y
-    sensor_edges: Integers  # (S,) number of the line that each sensor is on
-    sensor_fractions: Floats  # (S,) fraction of the line's length, from its first point
-    values: Floats  # (S,) measured there, for example in mph; NaN if nothing was measured
-    properties: tuple[Mapping[str, Any], ...] = ()  # S of them, the sensors' properties in the file; or none
-    metric: str = "haversine"  # of the lines' coordinates; or "euclidean"
-    snap: float = 0.0  # points of lines this near to each other meet, in metres or the units of the plane
-    duplicates: str = "parallel"  # lines that repeat others: "parallel" roads, or "merge"
-    road_properties: tuple[Mapping[str, Any], ...] = ()  # R of them, the lines' properties in the file; or none
-    road_ids: tuple[Any, ...] = ()  # R of them, the lines' ids in the file, None for a line without; or none
-    sensor_ids: tuple[Any, ...] = ()  # S of them, likewise
-    unit: str = ""  # of lengths: "m", another unit of a plane, or "" if it is not known
+    sensor_edges: Integers  # (S,) number of the line of each sensor
+    sensor_fractions: Floats  # (S,) fraction of the length of the line, from its first point
+    values: Floats  # (S,) measurements, for example in mph; NaN if nothing was measured
+    properties: tuple[Mapping[str, Any], ...] = ()  # S properties of sensors in the file, or empty
+    metric: str = "haversine"  # of the coordinates of lines; or "euclidean"
+    snap: float = 0.0  # distance at which points of lines meet, in meters or the units of the plane
+    duplicates: str = "parallel"  # treatment of lines that repeat others: "parallel" or "merge"
+    road_properties: tuple[Mapping[str, Any], ...] = ()  # R properties of lines in the file, or empty
+    road_ids: tuple[Any, ...] = ()  # R ids of lines in the file, None for a line without one; or empty
+    sensor_ids: tuple[Any, ...] = ()  # S ids of sensors, or empty
+    unit: str = ""  # of lengths: "m", another unit of a plane, or "" if unknown
     members: Mapping[str, Any] = {}  # `name` and `crs` of the file
 
     def places(self) -> tuple[Integers, Floats, Integers]:
-        """Return the roads (U,) and fractions (U,) of the distinct places of sensors, and each sensor's place (S,).
+        """Return the distinct positions of sensors, roads (U,) and fractions (U,), and the one of each (S,).
 
-        Sensors at one crossing are at one place, whatever roads they are on.
+        Sensors at one crossing share a position, whatever roads they are on.
 
         Raises:
-            InvalidGraphError: a sensor on a road that does not exist, or outside its road.
+            InvalidGraphError: If a sensor is on a road that does not exist, or outside its road.
         """
         _check_sensors(self.sensor_edges, self.sensor_fractions, len(self.lines))
         joined = join_lines(as_lines(self.lines, self.metric), self.snap, self.duplicates)
@@ -58,24 +67,38 @@ class Roads(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A piece of road between two neighbouring nodes."""
+    """A piece of road between two neighboring nodes.
 
-    source: int  # position of the node at its first point
+    Examples:
+        >>> import graphs
+        >>> piece = graphs.cut_roads([[(0, 0), (2, 0)]], [0], [0.25], metric="euclidean").pieces[0]
+        >>> piece.begin, piece.end, piece.shape.tolist()
+        (0.0, 0.25, [[0.0, 0.0], [0.5, 0.0]])
+    """
+
+    source: int  # position of the node at the first point
     target: int
-    length: float  # metres, or the units of the plane
+    length: float  # in meters, or the units of the plane
     shape: Floats  # (points, 2)
-    road: int  # number of the line that it is part of
-    begin: float  # fraction of the line's length at its first point
+    road: int  # number of the line
+    begin: float  # fraction of the length of the line at the first point
     end: float
 
 
 class CutRoads(NamedTuple):
-    """Roads cut at their crossings and sensors: N nodes and the pieces of road between them."""
+    """Roads cut at their crossings and sensors: N nodes and the pieces of road between them.
+
+    Examples:
+        >>> import graphs
+        >>> cut = graphs.cut_roads([[(0, 0), (2, 0)]], [0], [0.25], metric="euclidean")
+        >>> [piece.length for piece in cut.pieces]
+        [0.5, 1.5]
+    """
 
     labels: tuple[str, ...]  # N of them, "crossing-0", ... and "sensor-0", ...
     coordinates: Floats  # (N, 2)
     pieces: list[Piece]
-    positions: Floats  # (N, 2) a road and the fraction of its length at which the node is
+    positions: Floats  # (N, 2) the road and the fraction of its length at each node
 
 
 def from_roads(
@@ -87,11 +110,16 @@ def from_roads(
     snap: float = 0.0,
     duplicates: str = "parallel",
 ) -> EdgeArrays:
-    """Join lines where they share points, or have points within `snap`; cut each line at its sensors.
+    """Join lines at shared points, or at points within `snap`; cut each line at its sensors.
 
-    An edge weighs (mean edge length) / (its length), Borovitskiy et al. (2021). Lengths below `min_length` times the
-    mean count as that. The weights of parallel roads add up. A line that returns to its own start without a sensor in
-    between joins nothing and is left out.
+    The weight of an edge is (mean edge length) / (its length), after Borovitskiy et al. (2021). Lengths below
+    `min_length` times the mean count as that. The weights of parallel roads are added. A line that returns to its own
+    start without a sensor in between joins nothing and is dropped.
+
+    Examples:
+        >>> from graphs.builders import from_roads
+        >>> from_roads([[(0, 0), (1, 0)], [(1, 0), (4, 0)]], (), (), "euclidean").weights.tolist()
+        [2.0, 0.6666666666666666]
     """
     if not is_number(min_length) or not 0 <= min_length < np.inf:
         raise InvalidArgumentError(f"min_length must be a number of at least 0, got {shown(min_length)}.")
@@ -106,26 +134,26 @@ def from_roads(
 
 
 def _weights(distance: Floats, least: float) -> Floats:  # (E,)
-    """Return (mean length) / (length), lengths below the least counting as that."""
+    """Return (mean length) / (length) for lengths of at least `least`."""
     with np.errstate(over="ignore", divide="ignore"):
         weights = distance.mean() / np.maximum(distance, least)
     if not np.isfinite(weights).all():
         raise InvalidGraphError(
             f"Lengths of pieces of road must be in the range of double precision, got {distance.min():.3g} and "
-            f"{distance.max():.3g}. Pass min_length=, or leave short roads out."
+            f"{distance.max():.3g}. Pass min_length=, or drop short roads."
         )
     return np.asarray(weights)
 
 
 def _warn_of_parts(ends: Integers, num_nodes: int, num_sensors: int) -> None:
-    """Warn of parts of roads without a sensor, if there are sensors; these are the last nodes."""
+    """Warn of components of roads without a sensor, if there are sensors; these are the last nodes."""
     part = connected_parts(ends[:, 0], ends[:, 1], num_nodes)
     parts, silent = int(part.max()) + 1, int(part.max()) + 1 - len(np.unique(part[num_nodes - num_sensors :]))
     if num_sensors and silent:
         warn(
             DisconnectedWarning(
-                f"The roads fall into {parts:,} parts without a way between them, {silent:,} of them without a sensor. "
-                "Roads meet where they share points; snap= joins points that nearly meet."
+                f"The roads have {parts:,} parts that are not connected, {silent:,} of them without a sensor. "
+                "Roads meet at shared points; use snap= to join points that nearly meet."
             )
         )
 
@@ -135,7 +163,14 @@ def connected_parts(
     targets: Integers,  # (E,)
     num_nodes: int,
 ) -> NDArray[np.int32]:  # (N,)
-    """Return the number of the connected part of each node."""
+    """Return the number of the connected component of each node.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.roads import connected_parts
+        >>> connected_parts(np.array([0]), np.array([1]), 3).tolist()
+        [0, 0, 1]
+    """
     links = sp.coo_array((np.ones(len(sources)), (sources, targets)), shape=(num_nodes, num_nodes))
     return np.asarray(connected_components(links, directed=False)[1])
 
@@ -150,12 +185,19 @@ def cut_roads(
 ) -> CutRoads:
     """Return the nodes of roads, crossings and then sensors, and the pieces of road between them.
 
-    Arguments are those of `graphs.Graph.from_roads`. A sensor at a crossing is the crossing's node: "crossing-2" is
-    missing if a sensor is there.
+    Arguments are those of `graphs.Graph.from_roads`. A sensor at a crossing replaces its node: "crossing-2" is missing
+    if a sensor is there.
 
     Raises:
-        InvalidGraphError: a road without length that meets no other, or a sensor outside its road or on another sensor.
-        InvalidArgumentError: an unknown metric, or arrays of different lengths.
+        InvalidGraphError: If a road without length meets no other, or a sensor is outside its road or on another
+            sensor.
+        InvalidArgumentError: If the metric is unknown, or arrays differ in length.
+
+    Examples:
+        >>> import graphs
+        >>> cut = graphs.cut_roads([[(0, 0), (2, 0)]], [0], [0.25], metric="euclidean")
+        >>> cut.labels, cut.coordinates[-1].tolist()
+        (('crossing-0', 'crossing-1', 'sensor-0'), [0.5, 0.0])
     """
     return _cut(lines, sensor_edges, sensor_fractions, metric, snap, duplicates)[1]
 
@@ -233,7 +275,7 @@ def _pieces(
 
 
 def _points_between(flat: Lines, road: Integers, low: Floats, high: Floats) -> list[slice]:
-    """Return which points of its line lie strictly between two lengths, for each of n pieces."""
+    """Return the points of each line strictly between two lengths, for each of n pieces."""
     out = []
     for line, begin, end in zip(road.tolist(), low.tolist(), high.tolist(), strict=True):
         start, stop = flat.first[line], flat.first[line + 1]
@@ -249,10 +291,17 @@ def _points_between(flat: Lines, road: Integers, low: Floats, high: Floats) -> l
 
 
 def warn_of_duplicates(joined: Junctions) -> None:
-    """Warn of stretches of road that repeat another and stay parallel to it.
+    """Warn of stretches of road that repeat another as parallel roads.
 
     Warns:
-        DuplicateRoadsWarning: how many, and the first.
+        DuplicateRoadsWarning: If there are some. The message has their number and the first.
+
+    Examples:
+        >>> import warnings, graphs
+        >>> with warnings.catch_warnings(record=True, action="always") as caught:
+        ...     _ = graphs.RoadNetwork.from_lines([[(0, 0), (1, 1)]] * 2, metric="euclidean")
+        >>> caught[0].category.__name__
+        'DuplicateRoadsWarning'
     """
     roads = joined.repeats
     if len(roads):
@@ -271,15 +320,21 @@ def check_isolated(
     snap: float = 0.0,
     lengths: Floats | None = None,  # (R,)
 ) -> None:
-    """Refuse roads without length that meet no road with a length.
+    """Check that roads without length meet a road with a length.
 
     Args:
         joined: The roads.
-        snap: The tolerance that they were joined with.
-        lengths: The lengths of their lines, if it may be the tolerance that closed a road.
+        snap: The tolerance with which they were joined.
+        lengths: The lengths (R,) of their lines. If None, no road was closed by the tolerance.
 
     Raises:
-        InvalidGraphError: the first of them, and whether it is the tolerance that closed it.
+        InvalidGraphError: If one does not. The message says whether the tolerance closed it.
+
+    Examples:
+        >>> import graphs
+        >>> graphs.RoadNetwork.from_lines([[(0, 0), (0, 0)]], metric="euclidean")
+        Traceback (most recent call last):
+        graphs.errors.InvalidGraphError: Road 0 must have a length or meet another road, got neither. Drop it.
     """
     found = joined.stretches
     is_long = joined.lengths[found.road] > 0
@@ -290,10 +345,10 @@ def check_isolated(
     road = int(found.road[~met[found.source]][0])
     if lengths is not None and lengths[road] > 0:
         raise InvalidGraphError(
-            f"snap={snap:g} closes road {road}, of length {lengths[road]:.3g}, to a point that no other road meets. "
-            "Choose a smaller tolerance, or leave the road out."
+            f"snap must not close road {road} of length {lengths[road]:.3g} to a point that no other road meets, got "
+            f"snap={snap:g}. Use a smaller tolerance, or drop the road."
         )
-    raise InvalidGraphError(f"Road {road} has no length and meets no other. Leave it out.")
+    raise InvalidGraphError(f"Road {road} must have a length or meet another road, got neither. Drop it.")
 
 
 def _read_sensors(sensor_edges: ArrayLike, sensor_fractions: ArrayLike, count: int) -> tuple[Integers, Floats]:
@@ -312,7 +367,9 @@ def _read_sensors(sensor_edges: ArrayLike, sensor_fractions: ArrayLike, count: i
 def _check_sensors(edges: Integers, fractions: Floats, count: int) -> None:
     wrong = (edges < 0) | (edges >= count)
     if wrong.any():
-        raise InvalidGraphError(f"Sensor {int(wrong.argmax())} lies on road {edges[wrong][0]}; there are {count}.")
+        raise InvalidGraphError(
+            f"Sensor {int(wrong.argmax())} must lie on one of the roads 0..{count - 1}, got {edges[wrong][0]}."
+        )
     wrong = ~((fractions >= 0) & (fractions <= 1))
     if wrong.any():
         raise InvalidGraphError(
@@ -321,7 +378,7 @@ def _check_sensors(edges: Integers, fractions: Floats, count: int) -> None:
 
 
 def _place_numbers(located: Located) -> Integers:  # (S,)
-    """Return a number for each sensor that is the same for sensors at one place."""
+    """Return a number for each sensor, equal for sensors at the same position."""
     inner = located.vertex < 0
     group = np.where(inner, located.stretch, -1)
     where = np.where(inner, located.fraction, located.vertex)
@@ -333,10 +390,10 @@ def _place_numbers(located: Located) -> Integers:  # (S,)
 
 
 def _check_distinct(located: Located) -> None:
-    """Refuse two sensors at one place."""
+    """Check that no two sensors share a position."""
     _, first, counts = np.unique(_place_numbers(located), return_index=True, return_counts=True)
     if (counts > 1).any():
         raise InvalidGraphError(
-            f"Sensor {int(first[counts.argmax()])} shares its place with another. Give the place one sensor and "
-            "observe it twice."
+            f"Sensors must have distinct positions, got sensor {int(first[counts.argmax()])} at that of another. "
+            "Use one sensor there and observe it twice."
         )

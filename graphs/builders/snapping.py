@@ -1,17 +1,16 @@
-"""Points of lines that nearly meet: which of them a tolerance joins.
+"""Snapping: joins points of lines that nearly meet, within a tolerance.
 
-Three rules, on the distinct places of all points:
+Three rules apply to the distinct coordinates ("places") of all points:
 
-1. Places that are vertices anyway and lie within the tolerance of each other are one crossing, and so are those that a
-   chain of such places joins, as long as all of them stay within three tolerances.
-2. Another point of a line belongs to the crossing of the nearest vertex within the tolerance.
-3. The points that are left are joined in chains as well, but only through pairs on different lines or far apart along
-   one. A chain that is wider than three tolerances, as of two lines that run beside each other, falls into pairs of
-   points that are the nearest to each other.
+1. Vertices within the tolerance of each other are one crossing, and so are chains of them, if they stay within three
+   tolerances.
+2. Another point of a line belongs to the crossing of the nearest vertex within the tolerance. 3. The remaining points
+are joined in chains as well, but only through pairs on different lines or far apart along one. A
+   chain that is wider than three tolerances, as for two parallel lines, is split into pairs of mutually nearest points.
 
-A line that has several points at one crossing, each within three tolerances of the next along the line, meets it once:
-at its end if it ends there, otherwise at a vertex rather than at another point, and of these at the one nearest to the
-center of the crossing. The result depends on neither the order nor the direction of the lines.
+A line with several points at one crossing, each within three tolerances of the next along the line, meets it once: at
+its end if it ends there, otherwise at a vertex rather than another point, and of these at the one nearest to the center
+of the crossing. The result depends on neither the order nor the direction of the lines.
 """
 
 from typing import Any, NamedTuple
@@ -28,22 +27,26 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 MAX_WIDTH = 3.0
-"""The largest width of a crossing, in tolerances; also the length up to which a line that snapping closes vanishes."""
+"""The largest width of a crossing, in tolerances. Closed lines up to this length vanish."""
 _MAX_NEAR = 32
-"""The largest average number of vertices within the tolerance of one: more means that the tolerance is too large."""
+"""The largest mean number of vertices within the tolerance of one. Above it the tolerance is too large."""
 _FIRST_NEIGHBORS = 8
-"""How many nearest places are looked at before more are, to find one of another line."""
+"""The initial number of nearest places that are searched for one on another line."""
 
 
 def check_snap(snap: Any) -> None:
-    """Refuse a tolerance that is not a number of at least 0.
+    """Check that a tolerance is a number of at least 0.
 
     Raises:
-        InvalidArgumentError: it is not.
+        InvalidArgumentError: If it is not.
+
+    Examples:
+        >>> from graphs.builders.snapping import check_snap
+        >>> check_snap(1.5)
     """
     if isinstance(snap, bool) or not isinstance(snap, int | float | np.number) or not 0 <= snap < np.inf:
         raise InvalidArgumentError(
-            f"snap must be a number of at least 0, in metres or the plane's units, got {snap!r}."
+            f"snap must be a number of at least 0, in meters or the units of the plane, got {snap!r}."
         )
 
 
@@ -84,19 +87,28 @@ def snapped_vertices(
     is_vertex: NDArray[np.bool_],  # (P,)
     snap: float,
 ) -> tuple[Integers, Integers]:
-    """Return the points at which lines meet a crossing, ascending, and the number of the crossing of all points (K,).
+    """Return the points at which lines meet a crossing, and the crossing of all points (K,).
 
     Args:
         lines: The lines.
         points: Their distinct points.
-        is_vertex: Whether each place is a vertex without a tolerance.
+        is_vertex: A mask (P,) of the places that are vertices without a tolerance.
         snap: The tolerance, positive.
 
     Returns:
-        Indices into the points (v,); and a crossing for each point, -1 for those at none.
+        Ascending indices into the points (v,), and a crossing for each point, -1 for none.
 
     Raises:
-        InvalidGraphError: chains of vertices would join places that are more than three tolerances apart.
+        InvalidGraphError: If chains of vertices would join places that are more than three tolerances apart.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.lines import as_lines, line_points
+        >>> from graphs.builders.snapping import snapped_vertices
+        >>> lines = as_lines([np.array([(0.0, 0), (1, 0)]), np.array([(1.01, 0), (2, 0)])], "euclidean")
+        >>> points = line_points(lines)
+        >>> snapped_vertices(lines, points, np.ones(4, dtype=bool), 0.1)[1].tolist()
+        [0, 1, 1, 2]
     """
     own = np.unique(points.place, return_index=True)[1]
     space = in_space(lines.points[points.point[own]], lines.metric)
@@ -108,7 +120,7 @@ def snapped_vertices(
     near = np.flatnonzero(crossing >= 0)
     run = _runs(points.line[near], crossing[near], lines.reached[points.point[near]], MAX_WIDTH * snap)
     place, is_end = points.place[near], points.is_end[near]
-    distance = np.round(_from_centers(space, group)[place] / snap, 9)  # ties are decided by the place, not by rounding
+    distance = np.round(_from_centers(space, group)[place] / snap, 9)  # ties are broken by place, not by rounding
     order = np.lexsort((place, distance, ~is_vertex[place], run))
     best = np.zeros(len(near), dtype=bool)
     best[order[np.diff(run[order], prepend=-1) > 0]] = True
@@ -117,7 +129,7 @@ def snapped_vertices(
 
 
 def _runs(line: Integers, crossing: Integers, reached: Floats, longest: float) -> Integers:
-    """Return the number of the run (q,) that each point belongs to: of one line, at one crossing, near to the next."""
+    """Return the run (q,) of each point: consecutive points of one line at one crossing."""
     order = np.lexsort((np.arange(len(line)), crossing, line))
     opens = (np.diff(line[order], prepend=-1) != 0) | (np.diff(crossing[order], prepend=-1) != 0)
     run = np.empty(len(line), dtype=np.int64)
@@ -126,7 +138,7 @@ def _runs(line: Integers, crossing: Integers, reached: Floats, longest: float) -
 
 
 def _from_centers(space: Floats, group: Integers) -> Floats:
-    """Return the distance (P,) of each place (P, d) from the center of its group; 0 for places of none."""
+    """Return the distance (P,) of each place (P, d) from the center of its group, 0 without one."""
     inside = np.flatnonzero(group >= 0)
     counts = np.bincount(group[inside])
     centers = np.stack([np.bincount(group[inside], axis) for axis in space[inside].T], axis=1) / counts[:, None]
@@ -165,7 +177,7 @@ def _joined(
     reach: float,
     apart: float,
 ) -> Integers:  # (n,)
-    """Return a number for the points of each crossing that is not at a vertex; -1 for points of none."""
+    """Return the crossing of points that are not near a vertex, -1 for none."""
     partner = _partners(space, visits, reach, apart)
     paired = np.flatnonzero(partner >= 0)
     chain = _eligible_chains(space[paired], visits.chosen(paired), reach, apart)
@@ -181,7 +193,10 @@ def _joined(
 
 
 def _eligible_chains(space: Floats, visits: _Visits, reach: float, apart: float) -> Integers | None:  # (n,)
-    """Return the chain of each point, through pairs on different lines or far apart along one; None if too many."""
+    """Return the chain of each point through eligible pairs, or None if there are too many pairs.
+
+    Pairs are eligible if they are on different lines or far apart along one.
+    """
     from scipy.spatial import cKDTree
 
     tree = cKDTree(space)
@@ -198,7 +213,7 @@ def _partners(
     reach: float,
     apart: float,
 ) -> Integers:  # (n,)
-    """Return the nearest point within reach of each that is on another line or farther along the same; -1 for none."""
+    """Return the nearest eligible point within reach of each point, -1 for none."""
     from scipy.spatial import cKDTree
 
     partner, rest, count = np.full(len(space), -1), np.arange(len(space)), _FIRST_NEIGHBORS
@@ -217,13 +232,13 @@ def _partners(
 
 
 def _chains(space: Floats, reach: float, snap: float) -> Integers:
-    """Return the part (n,) of each point (n, d); points within reach of each other are in one part."""
+    """Return the component (n,) of each point (n, d); points within reach are connected."""
     from scipy.spatial import cKDTree
 
     tree = cKDTree(space)
     if tree.count_neighbors(tree, reach) > _MAX_NEAR * len(space):  # before the pairs are listed
         raise InvalidGraphError(
-            f"snap={snap:g} is more than the distance of neighbouring crossings. Choose a smaller one."
+            f"snap must be less than the distance of neighboring crossings, got {snap:g}. Use a smaller one."
         )
     first, second = tree.query_pairs(reach, output_type="ndarray").T
     return _components(first, second, len(space))
@@ -236,7 +251,7 @@ def _components(first: Integers, second: Integers, count: int) -> Integers:  # (
 
 
 def _widths(space: Floats, part: Integers) -> Floats:
-    """Return the diagonals of the boxes around the points (n, d) of each part."""
+    """Return the diagonals of the bounding boxes of the points (n, d) of each component."""
     low, high = np.full((2, part.max(initial=-1) + 1, space.shape[1]), np.inf)
     np.minimum.at(low, part, space)
     np.minimum.at(high, part, -space)
@@ -244,12 +259,11 @@ def _widths(space: Floats, part: Integers) -> Floats:
 
 
 def _check_chains(space: Floats, part: Integers, reach: float, snap: float) -> None:
-    """Refuse chains that join points that are far apart."""
+    """Check that chains do not join points that are far apart."""
     widths = _widths(space, part)
     if widths.max() > MAX_WIDTH * reach:
         members = int((part == widths.argmax()).sum())
         raise InvalidGraphError(
-            f"snap={snap:g} would make one crossing of {members} points of roads, each near the next one, the "
-            f"outermost {widths.max() / reach:.3g} tolerances apart. Choose one well below the distance of "
-            "neighbouring crossings."
+            f"snap must be well below the distance of neighboring crossings, got {snap:g}, which joins a chain of "
+            f"{members} points that are up to {widths.max() / reach:.3g} tolerances apart. Use a smaller one."
         )

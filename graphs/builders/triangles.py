@@ -1,11 +1,11 @@
-"""The triangles of a mesh: read and checked, their angles and areas."""
+"""Triangles of a mesh: checks, angles and areas."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.builders.lengths import scaled
+from graphs.builders.lengths import scale_to_unit
 from graphs.builders.numbering import read_integers
 from graphs.checks import as_numbers
 from graphs.errors import InvalidGraphError
@@ -13,6 +13,7 @@ from graphs.errors import InvalidGraphError
 Floats = NDArray[np.float64]
 
 _FLAT = 1e-10
+"""The ratio of height and longest side below which a triangle has no area."""
 
 
 def read_triangles(
@@ -20,37 +21,57 @@ def read_triangles(
     faces: Any,  # (F, 3)
     dimensions: tuple[int, ...] = (3,),
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Return new arrays of the vertices (V, d), d one of the dimensions, and the faces (F, 3) of a mesh.
+    """Return new arrays of the vertices (V, d) and the faces (F, 3) of a mesh.
+
+    Args:
+        vertices: Coordinates.
+        faces: Corners, numbers of vertices.
+        dimensions: The values of d that are allowed.
 
     Raises:
-        InvalidGraphError: there are no faces, or they are no triangles of the vertices.
+        InvalidGraphError: If there are no faces, or they are not triangles of the vertices.
+
+    Examples:
+        >>> from graphs.builders.triangles import read_triangles
+        >>> read_triangles([(0, 0, 0), (1, 0, 0), (0, 1, 0)], [(0, 1, 2)])[1].tolist()
+        [[0, 1, 2]]
     """
     if vertices is None or faces is None:
         raise InvalidGraphError("A mesh must have vertices and faces, got neither or one of them.")
     corners = read_integers(faces, "The corners of faces")
     if corners.size == 0:
-        raise InvalidGraphError("The mesh has no faces, so there is nothing to walk on. Point clouds are not meshes.")
+        raise InvalidGraphError("A mesh must have faces, got no faces. Use Graph.from_points for point clouds.")
     places = as_numbers(vertices)
     if places.ndim != 2 or places.shape[1] not in dimensions or corners.ndim != 2 or corners.shape[1] != 3:
         allowed = " or ".join(f"(V, {dimension})" for dimension in dimensions)
         raise InvalidGraphError(
-            f"A mesh has vertices {allowed}, real numbers, and triangles (F, 3), got {places.shape} and "
-            f"{corners.shape}; split polygons."
+            f"A mesh must have real vertices {allowed} and triangles (F, 3), got {places.shape} and {corners.shape}. "
+            "Split polygons into triangles."
         )
     wrong = ((corners < 0) | (corners >= len(places))).any(axis=1)
     if wrong.any():
         face = int(wrong.argmax())
-        raise InvalidGraphError(f"Face {face} has corners {corners[face].tolist()}; there are {len(places)} vertices.")
+        raise InvalidGraphError(
+            f"The corners of face {face} must be vertices 0..{len(places) - 1}, got {corners[face].tolist()}."
+        )
     return places, corners
 
 
 class Angles(NamedTuple):
-    """Angles and areas of triangles."""
+    """Angles and areas of triangles.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.triangles import angles
+        >>> found = angles(np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0]]), np.array([[0, 1, 2]]))
+        >>> found.areas.tolist(), found.cotangents.round(6).tolist()
+        ([0.5], [[1.0, 0.0, 1.0]])
+    """
 
     cotangents: Floats  # (F, 3) of the angles opposite to sides j, from corner j to corner j + 1; 0 without area
     areas: Floats  # (F,) in squares of the unit
-    flat: NDArray[np.bool_]  # (F,) which faces have no area
-    unit: float  # a length of the mesh: its largest absolute coordinate
+    flat: NDArray[np.bool_]  # (F,) a mask of faces without area
+    unit: float  # the largest absolute coordinate of the mesh
 
 
 @np.errstate(under="ignore")
@@ -60,14 +81,20 @@ def angles(
 ) -> Angles:
     """Return the cotangents and areas of faces.
 
-    cot = (a . b) / |a x b| with a, b the two sides at the corner; |a x b| is twice the area at every corner. It
-    loses its digits where the area is rounding, so a triangle whose height is below 1e-10 of its longest side counts as
-    one without area; the others' cotangents are below 1e10.
+    cot = (a . b) / |a x b| with a and b the two sides at the corner; |a x b| is twice the area at every corner. It
+    loses digits for very thin triangles. Those with a height below 1e-10 of the longest side therefore have no area.
+    The other cotangents are below 1e10.
 
     Raises:
-        InvalidGraphError: a coordinate is not a finite number.
+        InvalidGraphError: If a coordinate is not a finite number.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.triangles import angles
+        >>> angles(np.array([[0.0, 0, 0], [2, 0, 0], [0, 2, 0]]), np.array([[0, 1, 2]])).unit
+        2.0
     """
-    places, unit = scaled(vertices, "Vertex")
+    places, unit = scale_to_unit(vertices, "Vertex")
     corners = places[faces]  # (F, 3 corners, 3)
     before, after = np.roll(corners, 1, axis=1) - corners, np.roll(corners, -1, axis=1) - corners
     double_area = np.linalg.norm(np.cross(after[:, 0], before[:, 0]), axis=1)

@@ -1,4 +1,4 @@
-"""What a sparse Cholesky factorisation needs to know of a pattern: once for all matrices on it."""
+"""Symbolic analysis of a pattern for sparse Cholesky factors, once for all matrices on it."""
 
 import itertools
 from dataclasses import dataclass
@@ -14,21 +14,29 @@ from graphs.cholesky.orders import order
 Integers = NDArray[np.int64]
 Indices = NDArray[np.int32]
 
-STRETCH = 5e8
+CHUNK_FLOPS = 5e8
+"""Operations between two checks for interrupts, about half a second."""
 
 
 @dataclass(frozen=True, eq=False)
 class Supernodes:
-    """The supernodes of a factor, s of them, in postorder; see `graphs.cholesky.compiled.fronts`.
+    """The s supernodes of a factor, in postorder; see `graphs.cholesky.compiled.fronts`.
 
     Attributes:
-        starts: Columns where they begin, (s + 1,).
-        tops: Where the rows of their panels begin, (s + 1,).
-        rows: Of all panels, one after another.
-        there: Where those below a supernode's own are in the panel of its parent.
-        above: Their parents, (s,), -1 of roots.
-        children: How many they have, (s,).
-        panels: Where the entries of their panels begin, (s + 1,).
+        starts: The first column of each supernode, (s + 1,).
+        tops: The index of the first row of each panel, (s + 1,).
+        rows: The rows of all panels, one after another.
+        there: Relative indices: the place of each row below the columns of a supernode in the panel of its parent.
+        above: The parents (s,), -1 for roots.
+        children: The numbers of children, (s,).
+        panels: The index of the first entry of each panel, (s + 1,).
+
+    Examples:
+        >>> import scipy.sparse as sp
+        >>> from graphs.cholesky import analyze
+        >>> pattern = sp.csr_array(sp.diags_array([1.0, 4.0, 1.0], offsets=[-1, 0, 1], shape=(3, 3)))
+        >>> int(analyze(pattern.indptr, pattern.indices).supernodes.starts[-1])
+        3
     """
 
     starts: Indices
@@ -41,15 +49,15 @@ class Supernodes:
 
     @cached_property
     def flops(self) -> NDArray[np.float64]:
-        """Multiplications and additions of each one's factorisation, (s,)."""
+        """The number of multiplications and additions for each supernode, (s,)."""
         columns, rows = np.diff(self.starts).astype(np.float64), np.diff(self.tops).astype(np.float64)
         below = rows - columns
         return np.asarray(columns**3 / 3 + below * columns**2 + below**2 * columns)
 
     @cached_property
-    def stretches(self) -> list[tuple[int, int]]:
-        """Ranges of supernodes between which an interrupt is heard, each of about half a second at most."""
-        part = np.floor(np.cumsum(self.flops) / STRETCH)
+    def chunks(self) -> list[tuple[int, int]]:
+        """Ranges of supernodes of about half a second each, between which interrupts are handled."""
+        part = np.floor(np.cumsum(self.flops) / CHUNK_FLOPS)
         cuts = np.flatnonzero(np.diff(part)) + 1
         ends = [0, *cuts.tolist(), len(self.above)]
         return [(a, b) for a, b in itertools.pairwise(ends) if a < b]
@@ -57,14 +65,21 @@ class Supernodes:
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """The order of elimination, the supernodes of the factor, and where entries of a matrix go.
+    """The elimination order, the supernodes of the factor, and the places of matrix entries.
 
     Attributes:
-        indptr: Of the pattern, CSR with both triangles and the whole diagonal, (N + 1,).
-        indices: Ascending in each row, (nnz,).
-        order: What is eliminated k-th, (N,).
-        supernodes: Of the factor.
-        num_nonzeros: Of the factor, exactly; its panels hold some zeros more.
+        indptr: The pattern (N + 1,) in CSR form, with both triangles and the whole diagonal.
+        indices: The indices (nnz,) of the pattern, ascending in each row.
+        order: The elimination order (N,): entry k is the row that is eliminated k-th.
+        supernodes: The supernodes of the factor.
+        num_nonzeros: The number of non-zeros of the factor. Its panels also store some zeros.
+
+    Examples:
+        >>> import scipy.sparse as sp
+        >>> from graphs.cholesky import analyze
+        >>> pattern = sp.csr_array(sp.diags_array([1.0, 4.0, 1.0], offsets=[-1, 0, 1], shape=(4, 4)))
+        >>> analyze(pattern.indptr, pattern.indices).num_nonzeros
+        7
     """
 
     indptr: Integers
@@ -80,10 +95,12 @@ class Analysis:
         indices: Indices,  # (nnz,)
         order: Integers,  # (N,)
     ) -> "Analysis":
-        """Analyse a pattern for an order of elimination, which becomes one in postorder with as many non-zeros.
+        """Analyze a pattern for an elimination order.
+
+        The order becomes an equivalent one in postorder, with as many non-zeros.
 
         Raises:
-            MemoryBudgetError: this machine has no memory for the factor; how much it would take.
+            MemoryBudgetError: If the factor does not fit into the memory of this machine.
         """
         from graphs.cholesky import compiled
 
@@ -107,12 +124,12 @@ class Analysis:
 
     @property
     def flops(self) -> float:
-        """Multiplications and additions of a factorisation."""
+        """The number of multiplications and additions of a factorization."""
         return float(self.supernodes.flops.sum())
 
     @cached_property
     def num_bytes(self) -> float:
-        """The memory that a factor and its inverse on the pattern take, with what they need on the way."""
+        """The memory of a factor and its inverse on the pattern, with temporary arrays, in bytes."""
         stack, update, path, front = self.peaks
         panels = int(self.supernodes.panels[-1])
         return 8.0 * (panels + max(stack + update, path + 2 * front) + 4 * len(self.indices)) + 12.0 * len(
@@ -120,16 +137,16 @@ class Analysis:
         )
 
     def check_fits(self) -> None:
-        """Refuse a factorisation for which this machine has no memory.
+        """Check that a factorization fits into the memory of this machine.
 
         Raises:
-            MemoryBudgetError: how much it would take.
+            MemoryBudgetError: If it does not.
         """
         _check_fits(self.size, self.num_nonzeros, self.num_bytes)
 
     @cached_property
     def peaks(self) -> tuple[int, int, int, int]:
-        """The most entries at once: of update matrices that wait, of one, of inverse fronts, of one."""
+        """The peak numbers of entries: of the stack of updates, one update, the path of fronts, one front."""
         from graphs.cholesky import compiled
 
         s = self.supernodes
@@ -138,7 +155,7 @@ class Analysis:
 
     @cached_property
     def placement(self) -> tuple[Integers, Integers, Integers]:
-        """Where entries of the factored triangle are in the matrix, (e,), and in the panels, (e,); see `placement`."""
+        """The places of entries of the factored triangle in the matrix (e,) and in the panels (e,)."""
         from graphs.cholesky import compiled
 
         s = self.supernodes
@@ -149,19 +166,19 @@ class Analysis:
 
     @cached_property
     def rank(self) -> Integers:
-        """When each row is eliminated, (N,): the inverse of the order."""
+        """The step at which each row is eliminated, (N,), the inverse of the order."""
         rank = np.empty(self.size, dtype=np.int64)
         rank[self.order] = np.arange(self.size)
         return rank
 
     @cached_property
     def pairs(self) -> tuple[Indices, Indices]:
-        """Which rows and columns the entries of the factored triangle have, as places in the order, (e,) each."""
+        """The rows and columns (e,) of the entries of the factored triangle, as places in the order."""
         (source, _, _), rank = self.placement, self.rank.astype(np.int32)
         return rank[self.indices[source]], np.repeat(rank, np.diff(self.indptr))[source]
 
     def mirrored(self, triangle: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the entries (nnz,) of a symmetric matrix whose entries in the factored triangle are these, (e,)."""
+        """Return the entries (nnz,) of a symmetric matrix from those of the factored triangle, (e,)."""
         source, _, _ = self.placement
         out = np.empty(len(self.indices))
         out[source] = triangle
@@ -170,33 +187,40 @@ class Analysis:
 
     @cached_property
     def mirror(self) -> Integers:
-        """Where the entry (j, i) is, of each entry (i, j) of the pattern, (nnz,)."""
+        """The index of the entry (j, i) for each entry (i, j) of the pattern, (nnz,)."""
         numbers = np.arange(len(self.indices))
         return np.asarray(_matrix(numbers, self.indices, self.indptr).T.tocsr().data)
 
 
-def analyse(
+def analyze(
     indptr: Integers,  # (N + 1,)
     indices: Indices,  # (nnz,)
     coordinates: NDArray[np.float64] | None = None,  # (N, 2) or (N, 3)
     method: str = "auto",
 ) -> Analysis:
-    """Analyse a pattern in an order with little fill.
+    """Analyze a pattern with a fill-reducing order.
 
     Args:
-        indptr: Of CSR with both triangles and the whole diagonal.
-        indices: Ascending in each row.
-        coordinates: Places of the rows, where they have some.
-        method: Of `graphs.cholesky.orders.order`.
+        indptr: Pointers of CSR with both triangles and the whole diagonal.
+        indices: Indices, ascending in each row.
+        coordinates: Coordinates of the rows. If None, they are unknown.
+        method: The ordering, as for `graphs.cholesky.orders.order`.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.cholesky import analyze
+        >>> pattern = graphs.kernels.Matern(nu=1).precision(graphs.Graph.from_grid((9, 9))).matrix
+        >>> analyze(pattern.indptr, pattern.indices, method="natural").size
+        81
     """
     return Analysis.of(indptr, indices, order(indptr, indices, coordinates, method))
 
 
 def _check_fits(size: int, num_nonzeros: int, num_bytes: float) -> None:
     check_fits(
-        f"The Cholesky factor of {size:,} nodes, with {num_nonzeros:,} non-zeros, and what it needs",
+        f"The Cholesky factor of {size:,} nodes, with {num_nonzeros:,} non-zeros, and its temporary arrays",
         num_bytes,
-        "A graph with hubs or edges between far places has no sparse factor: use walks or a series.",
+        "Graphs with hubs or long edges have no sparse factor. Use walks or a series instead.",
     )
 
 
@@ -206,7 +230,7 @@ def _matrix(data: NDArray[np.generic], indices: Indices, indptr: Integers) -> sp
 
 
 def _permuted(indptr: Integers, indices: Indices, order: Integers) -> tuple[Integers, Indices]:
-    """Return the pattern of P A P^T, rows ascending."""
+    """Return the pattern of P A P^T with ascending rows."""
     matrix = _matrix(np.ones(len(indices), dtype=np.int8), indices, indptr)
     matrix = sp.csr_array(matrix[order][:, order])
     matrix.sort_indices()

@@ -1,8 +1,8 @@
-"""Nested dissection: an order of elimination that keeps the Cholesky factor of a sparse matrix sparse.
+"""Nested dissection: a fill-reducing elimination order for sparse Cholesky factors.
 
-Nodes with the same neighbors, themselves among them, are dissected as one, with their number as its weight. Nodes of
-very many neighbors are eliminated last: any separator would have to hold them, and their rows are full in any order.
-Trees that hang on the graph are eliminated first, from their leaves, which fills nothing.
+Nodes with the same closed neighborhoods are dissected as one, with their number as weight. Nodes with very many
+neighbors are eliminated last: every separator would contain them, and their rows are full in any order. Trees that are
+attached to the graph are eliminated first, from their leaves, which causes no fill.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from graphs.errors import InvalidArgumentError
 Floats = NDArray[np.float64]
 
 _MANY = 10.0
-"""A node has very many neighbors above _MANY sqrt(n) (Amestoy, Davis and Duff 2004, Algorithm 837: AMD)."""
+"""Nodes with more than _MANY sqrt(n) neighbors are dense (Amestoy, Davis and Duff 2004, Algorithm 837: AMD)."""
 
 
 def nested_dissection(
@@ -23,19 +23,26 @@ def nested_dissection(
     indices: NDArray[np.int32],  # (nnz,)
     coordinates: Floats | None = None,  # (n, d)
 ) -> NDArray[np.int64]:  # (n,)
-    """Return a fill-reducing order (n,) of a symmetric pattern: its entry k is the node that is eliminated k-th.
+    """Return a fill-reducing order (n,) of a symmetric pattern; entry k is eliminated k-th.
 
-    The order depends on the pattern and the coordinates alone. Separators lie along planes where there are coordinates,
-    and are found on coarser graphs where not, or where no plane halves a part. Time O(nnz log n), memory O(nnz), but
-    for parts without small separators, whose order is that of minimum degree.
+    The order depends only on the pattern and the coordinates. Separators lie along planes of the coordinates. If these
+    are unknown, or no plane halves a part, distances from a few nodes serve as coordinates. Time is O(nnz log n) and
+    memory O(nnz), except for parts without small separators, which are ordered by minimum degree.
 
     Args:
-        indptr: Of the pattern in CSR form, (n + 1,).
-        indices: Of the pattern, (nnz,), with both triangles; entries on the diagonal say nothing.
-        coordinates: Where the n nodes are, (n, d) with d up to 3, in any unit; None: unknown.
+        indptr: Pointers (n + 1,) of the pattern in CSR form.
+        indices: Indices (nnz,) of the pattern, with both triangles. Diagonal entries are ignored.
+        coordinates: Coordinates (n, d) of the nodes with d up to 3, in any unit. If None, they are unknown.
 
     Raises:
-        InvalidArgumentError: coordinates are of another shape, or no numbers.
+        InvalidArgumentError: If coordinates have another shape, or are not numbers.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.cholesky.dissection import nested_dissection
+        >>> W = graphs.Graph.from_grid((4, 4)).adjacency
+        >>> sorted(nested_dissection(W.indptr, W.indices).tolist()) == list(range(16))
+        True
     """
     from graphs.cholesky.compiled import dissect, peeled
 
@@ -43,11 +50,11 @@ def nested_dissection(
     X = np.zeros((n, 0)) if coordinates is None else as_numbers(coordinates)
     if X.ndim != 2 or len(X) != n or X.shape[1] > 3:
         raise InvalidArgumentError(
-            f"coordinates must be numbers of shape ({n}, d), one row a node, d up to 3, got {shown(coordinates)}."
+            f"coordinates must be numbers of shape ({n}, d) with d up to 3, got {shown(coordinates)}."
         )
     if n == 0:
         return np.zeros(0, dtype=np.int64)
-    first = first_alike(indptr, indices)
+    first = first_indistinguishable(indptr, indices)
     kept = (first == np.arange(n)) & (np.diff(indptr) <= max(_MANY * np.sqrt(n), 16.0))
     trees = np.flatnonzero(kept)[peeled(*_between(indptr, indices, kept))]
     kept[trees] = False
@@ -58,14 +65,21 @@ def nested_dissection(
     return np.argsort(position[first], kind="stable")
 
 
-def first_alike(
+def first_indistinguishable(
     indptr: NDArray[np.int64],  # (n + 1,)
     indices: NDArray[np.int32],  # (nnz,)
 ) -> NDArray[np.int64]:  # (n,)
-    """Return, for each of n nodes, the first with the same neighbors, itself among them (n,).
+    """Return, for each of n nodes, the first with the same closed neighborhood (n,).
 
-    Sets are told apart by sums of 64 random bits of each node: among 10^6 of them two are taken for one another with
-    probability 3e-8, which would make the order worse and no more.
+    Neighborhoods are compared by sums of 64 random bits per node. Among 10^6 of them two are confused with probability
+    3e-8, which would only make the order worse.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.cholesky.dissection import first_indistinguishable
+        >>> W = graphs.Graph.from_edges([(0, 1), (0, 2), (1, 2)]).adjacency
+        >>> first_indistinguishable(W.indptr, W.indices).tolist()
+        [0, 0, 0]
     """
     n = len(indptr) - 1
     bits = random.mix(np.arange(n, dtype=np.uint64))

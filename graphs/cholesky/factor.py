@@ -1,4 +1,4 @@
-"""The factor of a sparse symmetric positive definite matrix, and what it answers."""
+"""The Cholesky factor of a sparse symmetric positive definite matrix."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,11 +17,22 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """P A P^T = L L^T, for a matrix A (N, N) on the pattern of an analysis.
+    """The factor P A P^T = L L^T of a matrix A (N, N) on the pattern of an analysis.
 
     Attributes:
-        analysis: Of the pattern.
-        entries: Of the panels of L.
+        analysis: The analysis of the pattern.
+        entries: The entries of the panels of L.
+
+    Examples:
+        >>> import numpy as np
+        >>> import scipy.sparse as sp
+        >>> from graphs.cholesky import Factor, analyze
+        >>> A = sp.csr_array(sp.diags_array([1.0, 4.0, 1.0], offsets=[-1, 0, 1], shape=(3, 3)))
+        >>> factor = Factor.of(analyze(A.indptr, A.indices), A.data)
+        >>> np.allclose(factor.solve(A @ np.arange(3.0)), np.arange(3.0))
+        True
+        >>> round(factor.log_determinant, 6) == round(float(np.linalg.slogdet(A.toarray())[1]), 6)
+        True
     """
 
     analysis: Analysis
@@ -33,17 +44,20 @@ class Factor:
         analysis: Analysis,
         data: Floats,  # (nnz,)
     ) -> "Factor":
-        """Factorise the matrix of these entries on the pattern, of which one triangle is read.
+        """Factorize the matrix with these entries on the pattern; one triangle is read.
 
         Raises:
-            NotPositiveDefiniteError: the matrix is not positive definite; `node` says which row shows it.
-            MemoryBudgetError: this machine has too little memory.
-            InvalidArgumentError: an entry is not finite.
+            NotPositiveDefiniteError: If the matrix is not positive definite. `node` is the row of the failing pivot.
+            MemoryBudgetError: If the factor does not fit into the memory of this machine.
+            InvalidArgumentError: If an entry is not finite.
         """
         from graphs.cholesky import compiled
 
         if data.shape != analysis.indices.shape or not np.isfinite(data).all():
-            raise InvalidArgumentError(f"A matrix on this pattern has {len(analysis.indices)} finite entries.")
+            raise InvalidArgumentError(
+                f"data must hold {len(analysis.indices)} finite entries on the pattern, got shape {data.shape}. Check "
+                "them with np.isfinite."
+            )
         analysis.check_fits()
         s = analysis.supernodes
         source, target, _ = analysis.placement
@@ -51,8 +65,8 @@ class Factor:
         entries[target] = data[source]
         stack, update, _, _ = analysis.peaks
         rooms = np.empty(stack), np.empty(update), np.empty((2, len(s.starts)), dtype=np.int64), np.zeros(2, np.int64)
-        with one_thread():
-            for first, last in s.stretches:
+        with single_threaded_blas():
+            for first, last in s.chunks:
                 wrong = compiled.factorize(
                     compiled.ADDRESSES, first, last, s.starts, s.tops, s.there, s.children, s.panels, entries, *rooms
                 )
@@ -81,7 +95,7 @@ class Factor:
         self,
         x: Floats,  # (N, k)
     ) -> None:
-        """Overwrite x with A^-1 x. Its rows are in the order of elimination, `analysis.order`, and contiguous."""
+        """Overwrite x with A^-1 x; its rows must be contiguous and in the order `analysis.order`."""
         self._run(x, "forward", "backward")
 
     def half_solve(
@@ -97,7 +111,7 @@ class Factor:
         self,
         standard: Floats,  # (N, k)
     ) -> Floats:  # (N, k)
-        """Return P^T L^-T z, draws of N(0, A^-1) where z are standard normal."""
+        """Return P^T L^-T z, draws of N(0, A^-1) if z is standard normal."""
         x = np.array(standard, order="C")
         self._run(x, "backward")
         return self._unordered(x)
@@ -124,8 +138,8 @@ class Factor:
         state = np.empty((2, len(s.starts)), dtype=np.int64), np.zeros(2, dtype=np.int64)
         tree = s.starts, s.tops, s.there, s.above, s.children, s.panels
         wanted = target, begins, found, diagonal[:, 0]
-        with one_thread():
-            for first, last in reversed(s.stretches):
+        with single_threaded_blas():
+            for first, last in reversed(s.chunks):
                 compiled.invert(compiled.ADDRESSES, first, last, *tree, self.entries, *wanted, *rooms, *state)
         return a.mirrored(found), self._unordered(diagonal)[:, 0]
 
@@ -134,7 +148,7 @@ class Factor:
 
         s = self.analysis.supernodes
         room = np.empty(int(np.diff(s.tops).max(initial=0)) * x.shape[1])
-        with one_thread():
+        with single_threaded_blas():
             for name in names:
                 solve = getattr(compiled, name)
                 solve(compiled.ADDRESSES, s.starts, s.tops, s.rows, s.panels, self.entries, x, room)
@@ -151,7 +165,15 @@ def _controller() -> ThreadpoolController:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Keep BLAS to one thread: so that no last bit depends on how many there are."""
+def single_threaded_blas() -> Iterator[None]:
+    """Limit BLAS to one thread, so that results do not depend on the number of threads.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.cholesky.factor import single_threaded_blas
+        >>> with single_threaded_blas():
+        ...     float((np.eye(2) @ np.eye(2)).sum())
+        2.0
+    """
     with _controller().limit(limits=1, user_api="blas"):
         yield

@@ -1,4 +1,4 @@
-"""Orders of elimination by name."""
+"""Elimination orders by name."""
 
 from importlib.util import find_spec
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.checks import check_choice
+from graphs.checks import check_choice, shown
 from graphs.cholesky.dissection import nested_dissection
 from graphs.errors import InvalidArgumentError
 
@@ -21,19 +21,26 @@ def order(
     coordinates: Floats | None = None,  # (n, d)
     method: str = "auto",
 ) -> NDArray[np.int64]:  # (n,)
-    """Return an order of elimination (n,) of a symmetric pattern: its entry k is the node that is eliminated k-th.
+    """Return an elimination order (n,) of a symmetric pattern; entry k is eliminated k-th.
 
     Args:
-        indptr: Of the pattern in CSR form, (n + 1,).
-        indices: Of the pattern, (nnz,), with both triangles, each entry once; the diagonal may be there or not.
-        coordinates: Where the n nodes are, (n, d) with d up to 3, which "dissection" uses; None: unknown.
-        method: "dissection" (`nested_dissection`), "metis" (METIS by pymetis), "natural" (as the nodes are numbered),
-            or "auto": "dissection" where there are coordinates, by which it is faster and fills less on most meshes,
-            or where pymetis is not installed; otherwise "metis".
+        indptr: Pointers (n + 1,) of the pattern in CSR form.
+        indices: Indices (nnz,) of the pattern, with both triangles, each entry once. The diagonal is optional.
+        coordinates: Coordinates (n, d) of the nodes with d up to 3, for "dissection". If None, they are unknown.
+        method: "dissection" (`nested_dissection`), "metis" (METIS by pymetis), "natural" (the given order) or "auto".
+            The latter is "dissection" with coordinates, which is then faster and fills less on most meshes, or without
+            pymetis. Otherwise it is "metis".
 
     Raises:
-        InvalidArgumentError: the arrays are no CSR pattern, the coordinates of another shape, the method is none of
-            these, or "metis" and pymetis is not installed.
+        InvalidArgumentError: If the arrays are not a CSR pattern, coordinates have another shape, the method is
+            unknown, or it is "metis" and pymetis is not installed.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.cholesky.orders import order
+        >>> W = graphs.Graph.from_grid((2, 2)).adjacency
+        >>> order(W.indptr, W.indices, method="natural").tolist()
+        [0, 1, 2, 3]
     """
     check_choice("method", method, METHODS)
     starts, columns = _checked(indptr, indices)
@@ -47,15 +54,19 @@ def order(
 
 
 def _checked(indptr: Any, indices: Any) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the pattern, (n + 1,) and (nnz,), refused where compiled loops would read beyond its ends."""
+    """Return the pattern, (n + 1,) and (nnz,), checked so that compiled loops stay within bounds."""
     starts, columns = np.asarray(indptr), np.asarray(indices)
     if starts.ndim != 1 or columns.ndim != 1 or starts.dtype.kind not in "iu" or columns.dtype.kind not in "iu":
-        raise InvalidArgumentError("indptr and indices must be vectors of integers, as those of a CSR array.")
+        raise InvalidArgumentError(
+            "indptr and indices must be vectors of integers, got others. Pass those of a CSR array."
+        )
     n = len(starts) - 1
     if n < 0 or starts[0] != 0 or starts[-1] != len(columns) or (np.diff(starts.astype(np.int64)) < 0).any():
-        raise InvalidArgumentError(f"indptr must ascend from 0 to the number of indices, {len(columns)}.")
+        raise InvalidArgumentError(
+            f"indptr must ascend from 0 to the number of indices, {len(columns)}, got {shown(indptr)}."
+        )
     if len(columns) and not (columns.min() >= 0 and columns.max() < n):
-        raise InvalidArgumentError(f"indices must be nodes, from 0 to {n - 1}.")
+        raise InvalidArgumentError(f"indices must be nodes, from 0 to {n - 1}, got {columns.min()} to {columns.max()}.")
     return starts.astype(np.int64), columns.astype(np.int32)
 
 
@@ -63,13 +74,12 @@ def _metis(
     indptr: NDArray[np.int64],  # (n + 1,)
     indices: NDArray[np.int32],  # (nnz,)
 ) -> NDArray[np.int64]:  # (n,)
-    """Return METIS' order (n,) (Karypis and Kumar 1998)."""
+    """Return the order (n,) of METIS (Karypis and Kumar 1998)."""
     try:
         import pymetis
     except ModuleNotFoundError as error:
         raise InvalidArgumentError(
-            "method='metis' needs pymetis, which is not installed. Try: pip install 'rfgp[metis]', or "
-            "method='dissection'."
+            "pymetis must be installed for method='metis'. Try: pip install 'rfgp[metis]', or method='dissection'."
         ) from error
     n = len(indptr) - 1
     rows = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))

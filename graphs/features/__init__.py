@@ -1,12 +1,12 @@
-"""Features of nodes behind one role: random walks, polynomials of U, and its largest eigenvectors."""
+"""Features of nodes with one interface: random walks, polynomials of U, and eigenvectors."""
 
-from graphs.features.neighborhoods import largest_degree as largest_degree
-from graphs.features.role import NodeFeatures as NodeFeatures
-from graphs.features.role import Pattern as Pattern
-from graphs.features.role import feature_matrix as feature_matrix
+from graphs.features.base import NodeFeatures as NodeFeatures
+from graphs.features.base import Pattern as Pattern
+from graphs.features.base import feature_matrix as feature_matrix
+from graphs.features.neighborhoods import max_series_degree as max_series_degree
 from graphs.features.series import SeriesFeatures as SeriesFeatures
 from graphs.features.series import chebyshev_features as chebyshev_features
-from graphs.features.series import interpolation as interpolation
+from graphs.features.series import chebyshev_interpolation as chebyshev_interpolation
 from graphs.features.series import taylor_features as taylor_features
 from graphs.features.spectrum import SpectralFeatures as SpectralFeatures
 from graphs.features.spectrum import spectral_features as spectral_features

@@ -1,4 +1,4 @@
-"""The largest eigenvalues of U with their eigenvectors, by Lanczos; where graphs grow slowly by a factorisation."""
+"""The largest eigenvalues of U with their eigenvectors, by Lanczos' method."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,24 +10,38 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh, splu
 
 from graphs.errors import GraphError
-from graphs.features.neighborhoods import largest_degree
+from graphs.features.neighborhoods import max_series_degree
 from graphs.graph import Graph
 from graphs.walks.moves import Moves
 
 Floats = NDArray[np.float64]
 
-_MOST_ROUNDS = 20
+_MAX_ROUNDS = 20
 _SLOW_BALL, _SLOW_HOPS = 256, 6
-"""Neighbourhoods grow slowly where so many hops reach at most so many nodes, on average."""
+"""Neighborhoods grow slowly if this number of hops reaches at most this number of nodes, on average."""
 _ABOVE = 1e-6
 
 
 def largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
     """Return the r largest eigenvalues of U (r,), descending, and their eigenvectors (N, r).
 
-    The eigenvalue 1 has one eigenvector for each connected part, sqrt(d) there. Lanczos from a single vector cannot
-    tell apart those of one eigenvalue; what was found is taken out, and the search repeated until nothing larger
-    turns up.
+    The eigenvalue 1 has one eigenvector for each connected component, sqrt(d) there. Lanczos' method from a single
+    vector cannot separate the eigenvectors of one eigenvalue. Therefore eigenpairs are deflated as they are found, and
+    the search is repeated until nothing larger appears.
+
+    Args:
+        graph: The graph.
+        rank: The number r.
+
+    Raises:
+        GraphError: If fewer eigenvalues converge.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.features.eigenpairs import largest_eigenpairs
+        >>> values, vectors = largest_eigenpairs(graphs.Graph.from_grid((10, 10)), 3)
+        >>> round(float(values[0]), 12), vectors.shape
+        (1.0, (100, 3))
     """
     count, part = connected_components(graph.adjacency, directed=False)
     roots = Moves(graph, "weights").roots
@@ -40,7 +54,7 @@ def largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
         return np.ones(rank), np.ascontiguousarray(parts[:, :rank].toarray())
     values, vectors = np.ones(count), parts.toarray()
     generator, wanted, operator = np.random.default_rng(0), rank - count, _Operator.of(graph)
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         rest = operator.without(vectors)
         start = generator.standard_normal(graph.num_nodes)
         most = wanted if len(values) == count else min(wanted, 8)
@@ -54,8 +68,8 @@ def largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
             break
     if len(values) < rank:
         raise GraphError(
-            f"Only {len(values)} of the {rank} largest eigenvalues of this graph converged. Ask for a smaller rank, or "
-            "use chebyshev_features."
+            f"The {rank} largest eigenvalues of the graph must converge, got {len(values)} of them. Use a smaller rank "
+            "or chebyshev_features."
         )
     return np.clip(values, -1, 1), np.ascontiguousarray(vectors)
 
@@ -65,7 +79,7 @@ def _some_eigenpairs(
     most: int,
     start: Floats,  # (N,)
 ) -> tuple[Floats, Floats]:
-    """Return up to so many of the largest eigenvalues (k,) with vectors (N, k): those that converged."""
+    """Return the largest eigenvalues (k,) that converged, with vectors (N, k); at most `most`."""
     try:
         values, vectors = eigsh(matrix, k=most, which="LA", v0=start)
     except ArpackNoConvergence as error:  # a few eigenvalues of many copies each end older releases' iterations
@@ -74,11 +88,11 @@ def _some_eigenpairs(
 
 
 class _Operator(NamedTuple):
-    """A symmetric operator with the eigenvectors of U, largest first, and the way back to U's eigenvalues.
+    """A symmetric operator with the eigenvectors of U, largest first, and the map back to U's eigenvalues.
 
-    U itself; or (c - U)^-1 with c just above 1, by a sparse factorisation, where neighbourhoods grow slowly: the
-    eigenvalues of U near 1, as close together as 1e-7 on a ring of 10,000 nodes, are then far apart, and Lanczos finds
-    them in a few steps. Where neighbourhoods explode so would the factors.
+    It is U itself or, if neighborhoods grow slowly, (c - U)^-1 with c just above 1, by a sparse factorization.
+    Eigenvalues of U near 1, 1e-7 apart on a ring of 10,000 nodes, are then well separated, and Lanczos' method needs
+    few steps. On graphs whose neighborhoods grow fast the factors would be large.
     """
 
     product: Callable[[Floats], Floats]
@@ -90,13 +104,13 @@ class _Operator(NamedTuple):
     def of(cls, graph: Graph) -> "_Operator":
         """Return the operator that suits a graph."""
         U, size = graph.shift_operator, graph.num_nodes
-        if largest_degree(graph, _SLOW_BALL) < _SLOW_HOPS:
+        if max_series_degree(graph, _SLOW_BALL) < _SLOW_HOPS:
             return cls(lambda x: U @ x, size, -4.0, lambda values: values)
         factors = splu(((1 + _ABOVE) * sp.eye_array(size) - U).tocsc(), permc_spec="MMD_AT_PLUS_A")
         return cls(factors.solve, size, 0.0, lambda values: 1 + _ABOVE - 1 / values)
 
     def without(self, vectors: Floats) -> LinearOperator:
-        """Return it with the eigenvalues at given eigenvectors (N, k) moved to `lowest` or below."""
+        """Return the operator with the eigenvalues at given eigenvectors (N, k) moved to `lowest`."""
 
         def matvec(x: Floats) -> Floats:
             x = np.ravel(x)

@@ -1,8 +1,8 @@
-"""Features of nodes without randomness: biased, with a bound on the bias.
+"""Polynomial features of nodes: deterministic and biased, with a bound on the bias.
 
-f(U), f = sqrt(k), is replaced by a polynomial c_h(U), whose rows are sparse while h hops reach few nodes (see
-`graphs.features.spectrum` for its part on the smooth end of the spectrum). With e = max |f - c_h| on the spectrum, the
-matrix of all nodes has |Phi Phi^T - K|_2 <= 2 e max f + e^2.
+f(U), f = sqrt(k), is approximated by a polynomial c_h(U), whose rows are sparse if h hops reach few nodes. With
+e = max |f - c_h| on the spectrum, the matrix of all nodes satisfies |Phi Phi^T - K|_2 <= 2 e max f + e^2. See
+`graphs.features.spectrum` for an approximation on the smooth end of the spectrum.
 """
 
 from collections.abc import Hashable, Iterable
@@ -13,33 +13,40 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from graphs.checks import check_count, check_fits
-from graphs.features.role import NodeFeatures, Pattern, as_vector, positions_of
+from graphs.features.base import NodeFeatures, Pattern, as_vector, resolve_nodes
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
-from graphs.walks.hops import nodes_within
+from graphs.walks.hops import count_within_hops
 from graphs.walks.visits import pointers
 
 Floats = NDArray[np.float64]
 
-MOST_DEGREE = 10_000
+MAX_DEGREE = 10_000
+"""The largest degree of a polynomial."""
 _BLOCK, _PROBED = 1024, 16
 _BYTES = 12
-"""Of an entry of a term: a number and its power."""
+"""The size of an entry of a term: a number and its power."""
 _GRID = 4001
 _ROUNDING = 2e-15
-"""Of the entries of Chebyshev terms, which are at most 1."""
+"""Entries of Chebyshev terms, which are at most 1, are rounding errors below this value."""
 
 
 @dataclass(frozen=True, eq=False)
 class SeriesFeatures(NodeFeatures):
-    """Rows of a polynomial in U of degree h; make them with `taylor_features` or `chebyshev_features`.
+    """Rows of a polynomial in U of degree h, from `taylor_features` or `chebyshev_features`.
 
     Attributes:
         graph: The graph.
         nodes: Positions (n,), one per row.
-        basis: "taylor": powers of U; "chebyshev": Chebyshev polynomials of U.
-        pattern: The sparsity, the nodes within h hops.
-        table: (nnz, h + 1), the entries of the basis polynomials on the pattern.
+        basis: "taylor" for powers of U, or "chebyshev" for Chebyshev polynomials of U.
+        pattern: The sparsity of Phi: nodes within h hops.
+        table: The entries (nnz, h + 1) of the basis polynomials on the pattern.
+
+    Examples:
+        >>> import graphs
+        >>> features = graphs.chebyshev_features(graphs.Graph.from_grid((9, 9)), degree=4)
+        >>> features.max_length, features.error_bound(graphs.kernels.Diffusion(1.0)) < 1e-4
+        (4, True)
     """
 
     graph: Graph
@@ -55,18 +62,18 @@ class SeriesFeatures(NodeFeatures):
 
     @np.errstate(under="ignore")
     def weights(self, kernel: GraphKernel) -> Floats:
-        """Return the coefficients (h + 1,): the modulation, or those of the Chebyshev interpolant of sqrt(k)."""
+        """Return the coefficients (h + 1,): the modulation, or those of the Chebyshev interpolant."""
         if self.basis == "taylor":
             return kernel.modulation(self.max_length)
-        points, transform = interpolation(self.max_length)
+        points, transform = chebyshev_interpolation(self.max_length)
         return np.asarray(transform @ kernel.root(1 - points))
 
     @np.errstate(under="ignore")
     def weights_jacobian(self, kernel: GraphKernel) -> Floats:
-        """Return their derivatives in the kernel's parameters, (h + 1, p)."""
+        """Return the derivatives of the coefficients in the parameters of the kernel, (h + 1, p)."""
         if self.basis == "taylor":
             return kernel.modulation_jacobian(self.max_length)
-        points, transform = interpolation(self.max_length)
+        points, transform = chebyshev_interpolation(self.max_length)
         return np.asarray(transform @ kernel.root_jacobian(1 - points))
 
     @np.errstate(under="ignore")
@@ -86,8 +93,11 @@ class SeriesFeatures(NodeFeatures):
         return np.asarray(self.table.T @ as_vector("v", v, self.table.shape[0]))
 
     @np.errstate(under="ignore")
-    def times(self, kernel: GraphKernel, right: ArrayLike) -> Floats:
-        """Return Phi of all N nodes times a matrix (N, p), by h sparse products, without any row of Phi."""
+    def matmul(self, kernel: GraphKernel, right: ArrayLike) -> Floats:
+        """Return the product of Phi of all N nodes with a matrix (N, p).
+
+        It takes h sparse products and forms no row of Phi.
+        """
         weights, U = self.weights(kernel), self.graph.shift_operator
         before = np.asarray(right, dtype=np.float64)
         total, now = weights[0] * before, U @ before if len(weights) > 1 else before
@@ -104,7 +114,7 @@ class SeriesFeatures(NodeFeatures):
 
     @np.errstate(under="ignore")
     def error_bound(self, kernel: GraphKernel) -> float:
-        """Return max |f - c_h| over [-1, 1], on a fine grid of the interval that holds every spectrum."""
+        """Return max |f - c_h| on a fine grid of [-1, 1], which contains every spectrum."""
         u = np.cos(np.linspace(0, np.pi, _GRID))
         basis = np.polynomial.polynomial if self.basis == "taylor" else np.polynomial.chebyshev
         series = basis.polyval if self.basis == "taylor" else basis.chebval
@@ -119,18 +129,26 @@ def taylor_features(
     *,
     max_memory: float | None = None,
 ) -> SeriesFeatures:
-    """Return the rows sum_{l <= h} f_l U^l: the power series, cut.
+    """Return features of the truncated power series, with rows sum_{l <= h} f_l U^l.
 
     Args:
         graph: The graph.
-        nodes: Labels (n,); None: every node.
-        degree: h, at least 0.
-        max_memory: In bytes, None: of this machine; refused where all rows would take more, judged by some of them.
+        nodes: Labels (n,). If None, every node.
+        degree: The degree h, from 0 to 10,000.
+        max_memory: The memory allowed in bytes, compared with an estimate from some rows. If None, that of this
+            machine.
 
     Raises:
-        InvalidArgumentError: degree is no integer from 0 to 10,000.
-        MemoryBudgetError: they would take more than `max_memory`.
-        UnknownNodeError: a label names no node.
+        InvalidArgumentError: If the degree is out of range.
+        MemoryBudgetError: If the features would need more memory.
+        UnknownNodeError: If a label is not a node.
+
+    Examples:
+        >>> import graphs
+        >>> g = graphs.Graph.from_grid((9, 9))
+        >>> features = graphs.taylor_features(g, nodes=[(0, 0), (4, 4)], degree=3)
+        >>> features.features(graphs.kernels.Diffusion(1.0)).shape
+        (2, 81)
     """
     return _make(graph, nodes, "taylor", degree, max_memory)
 
@@ -143,20 +161,29 @@ def chebyshev_features(
     *,
     max_memory: float | None = None,
 ) -> SeriesFeatures:
-    """Return the rows of the polynomial of degree h that interpolates f at Chebyshev points of [-1, 1].
+    """Return features of the polynomial of degree h that interpolates f at Chebyshev points.
 
-    The same non-zeros as `taylor_features`, and nearly the best uniform error for them.
+    They have the same non-zeros as `taylor_features`, and nearly the smallest uniform error on [-1, 1] for them.
 
     Args:
         graph: The graph.
-        nodes: Labels (n,); None: every node.
-        degree: h, at least 0.
-        max_memory: In bytes, None: of this machine; refused where all rows would take more, judged by some of them.
+        nodes: Labels (n,). If None, every node.
+        degree: The degree h, from 0 to 10,000.
+        max_memory: The memory allowed in bytes, compared with an estimate from some rows. If None, that of this
+            machine.
 
     Raises:
-        InvalidArgumentError: degree is no integer from 0 to 10,000.
-        MemoryBudgetError: they would take more than `max_memory`.
-        UnknownNodeError: a label names no node.
+        InvalidArgumentError: If the degree is out of range.
+        MemoryBudgetError: If the features would need more memory.
+        UnknownNodeError: If a label is not a node.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> g, kernel = graphs.Graph.from_grid((9, 9)), graphs.kernels.Diffusion(1.0)
+        >>> phi = graphs.chebyshev_features(g, degree=8).features(kernel)
+        >>> np.allclose((phi @ phi.T).toarray(), kernel.exact(g), atol=1e-8)
+        True
     """
     return _make(graph, nodes, "chebyshev", degree, max_memory)
 
@@ -164,11 +191,18 @@ def chebyshev_features(
 def _make(
     graph: Graph, nodes: Iterable[Hashable] | None, basis: str, degree: int, max_memory: float | None
 ) -> SeriesFeatures:
-    return _series(graph, positions_of(graph, nodes), basis, check_count("degree", degree, 0, MOST_DEGREE), max_memory)
+    return _series(graph, resolve_nodes(graph, nodes), basis, check_count("degree", degree, 0, MAX_DEGREE), max_memory)
 
 
-def interpolation(degree: int) -> tuple[Floats, Floats]:
-    """Return the h + 1 Chebyshev points (h + 1,) and the matrix (h + 1, h + 1) from values there to coefficients."""
+def chebyshev_interpolation(degree: int) -> tuple[Floats, Floats]:
+    """Return Chebyshev points (h + 1,) and the matrix from values there to coefficients.
+
+    Examples:
+        >>> from graphs.features import chebyshev_interpolation
+        >>> points, transform = chebyshev_interpolation(2)
+        >>> (transform @ points).round(12).tolist()  # T_1 has the coefficients 0, 1, 0
+        [0.0, 1.0, -0.0]
+    """
     count = degree + 1
     angles = np.pi * (np.arange(count) + 0.5) / count
     transform = 2 / count * np.cos(np.arange(count)[:, None] * angles)
@@ -182,7 +216,7 @@ def _series(
     matrix = graph.shift_operator
     if len(starts):
         some = starts[np.linspace(0, len(starts) - 1, min(len(starts), _PROBED), dtype=np.int64)]
-        reached = nodes_within(graph, some, degree, graph.num_nodes).sum(1).mean()  # entries of all terms of a row
+        reached = count_within_hops(graph, some, degree, graph.num_nodes).sum(1).mean()  # entries of all terms of a row
         taken = _BYTES * reached * len(starts)
         check_fits(f"{len(starts)} rows of degree {degree}", taken, "Use a lower degree.", max_memory)
     firsts = range(0, max(1, len(starts)), _BLOCK)
@@ -194,14 +228,14 @@ def _series(
 
 
 def _cleared(term: sp.csr_array) -> sp.csr_array:
-    """Return a Chebyshev term without entries that are rounding errors of 0: on a ring two are left of many."""
+    """Return a Chebyshev term without entries that are rounding errors of 0."""
     term.data[np.abs(term.data) < _ROUNDING] = 0
     term.eliminate_zeros()
     return sp.csr_array(term)
 
 
 def _block(matrix: sp.csr_array, starts: NDArray[np.int64], basis: str, degree: int) -> tuple[NDArray[np.generic], ...]:
-    """Return, for some rows, their numbers of entries, columns, hops of each entry, hops and entries."""
+    """Return, for some rows, entry counts, columns, hop counts, hops and entries."""
     n, size = len(starts), matrix.shape[0]
     first = sp.csr_array((np.ones(n), (np.arange(n), starts)), shape=(n, size))
     terms = [first]

@@ -1,6 +1,6 @@
-"""Features of nodes on the smooth end of the spectrum: without randomness, biased, with a bound on the bias.
+"""Spectral features of nodes: deterministic and biased, with a bound on the bias.
 
-f(U), f = sqrt(k), is replaced by its part on the eigenvectors of the largest eigenvalues of U.
+f(U), f = sqrt(k), is restricted to the eigenvectors of the largest eigenvalues of U.
 """
 
 from collections.abc import Hashable, Iterable
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphs.checks import check_count, check_fits
+from graphs.features.base import NodeFeatures, Pattern, as_vector, resolve_nodes
 from graphs.features.eigenpairs import largest_eigenpairs
-from graphs.features.role import NodeFeatures, Pattern, as_vector, positions_of
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 
@@ -23,13 +23,19 @@ _GRID = 4001
 
 @dataclass(frozen=True, eq=False)
 class SpectralFeatures(NodeFeatures):
-    """The part of f(U) on its r largest eigenvalues; make them with `spectral_features`. They are dense.
+    """f(U) restricted to its r largest eigenvalues, from `spectral_features`; dense.
 
     Attributes:
         graph: The graph.
         nodes: Positions (n,), one per row.
-        eigenvalues: (r,) of U, descending.
-        eigenvectors: (N, r).
+        eigenvalues: Eigenvalues (r,) of U, descending.
+        eigenvectors: Eigenvectors (N, r).
+
+    Examples:
+        >>> import graphs
+        >>> features = graphs.spectral_features(graphs.Graph.from_grid((9, 9)), rank=8)
+        >>> features.features(graphs.kernels.Diffusion(4.0)).shape
+        (81, 8)
     """
 
     graph: Graph
@@ -39,12 +45,12 @@ class SpectralFeatures(NodeFeatures):
 
     @property
     def max_length(self) -> int:
-        """One less than the number of weights."""
+        """The number of weights minus one."""
         return len(self.eigenvalues) - 1
 
     @cached_property
     def pattern(self) -> Pattern:
-        """All of (n, r); the columns are eigenvectors, not nodes."""
+        """All entries of (n, r); the columns are eigenvectors, not nodes."""
         n, r = len(self.nodes), len(self.eigenvalues)
         return Pattern(np.arange(n + 1) * r, np.tile(np.arange(r, dtype=np.int32), n), (n, r))
 
@@ -55,7 +61,7 @@ class SpectralFeatures(NodeFeatures):
 
     @np.errstate(under="ignore")
     def weights_jacobian(self, kernel: GraphKernel) -> Floats:
-        """Return their derivatives in the kernel's parameters, (r, p)."""
+        """Return the derivatives of the weights in the parameters of the kernel, (r, p)."""
         return kernel.root_jacobian(1 - self.eigenvalues)
 
     @np.errstate(under="ignore")
@@ -82,7 +88,7 @@ class SpectralFeatures(NodeFeatures):
 
     @np.errstate(under="ignore")
     def error_bound(self, kernel: GraphKernel) -> float:
-        """Return max f over what is left out, between -1 and the last eigenvalue."""
+        """Return max f between -1 and the last eigenvalue, which bounds the omitted part."""
         u = np.linspace(-1, self.eigenvalues[-1], _GRID)
         left = self.graph.num_nodes - len(self.eigenvalues)
         return float(np.abs(kernel.root(1 - u)).max()) if left else 0.0
@@ -94,20 +100,26 @@ def spectral_features(
     nodes: Iterable[Hashable] | None = None,  # (n,)
     rank: int = 64,
 ) -> SpectralFeatures:
-    """Return features on the eigenvectors of the r largest eigenvalues of U, by Lanczos.
+    """Return features on the eigenvectors of the r largest eigenvalues of U, by Lanczos' method.
 
-    The right ones for long lengthscales, where the kernel lives on few eigenvectors.
+    They suit long lengthscales, for which few eigenvectors carry the kernel.
 
     Args:
         graph: The graph.
-        nodes: Labels (n,); None: every node.
-        rank: r, at most N.
+        nodes: Labels (n,). If None, every node.
+        rank: The number r of eigenvectors, at most N.
 
     Raises:
-        InvalidArgumentError: rank out of range.
-        UnknownNodeError: a label names no node.
+        InvalidArgumentError: If the rank is out of range.
+        UnknownNodeError: If a label is not a node.
+
+    Examples:
+        >>> import graphs
+        >>> g, kernel = graphs.Graph.from_grid((9, 9)), graphs.kernels.Diffusion(6.0)
+        >>> graphs.spectral_features(g, rank=20).error_bound(kernel) < 0.01
+        True
     """
-    starts = positions_of(graph, nodes)
+    starts = resolve_nodes(graph, nodes)
     check_count("rank", rank, most=graph.num_nodes)
     check_fits(f"{rank} eigenvectors of {graph.num_nodes} nodes", 24.0 * rank * graph.num_nodes, "Use a lower rank.")
     if graph.num_nodes <= 50 or 4 * rank > graph.num_nodes:

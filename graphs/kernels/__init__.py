@@ -1,21 +1,22 @@
-"""Graph kernels: functions of a graph's Laplacian L = I - U, normalised or combinatorial, and their modulations.
+"""Graph kernels: functions of the graph Laplacian L = I - U, and their modulations.
 
-A kernel k(L) = sum_l alpha_l U^l is estimated by walks through a modulation f with f * f = alpha
-(discrete convolution), because then f(U) f(U)^T = k(L): f is the series of sqrt(k) in u = 1 - lambda.
+Walks estimate a kernel k(L) = sum_l alpha_l U^l through a modulation f with f * f = alpha (discrete convolution). Then
+f(U) f(U)^T = k(L), so f is the power series of sqrt(k) in u = 1 - lambda.
 
-- Diffusion, t = lengthscale^2 / 2: sqrt(k) = exp(-(t/2) (1 - u)), the generating function of a
-  Poisson law with mean t/2: f_l = exp(-t/2) (t/2)^l / l!.
-- Regularised Laplacian, s = sigma, p = order: k = (1 + s^2 (1 - u))^-p, so with c = s^2 / (1 + s^2),
-  sqrt(k) = ((1 - c) / (1 - c u))^(p/2), the generating function of a negative binomial law:
+- Diffusion, t = lengthscale^2 / 2: sqrt(k) = exp(-(t/2) (1 - u)) is the generating function of the Poisson
+  distribution with mean t/2, f_l = exp(-t/2) (t/2)^l / l!.
+- Regularized Laplacian, s = sigma, p = order: k = (1 + s^2 (1 - u))^-p. With c = s^2 / (1 + s^2),
+  sqrt(k) = ((1 - c) / (1 - c u))^(p/2) is the generating function of a negative binomial distribution,
   f_l = Gamma(l + p/2) / (Gamma(p/2) l!) (1 - c)^(p/2) c^l.
-- Matern, a = 2 nu / kappa^2: k = (a + 1 - u)^-nu, that law with p = nu, c = 1 / (1 + a), times a^(-nu/2).
+- Matern, a = 2 nu / kappa^2: k = (a + 1 - u)^-nu, the same distribution with p = nu and c = 1 / (1 + a), times
+  a^(-nu/2).
 - p-step random walk: k = (alpha - 1 + u)^p, f_l = binom(p/2, l) (alpha - 1)^(p/2 - l).
-- Free modulation of a base kernel, factors c_0..c_{m-1} > 0: f_l = c_l f_l^base for l < m and f_l^base beyond, so
-  f(U) = f^base(U) + sum_{l<m} (c_l - 1) f_l^base U^l, and k = f^2 in closed form, with as many degrees of freedom as
-  hops. f may change its sign at negative u.
+- Free modulation of a base kernel, factors c_0..c_{m-1} > 0: f_l = c_l f_l^base for l < m and f_l^base for l >= m.
+  Hence f(U) = f^base(U) + sum_{l<m} (c_l - 1) f_l^base U^l, and k = f^2 in closed form. f may change its sign at
+  negative u.
 - Inverse cosine and power series by `graphs.series.root_coefficients`.
 
-The laws are evaluated by scipy.stats, which keeps its relative accuracy for every parameter, where a recursion or a
+Probability mass functions come from scipy.stats, which keeps its relative accuracy for all parameters. A recursion or a
 convolution would not.
 """
 
@@ -47,13 +48,22 @@ _REGISTRY: dict[str, type[GraphKernel]] = {
 
 
 def by_name(name: str, **options: Any) -> GraphKernel:
-    """Return a kernel by its name, one of `names()`; options are its fields.
+    """Return a kernel by its name, with its fields as options.
+
+    Args:
+        name: One of `names()`.
+        **options: The fields of the kernel.
 
     Raises:
-        InvalidArgumentError: an unknown name, or an option that the kernel does not have.
+        InvalidArgumentError: If the name is unknown, or the kernel has no such field.
+
+    Examples:
+        >>> from graphs import kernels
+        >>> kernels.by_name("diffusion", lengthscale=3.0)
+        Diffusion(lengthscale=3.0)
     """
     if not isinstance(name, str) or name not in _REGISTRY:
-        raise InvalidArgumentError(f"There is no graph kernel {name!r}; known are {', '.join(_REGISTRY)}.")
+        raise InvalidArgumentError(f"The graph kernel must be one of {', '.join(_REGISTRY)}, got {name!r}.")
     try:
         return _REGISTRY[name](**options)
     except TypeError as error:
@@ -61,17 +71,28 @@ def by_name(name: str, **options: Any) -> GraphKernel:
 
 
 def name_of(kernel: GraphKernel) -> str:
-    """Return the name under which `by_name` knows a kernel's class.
+    """Return the name of the class of a kernel, as `by_name` takes it.
 
     Raises:
-        InvalidArgumentError: it is not one of this package.
+        InvalidArgumentError: If the class is not from this package.
+
+    Examples:
+        >>> from graphs import kernels
+        >>> kernels.name_of(kernels.Matern())
+        'matern'
     """
     for name, kind in _REGISTRY.items():
         if type(kernel) is kind:
             return name
-    raise InvalidArgumentError(f"{kernel!r} is not a kernel of this package; known are {', '.join(_REGISTRY)}.")
+    raise InvalidArgumentError(f"kernel must be one of {', '.join(_REGISTRY)}, got {kernel!r} of another class.")
 
 
 def names() -> tuple[str, ...]:
-    """Return the names that `by_name` knows."""
+    """Return the names that `by_name` accepts.
+
+    Examples:
+        >>> from graphs import kernels
+        >>> kernels.names()[:3]
+        ('diffusion', 'regularized-laplacian', 'matern')
+    """
     return tuple(_REGISTRY)

@@ -1,4 +1,4 @@
-"""Kernels with a scale to learn: diffusion, regularised Laplacian, Matern."""
+"""Kernels with a learnable scale: diffusion, regularized Laplacian and Matern."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,14 +15,20 @@ class Diffusion(GraphKernel):
     """The diffusion (heat) kernel exp(-lengthscale^2 / 2 L) of Kondor and Lafferty (2002).
 
     Attributes:
-        lengthscale: Positive; in steps on the graph, roughly.
+        lengthscale: The lengthscale, positive, roughly in steps on the graph.
+
+    Examples:
+        >>> import graphs
+        >>> g = graphs.Graph.from_grid((3, 3))
+        >>> graphs.kernels.Diffusion(lengthscale=1.0).exact(g).shape
+        (9, 9)
     """
 
     lengthscale: float = 2.0
 
     @property
     def radius(self) -> float:
-        """Infinite: the series of an exponential."""
+        """Infinite, since the exponential is entire."""
         return np.inf
 
     @np.errstate(under="ignore")
@@ -37,7 +43,7 @@ class Diffusion(GraphKernel):
 
     @np.errstate(under="ignore")
     def modulation(self, length: int) -> Vector:
-        """Return the Poisson law with mean lengthscale^2 / 4, shape (length + 1,)."""
+        """Return the Poisson probabilities of mean lengthscale^2 / 4, (length + 1,)."""
         steps, mean = powers(length), self.lengthscale**2 / 4
         return np.asarray(np.exp(special.xlogy(steps, mean) - special.gammaln(steps + 1) - mean))
 
@@ -50,24 +56,30 @@ class Diffusion(GraphKernel):
 
 @dataclass(frozen=True)
 class RegularizedLaplacian(GraphKernel):
-    """The regularised Laplacian kernel (I + sigma^2 L)^-order of Smola and Kondor (2003).
+    """The regularized Laplacian kernel (I + sigma^2 L)^-order of Smola and Kondor (2003).
 
     Attributes:
-        order: Positive; the smoothness, a fixed number.
-        sigma: Positive; the scale, learnable.
+        order: The smoothness, positive and not learned.
+        sigma: The scale, positive.
+
+    Examples:
+        >>> import graphs
+        >>> kernel = graphs.kernels.RegularizedLaplacian(order=1, sigma=1.0)
+        >>> kernel.modulation(2).round(4).tolist()
+        [0.7071, 0.1768, 0.0663]
     """
 
-    shape: ClassVar[tuple[str, ...]] = ("order",)
+    fixed_fields: ClassVar[tuple[str, ...]] = ("order",)
     order: float = 2
     sigma: float = 1.0
 
     @property
     def radius(self) -> float:
-        """1 / c = (1 + sigma^2) / sigma^2."""
+        """The radius 1 / c = (1 + sigma^2) / sigma^2."""
         return 1 + 1 / self.sigma**2
 
     def resolvent(self) -> Resolvent:
-        """Return order, shift sigma^-2 and amplitude sigma^(-2 order)."""
+        """Return the order, the shift sigma^-2 and the amplitude sigma^(-2 order)."""
         order, sigma = float(self.order), self.sigma
         shift, amplitude = sigma**-2.0, sigma ** (-2.0 * order)
         return Resolvent(order, shift, amplitude, np.array([[-2 * shift / sigma], [-2 * order * amplitude / sigma]]))
@@ -85,7 +97,7 @@ class RegularizedLaplacian(GraphKernel):
 
     @np.errstate(under="ignore")
     def modulation(self, length: int) -> Vector:
-        """Return the negative binomial law, shape (length + 1,)."""
+        """Return the negative binomial probabilities, (length + 1,)."""
         return np.asarray(stats.nbinom.pmf(powers(length), self.order / 2, 1 / (1 + self.sigma**2)))
 
     @np.errstate(under="ignore")
@@ -97,14 +109,23 @@ class RegularizedLaplacian(GraphKernel):
 
 @dataclass(frozen=True)
 class Matern(GraphKernel):
-    """The graph Matern kernel (2 nu / kappa^2 I + L)^-nu of Borovitskiy et al. (2021), Eq. 9; k(0) is not 1.
+    """The graph Matern kernel (2 nu / kappa^2 I + L)^-nu of Borovitskiy et al. (2021), Eq. 9.
+
+    It is not normalized: k(0) is not 1.
 
     Attributes:
-        nu: Positive; the smoothness, a fixed number.
-        kappa: Positive; the lengthscale, learnable.
+        nu: The smoothness, positive and not learned.
+        kappa: The lengthscale, positive.
+
+    Examples:
+        >>> import graphs
+        >>> kernel = graphs.kernels.Matern(nu=2, kappa=2.0)
+        >>> precision = kernel.precision(graphs.Graph.from_grid((3, 3)))  # sparse, since nu is an integer
+        >>> precision.matrix.shape
+        (9, 9)
     """
 
-    shape: ClassVar[tuple[str, ...]] = ("nu",)
+    fixed_fields: ClassVar[tuple[str, ...]] = ("nu",)
     nu: float = 1.5
     kappa: float = 1.0
 
@@ -114,11 +135,11 @@ class Matern(GraphKernel):
 
     @property
     def radius(self) -> float:
-        """1 + 2 nu / kappa^2."""
+        """The radius 1 + 2 nu / kappa^2."""
         return 1 + self._shift
 
     def resolvent(self) -> Resolvent:
-        """Return order nu, shift 2 nu / kappa^2 and amplitude 1."""
+        """Return the order nu, the shift 2 nu / kappa^2 and the amplitude 1."""
         return Resolvent(float(self.nu), self._shift, 1.0, np.array([[-2 * self._shift / self.kappa], [0.0]]))
 
     @np.errstate(under="ignore")
@@ -134,7 +155,7 @@ class Matern(GraphKernel):
 
     @np.errstate(under="ignore")
     def modulation(self, length: int) -> Vector:
-        """Return the negative binomial law times (2 nu / kappa^2)^(-nu / 2), shape (length + 1,)."""
+        """Return negative binomial probabilities times (2 nu / kappa^2)^(-nu / 2), (length + 1,)."""
         a = self._shift
         return np.asarray(a ** (-self.nu / 2) * stats.nbinom.pmf(powers(length), self.nu / 2, a / (1 + a)))
 

@@ -1,4 +1,4 @@
-"""Kernels with nothing to learn: random walks, the inverse cosine, and series that are given."""
+"""Kernels without learnable parameters: random walks, inverse cosine and given series."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.polynomial.polynomial import polyroots, polyval
 
-from graphs.checks import as_numbers, check_count
+from graphs.checks import as_numbers, check_count, shown
 from graphs.errors import InvalidArgumentError
-from graphs.kernels.kernel import MOST_SERIES, GraphKernel, Vector, powers
+from graphs.kernels.kernel import MAX_SERIES, GraphKernel, Vector, powers
 from graphs.series import analytic_radius, root_coefficients
 
 
@@ -19,11 +19,16 @@ class RandomWalk(GraphKernel):
     """The p-step random walk kernel (alpha I - L)^p of Smola and Kondor (2003).
 
     Attributes:
-        p: Steps, a positive integer. For even p the modulation ends at p / 2.
-        alpha: At least 2, so that the kernel is positive semi-definite.
+        p: The number of steps, a positive integer. For even p the modulation ends at p / 2.
+        alpha: The shift, at least 2, so that the kernel is positive semi-definite.
+
+    Examples:
+        >>> from graphs import kernels
+        >>> kernels.RandomWalk(p=2, alpha=2.0).modulation(2).tolist()
+        [1.0, 1.0, 0.0]
     """
 
-    shape: ClassVar[tuple[str, ...]] = ("p", "alpha")
+    fixed_fields: ClassVar[tuple[str, ...]] = ("p", "alpha")
     p: int = 2
     alpha: float = 2.0
 
@@ -36,7 +41,7 @@ class RandomWalk(GraphKernel):
 
     @property
     def radius(self) -> float:
-        """The number alpha - 1 for odd p, infinite for even p."""
+        """The radius alpha - 1 for odd p, infinite for even p."""
         return float(self.alpha) - 1 if self.p % 2 else np.inf
 
     @np.errstate(under="ignore")
@@ -55,12 +60,17 @@ class RandomWalk(GraphKernel):
 class InverseCosine(GraphKernel):
     """The inverse cosine kernel cos(pi L / 4) of Smola and Kondor (2003).
 
-    It is 0 at lambda = 2, so the modulation falls like l^(-3/2) only, with alternating signs.
+    It is 0 at lambda = 2, so the modulation decays only like l^(-3/2), with alternating signs.
+
+    Examples:
+        >>> from graphs import kernels
+        >>> kernels.InverseCosine().modulation(2).round(3).tolist()
+        [0.841, 0.33, -0.195]
     """
 
     @property
     def radius(self) -> float:
-        """1, the distance of u = -1."""
+        """The radius 1, the distance of the zero u = -1."""
         return 1.0
 
     @np.errstate(under="ignore")
@@ -70,8 +80,8 @@ class InverseCosine(GraphKernel):
 
     @np.errstate(under="ignore")
     def modulation(self, length: int) -> Vector:
-        """Return f_0..f_length by Cauchy's integral, shape (length + 1,)."""
-        check_count("length", length, 0, MOST_SERIES)
+        """Return f_0..f_length by Cauchy's integral, (length + 1,)."""
+        check_count("length", length, 0, MAX_SERIES)
         return _inverse_cosine(1 << max(length - 1, 0).bit_length())[: length + 1].copy()
 
 
@@ -82,13 +92,21 @@ def _inverse_cosine(length: int) -> Vector:
 
 @dataclass(frozen=True)
 class Modulated(GraphKernel):
-    """The kernel f(U) f(U)^T of a modulation f_0, f_1, ... that is given; what comes after the last is 0.
+    """The kernel f(U) f(U)^T of a given modulation f_0, f_1, ....
+
+    Coefficients after the last are 0.
 
     Attributes:
-        coefficients: f; finite numbers, the first positive.
+        coefficients: The modulation f, finite numbers of which the first is positive.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs import kernels
+        >>> kernels.Modulated((1.0, 0.5)).spectral(np.array([0.0, 1.0])).tolist()
+        [2.25, 1.0]
     """
 
-    shape: ClassVar[tuple[str, ...]] = ("coefficients",)
+    fixed_fields: ClassVar[tuple[str, ...]] = ("coefficients",)
     coefficients: tuple[float, ...] = (1.0,)
 
     def __post_init__(self) -> None:
@@ -96,11 +114,13 @@ class Modulated(GraphKernel):
         with np.errstate(over="ignore"):
             size = np.sum(np.square(self.coefficients))
         if not np.isfinite(size):
-            raise InvalidArgumentError("Modulated: the coefficients are out of the range of double precision.")
+            raise InvalidArgumentError(
+                "Modulated: coefficients must have squares in the range of double precision, got larger ones."
+            )
 
     @property
     def radius(self) -> float:
-        """Infinite: the series ends."""
+        """Infinite, since the series is finite."""
         return np.inf
 
     @np.errstate(under="ignore")
@@ -110,12 +130,12 @@ class Modulated(GraphKernel):
 
     @np.errstate(under="ignore")
     def root(self, eigenvalues: Vector) -> Vector:
-        """Return f(1 - lambda), with its sign: (n,) -> (n,)."""
+        """Return f(1 - lambda), signed: (n,) -> (n,)."""
         return np.asarray(polyval(1 - eigenvalues, self.coefficients))
 
     @np.errstate(under="ignore")
     def modulation(self, length: int) -> Vector:
-        """Return f, cut or padded with zeros, shape (length + 1,)."""
+        """Return f, truncated or padded with zeros, (length + 1,)."""
         out = np.zeros_like(powers(length))
         out[: len(self.coefficients)] = self.coefficients[: length + 1]
         return out
@@ -125,27 +145,33 @@ class Modulated(GraphKernel):
 class PowerSeries(GraphKernel):
     """The kernel sum_l alpha_l U^l of given coefficients.
 
-    Its modulation is an infinite series, which has to converge on the spectrum of U: the polynomial may have
-    no zero inside the unit circle of the complex plane.
+    Its modulation is an infinite series that must converge on the spectrum of U. The polynomial must therefore have no
+    zero inside the unit circle of the complex plane.
 
     Attributes:
-        coefficients: alpha_0 > 0, alpha_1, ...; finite numbers.
+        coefficients: alpha_0 > 0, alpha_1, ..., finite numbers.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs import kernels
+        >>> kernels.PowerSeries((1.0, 0.5)).spectral(np.array([0.0, 1.0])).tolist()
+        [1.5, 1.0]
     """
 
-    shape: ClassVar[tuple[str, ...]] = ("coefficients",)
+    fixed_fields: ClassVar[tuple[str, ...]] = ("coefficients",)
     coefficients: tuple[float, ...] = (1.0,)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coefficients", _checked(self))
         if self.radius < 1:
             raise InvalidArgumentError(
-                f"PowerSeries: it has a zero at |u| = {self.radius:.3g}, so that its root is no power series where U "
-                "has eigenvalues. Give a modulation instead (Modulated)."
+                f"PowerSeries: coefficients must have no zero inside |u| = 1, got one at {self.radius:.3g}. Its square "
+                "root has no power series there. Use Modulated with the coefficients of the root."
             )
 
     @property
     def radius(self) -> float:
-        """The smallest absolute value of a zero of the polynomial; infinite for a constant."""
+        """The smallest absolute value of a zero of the polynomial, infinite for a constant."""
         zeros = np.abs(polyroots(np.trim_zeros(np.array(self.coefficients), "b")))
         if len(zeros) == 0:
             return np.inf
@@ -160,8 +186,8 @@ class PowerSeries(GraphKernel):
 
     @np.errstate(under="ignore")
     def modulation(self, length: int) -> Vector:
-        """Return f_0..f_length by Cauchy's integral, shape (length + 1,)."""
-        check_count("length", length, 0, MOST_SERIES)
+        """Return f_0..f_length by Cauchy's integral, (length + 1,)."""
+        check_count("length", length, 0, MAX_SERIES)
         return _power_series(self, 1 << max(length - 1, 0).bit_length())[: length + 1].copy()
 
 
@@ -172,18 +198,25 @@ def _power_series(kernel: PowerSeries, length: int) -> Vector:
 
 @dataclass(frozen=True)
 class Spectral(GraphKernel):
-    """The kernel of a function of the Laplacian's eigenvalues, for example `Spectral(lambda x: np.exp(-2 * x))`.
+    """The kernel of a function of the eigenvalues of the Laplacian.
 
-    Exact kernels, Chebyshev polynomials and truncated spectra need its values on [0, 2] alone; walks and the power
-    series need its modulation, which there is where the function, of complex numbers, is analytic without zeros within
-    |lambda - 1| <= 1; elsewhere `modulation` refuses. It has no parameters to learn, which a subclass of `GraphKernel`
-    has, and cannot be saved.
+    Exact kernels, Chebyshev polynomials and truncated spectra need only its values on [0, 2]. Walks and power series
+    need its modulation, for which the function must be analytic without zeros for complex |lambda - 1| <= 1. The kernel
+    has no learnable parameters and cannot be saved. Subclass `GraphKernel` for parameters.
 
     Attributes:
-        function: In numpy, (n,) -> (n,): not negative on [0, 2], positive at 0.
+        function: A numpy function (n,) -> (n,), non-negative on [0, 2] and positive at 0.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> kernel = graphs.kernels.Spectral(lambda x: np.exp(-2 * x))
+        >>> g = graphs.Graph.from_grid((3, 3))
+        >>> np.allclose(kernel.exact(g), graphs.kernels.Diffusion(2.0).exact(g))
+        True
     """
 
-    shape: ClassVar[tuple[str, ...]] = ("function",)
+    fixed_fields: ClassVar[tuple[str, ...]] = ("function",)
     function: Callable[[Vector], Vector] = field(default_factory=lambda: _heat)
 
     def __post_init__(self) -> None:
@@ -191,8 +224,8 @@ class Spectral(GraphKernel):
         fits = values.shape == _GRID.shape and values.dtype.kind in "fiu"
         if not fits or not ((values >= 0) & (values < np.inf)).all() or values[0] <= 0:
             raise InvalidArgumentError(
-                "Spectral: function must map eigenvalues (n,) in [0, 2] to finite numbers (n,) that are not negative, "
-                "and at 0 positive."
+                "Spectral: function must map eigenvalues (n,) in [0, 2] to finite non-negative numbers (n,), positive "
+                f"at 0, got {shown(values)}."
             )
 
     def __repr__(self) -> str:
@@ -204,12 +237,12 @@ class Spectral(GraphKernel):
 
     @property
     def radius(self) -> float:
-        """The radius of convergence of the modulation, as far as it is seen."""
+        """The radius of convergence of the modulation, estimated numerically."""
         return _spectral_radius(self)
 
     def modulation(self, length: int) -> Vector:
-        """Return f_0..f_length by Cauchy's integral, shape (length + 1,)."""
-        check_count("length", length, 0, MOST_SERIES)
+        """Return f_0..f_length by Cauchy's integral, (length + 1,)."""
+        check_count("length", length, 0, MAX_SERIES)
         return _spectral_series(self, 1 << max(length - 1, 0).bit_length())[: length + 1].copy()
 
 
@@ -235,7 +268,7 @@ def _checked(kernel: Modulated | PowerSeries) -> tuple[float, ...]:
     values = as_numbers(list(kernel.coefficients) if isinstance(kernel.coefficients, Iterable) else ())
     if values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all() or values[0] <= 0:
         raise InvalidArgumentError(
-            f"{type(kernel).__name__}: the coefficients must be finite numbers and the first positive, got "
+            f"{type(kernel).__name__}: coefficients must be finite numbers, the first positive, got "
             f"{kernel.coefficients!r}."
         )
     return tuple(values.tolist())

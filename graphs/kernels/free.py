@@ -1,4 +1,4 @@
-"""A kernel whose first modulation coefficients are free: those of a family times positive factors."""
+"""A kernel whose first modulation coefficients are free parameters."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -15,16 +15,24 @@ from graphs.kernels.kernel import GraphKernel, Vector
 
 @dataclass(frozen=True)
 class FreeModulation(GraphKernel):
-    """The kernel f(U) f(U)^T with f_l = factors[l] times the modulation of `base`, which goes on unchanged beyond.
+    """The kernel f(U) f(U)^T with f_l = factors[l] times the modulation of a base kernel.
 
-    Learnable parameters: those of the base by their names, then "factor_0", "factor_1", .... A common factor of all is
-    nearly an output scale, and the base's parameters can be traded for factors as well, so few data need few factors
-    or a prior on them. Learned modulations are from Reid et al. (2024), "General Graph Random Features"; here a family
-    is the start, and the tail.
+    Coefficients beyond the factors are those of the base. Learnable parameters are those of the base, by their names,
+    then "factor_0", "factor_1", .... A common factor is nearly an output scale, and parameters of the base can be
+    traded for factors. Few data therefore need few factors, or a prior on them. Learned modulations are from Reid et
+    al. (2024), "General Graph Random Features". Here a family gives the start and the tail.
 
     Attributes:
         base: A kernel with a positive modulation: Diffusion, RegularizedLaplacian or Matern.
-        factors: c_0, c_1, ..., c_{m-1}; positive numbers, at least one. All 1 is the base itself.
+        factors: c_0, ..., c_{m-1}, at least one positive number. If all are 1, the kernel is the base.
+
+    Examples:
+        >>> from graphs import kernels
+        >>> kernel = kernels.FreeModulation(kernels.Diffusion(2.0), factors=(1.0, 2.0))
+        >>> kernel.parameters
+        ('lengthscale', 'factor_0', 'factor_1')
+        >>> (kernel.modulation(2) / kernel.base.modulation(2)).tolist()
+        [1.0, 2.0, 1.0]
     """
 
     base: GraphKernel = field(default_factory=Diffusion)
@@ -41,34 +49,36 @@ class FreeModulation(GraphKernel):
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of the base's parameters, then of the m factors."""
+        """The names of the parameters of the base, then of the m factors."""
         return (*self.base.parameters, *(f"factor_{i}" for i in range(len(self.factors))))
 
     @property
     def values(self) -> Vector:  # (p + m,)
-        """The base's p parameters, then the m factors, (p + m,)."""
+        """The p parameters of the base, then the m factors, (p + m,)."""
         return np.concatenate([self.base.values, self.factors])
 
     def with_values(self, values: ArrayLike) -> Self:
         """Return the kernel with other learnable parameters (p + m,).
 
         Raises:
-            InvalidArgumentError: not as many, or not all positive.
+            InvalidArgumentError: If their number is wrong, or one is not positive.
         """
         numbers = np.asarray(values, dtype=np.float64)
         if numbers.shape != (len(self.parameters),):
-            raise InvalidArgumentError(f"FreeModulation has parameters {self.parameters}, got {numbers!r}.")
+            raise InvalidArgumentError(
+                f"values must be one number for each of the parameters {self.parameters}, got {numbers!r}."
+            )
         own = len(self.base.parameters)
         return replace(self, base=self.base.with_values(numbers[:own]), factors=tuple(numbers[own:].tolist()))
 
     @property
     def radius(self) -> float:
-        """The base's: finitely many coefficients do not change it."""
+        """The radius of the base, which finitely many coefficients do not change."""
         return self.base.radius
 
     @np.errstate(under="ignore")
     def root(self, eigenvalues: Vector) -> Vector:
-        """Return f(1 - lambda) = base.root + sum_l (c_l - 1) f_l^base (1 - lambda)^l, with its sign: (n,) -> (n,)."""
+        """Return f(1 - lambda) = base.root + sum_l (c_l - 1) f_l^base (1 - lambda)^l, signed."""
         excess = (np.array(self.factors) - 1) * self._first
         return np.asarray(self.base.root(eigenvalues) + self._powers(eigenvalues) @ excess)
 
@@ -96,7 +106,7 @@ class FreeModulation(GraphKernel):
 
     @np.errstate(under="ignore")
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
-        """Return df / d parameters, shape (length + 1, p + m); that in factor l is f_l^base in row l."""
+        """Return df / d parameters, (length + 1, p + m); that in factor l is f_l^base in row l."""
         own = self._stretch(length)[:, None] * self.base.modulation_jacobian(length)
         free = np.zeros((length + 1, len(self.factors)))
         np.fill_diagonal(free, self.base.modulation(length))
@@ -104,7 +114,7 @@ class FreeModulation(GraphKernel):
 
     @property
     def _first(self) -> Vector:
-        """The base's modulation under the m factors, (m,)."""
+        """The first m coefficients of the modulation of the base, (m,)."""
         return self.base.modulation(len(self.factors) - 1)
 
     def _powers(self, eigenvalues: Vector) -> NDArray[np.float64]:

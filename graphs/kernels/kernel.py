@@ -1,4 +1,4 @@
-"""The role of a graph kernel."""
+"""The base class of graph kernels."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -17,14 +17,21 @@ from graphs.series import analytic_radius, check_analytic, root_coefficients
 
 Vector = NDArray[np.float64]
 
-MOST_POWERS = 10**7
-MOST_SERIES = 2**17
-"""Powers of a series by Cauchy's integral, which takes eight points for each on several circles."""
+MAX_POWERS = 10**7
+"""The largest power of U of a modulation in closed form."""
+MAX_SERIES = 2**17
+"""The largest power of a series by Cauchy's integral, which takes eight points per power on several circles."""
 _STEP = float(np.finfo(float).eps ** (1 / 3))
 
 
 class Resolvent(NamedTuple):
-    """k(lambda) = amplitude (shift + lambda)^-order."""
+    """A kernel of the form k(lambda) = amplitude (shift + lambda)^-order.
+
+    Examples:
+        >>> from graphs import kernels
+        >>> kernels.Matern(nu=2, kappa=2.0).resolvent()[:3]
+        (2.0, 1.0, 1.0)
+    """
 
     order: float
     shift: float
@@ -34,30 +41,45 @@ class Resolvent(NamedTuple):
 
 @dataclass(frozen=True)
 class GraphKernel(ABC):
-    """A kernel k(L) of a graph's Laplacian (`Graph.with_laplacian`), with its parameters as fields.
+    """A kernel k(L) of the Laplacian of a graph, a frozen dataclass of its parameters.
 
-    A subclass, a frozen dataclass, needs `spectral` alone, in numpy functions that take complex numbers. The rest then
-    follows from it: the modulation by Cauchy's integral, where it converges, and Jacobians by central differences.
+    A subclass only has to define `spectral`, with numpy functions that accept complex numbers. The modulation then
+    follows by Cauchy's integral, where it converges, and Jacobians by central differences.
 
-    Laws of every kernel: `exact(g)` is V k(eigenvalues) V^T; `modulation` is the power series in U
-    of sqrt(k), so (f * f) is that of k; both Jacobians are derivatives with respect to `parameters`.
+    For every kernel `exact(g)` is V k(eigenvalues) V^T, `modulation` is the power series of sqrt(k) in U, and Jacobians
+    are derivatives with respect to `parameters`.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> import numpy as np
+        >>> import graphs
+        >>> @dataclass(frozen=True)
+        ... class Exponential(graphs.kernels.GraphKernel):
+        ...     rate: float = 1.0
+        ...
+        ...     def spectral(self, eigenvalues):
+        ...         return np.exp(-self.rate * eigenvalues)
+        >>> Exponential(2.0).modulation(2).round(4).tolist()
+        [0.3679, 0.3679, 0.1839]
     """
 
-    shape: ClassVar[tuple[str, ...]] = ()
-    """Fields that are fixed numbers, not parameters to learn."""
+    fixed_fields: ClassVar[tuple[str, ...]] = ()
+    """Names of fields that are fixed and not learned."""
 
     def __post_init__(self) -> None:
         for entry in fields(self):
             value = getattr(self, entry.name)
             number = isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
             if not number or not (0 < float(value) < np.inf):
-                raise InvalidArgumentError(f"{type(self).__name__}: {entry.name} must be positive, got {value!r}.")
+                raise InvalidArgumentError(
+                    f"{type(self).__name__}: {entry.name} must be a positive number, got {value!r}."
+                )
             if isinstance(value, np.generic):  # numbers of few bits overflow in products
                 object.__setattr__(self, entry.name, value.item())
         self._check_range()
 
     def _check_range(self) -> None:
-        """Refuse parameters with which k(0) or f_0 leaves the range of double precision."""
+        """Check that k(0) and f_0 are in the range of double precision."""
         try:
             with np.errstate(all="ignore"):
                 ends = self.spectral(np.array([0.0, 1.0]))
@@ -67,12 +89,15 @@ class GraphKernel(ABC):
         except OverflowError:
             largest = first = np.inf
         if not (0 < largest < np.inf and np.isfinite(first)):
-            raise InvalidArgumentError(f"{self!r} is out of the range of double precision.")
+            raise InvalidArgumentError(
+                f"{type(self).__name__} must stay in the range of double precision, got {self!r}. Use less extreme "
+                "parameters."
+            )
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of the p learnable parameters, in the order of the Jacobians' columns."""
-        return tuple(entry.name for entry in fields(self) if entry.name not in self.shape)
+        """The names of the p learnable parameters, in the order of the columns of Jacobians."""
+        return tuple(entry.name for entry in fields(self) if entry.name not in self.fixed_fields)
 
     @property
     def values(self) -> Vector:  # (p,)
@@ -80,10 +105,16 @@ class GraphKernel(ABC):
         return np.array([float(getattr(self, name)) for name in self.parameters])
 
     def with_values(self, values: ArrayLike) -> Self:
-        """Return the kernel with other learnable parameters (p,)."""
+        """Return the kernel with other learnable parameters (p,).
+
+        Raises:
+            InvalidArgumentError: If their number is wrong, or one is out of range.
+        """
         numbers = np.asarray(values, dtype=np.float64)
         if numbers.shape != (len(self.parameters),):
-            raise InvalidArgumentError(f"{type(self).__name__} has parameters {self.parameters}, got {numbers!r}.")
+            raise InvalidArgumentError(
+                f"values must be one number for each of the parameters {self.parameters}, got {numbers!r}."
+            )
         return replace(self, **{name: float(v) for name, v in zip(self.parameters, numbers, strict=True)})
 
     @np.errstate(under="ignore")
@@ -94,25 +125,27 @@ class GraphKernel(ABC):
         return np.asarray((spectrum.eigenvectors * self.spectral(spectrum.eigenvalues)) @ spectrum.eigenvectors.T)
 
     def resolvent(self) -> Resolvent:
-        """Return how k is a power of the resolvent of L: such kernels of an integer order have a sparse precision.
+        """Return k as a power of the resolvent of L.
+
+        Kernels of an integer order have a sparse precision.
 
         Raises:
-            InvalidArgumentError: it is none; here always.
+            InvalidArgumentError: If k is not such a power. The base class always raises.
         """
         raise InvalidArgumentError(
-            f"{self!r} has no sparse precision: its inverse is no polynomial of the Laplacian. Those of "
-            "RegularizedLaplacian and Matern of an integer order are; other kernels are served by features, or exactly "
-            "up to 20,000 nodes."
+            f"{self!r} has no sparse precision: its inverse is not a polynomial of the Laplacian. Use "
+            "RegularizedLaplacian or Matern with an integer order, or features, or the exact kernel of up to 20,000 "
+            "nodes."
         )
 
     def precision(self, graph: Graph) -> Precision:
-        """Return the inverse of the kernel matrix, which is sparse where k is one over a polynomial of L.
+        """Return the inverse of the kernel matrix if it is sparse.
 
-        Entries of the precision are known to a relative error of about eps (1 + 2 / shift)^order, its determinant to
-        eps. The order of elimination is found once for a graph and an order, and kept with the graph.
+        Entries have a relative error of about eps (1 + 2 / shift)^order, the determinant of eps. The elimination order
+        is computed once per graph and order, and cached with the graph.
 
         Raises:
-            InvalidArgumentError: the kernel has no sparse precision; the message says why.
+            InvalidArgumentError: If the kernel has no sparse precision.
         """
         check_graph(graph)
         found, order = self.resolvent(), precision_order(self)
@@ -123,10 +156,10 @@ class GraphKernel(ABC):
 
     @property
     def radius(self) -> float:
-        """The radius of convergence of the modulation as a power series in U; here as far as `spectral` shows it.
+        """The radius of convergence of the modulation in U, here estimated from `spectral`.
 
         Raises:
-            InvalidArgumentError: it is below 1, so that the series need not converge on the spectrum of U.
+            InvalidArgumentError: If it is below 1, so the series may diverge on the spectrum of U.
         """
         return analytic_radius(self.log_series)
 
@@ -135,37 +168,37 @@ class GraphKernel(ABC):
         """Return k at eigenvalues of L: (n,) -> (n,)."""
 
     def root(self, eigenvalues: Vector) -> Vector:
-        """Return f, sum_l f_l (1 - lambda)^l, at eigenvalues of L: (n,) -> (n,); the root of k."""
+        """Return f = sum_l f_l (1 - lambda)^l at eigenvalues of L, a root of k: (n,) -> (n,)."""
         return np.asarray(np.sqrt(self.spectral(eigenvalues)))
 
     def root_jacobian(self, eigenvalues: Vector) -> NDArray[np.float64]:
-        """Return df / d parameters at eigenvalues of L: (n,) -> (n, p); 0 where k is 0 in double precision."""
+        """Return df / d parameters at eigenvalues of L: (n,) -> (n, p); 0 where k underflows."""
         slope, root = self.spectral_jacobian(eigenvalues), 2 * self.root(eigenvalues)[:, None]
         return np.divide(slope, root, out=np.zeros_like(slope), where=root > 0)
 
     def spectral_jacobian(self, eigenvalues: Vector) -> NDArray[np.float64]:
-        """Return dk / d parameters at eigenvalues of L: (n,) -> (n, p); here by central differences."""
+        """Return dk / d parameters at eigenvalues of L: (n,) -> (n, p), here by differences."""
         return self._differences(lambda kernel: kernel.spectral(eigenvalues), len(eigenvalues))
 
     def modulation(self, length: int) -> Vector:
-        """Return f_0..f_length, shape (length + 1,); here by Cauchy's integral over `spectral`.
+        """Return f_0..f_length, (length + 1,), here by Cauchy's integral over `spectral`.
 
         Raises:
-            InvalidArgumentError: the series does not converge for |u| <= 1.
+            InvalidArgumentError: If the series does not converge for |u| <= 1.
         """
-        check_count("length", length, 0, MOST_SERIES)
+        check_count("length", length, 0, MAX_SERIES)
         check_analytic(self.log_series)
         return root_coefficients(self.log_series, length, 1.0)
 
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
-        """Return df / d parameters, shape (length + 1, p); here by central differences."""
+        """Return df / d parameters, (length + 1, p), here by central differences."""
         return self._differences(lambda kernel: kernel.modulation(length), length + 1)
 
     def log_series(self, u: NDArray[np.complex128]) -> NDArray[np.complex128]:
         """Return log k(1 - u) at complex points: (n,) -> (n,).
 
         Raises:
-            InvalidArgumentError: `spectral` takes no complex numbers.
+            InvalidArgumentError: If `spectral` does not accept complex numbers.
         """
         eigenvalues: Any = 1 - u
         with np.errstate(all="ignore"):
@@ -173,12 +206,12 @@ class GraphKernel(ABC):
                 return np.asarray(np.log(np.asarray(self.spectral(eigenvalues), dtype=np.complex128)))
             except TypeError as error:
                 raise InvalidArgumentError(
-                    f"{type(self).__name__}.spectral takes no complex numbers, so its power series cannot be found: "
-                    f"{error}."
+                    f"{type(self).__name__}.spectral must accept complex numbers, got an error: {error}. Use numpy "
+                    "functions, which do."
                 ) from error
 
     def _differences(self, function: Callable[[Self], Vector], size: int) -> NDArray[np.float64]:
-        """Return the slopes (size, p) of a function of the kernel in its parameters."""
+        """Return the derivatives (size, p) of a function of the kernel in its parameters."""
         slopes, values = np.zeros((size, len(self.parameters))), self.values
         for column, step in enumerate(_STEP * values):
             move = np.zeros_like(values)
@@ -189,36 +222,52 @@ class GraphKernel(ABC):
 
 
 def powers(length: int) -> Vector:  # (length + 1,)
-    """Return 0, 1, ..., length, of as many powers of U as a modulation is asked for.
+    """Return 0, 1, ..., length, the powers of U of a modulation.
 
     Raises:
-        InvalidArgumentError: it is no integer from 0 to 10^7.
+        InvalidArgumentError: If `length` is not an integer from 0 to 10^7.
+
+    Examples:
+        >>> from graphs.kernels.kernel import powers
+        >>> powers(3).tolist()
+        [0.0, 1.0, 2.0, 3.0]
     """
-    return np.arange(check_count("length", length, 0, MOST_POWERS) + 1.0)
+    return np.arange(check_count("length", length, 0, MAX_POWERS) + 1.0)
 
 
 def precision_order(kernel: GraphKernel) -> int:
-    """Return the order of a kernel's sparse precision.
+    """Return the order of the sparse precision of a kernel.
 
     Raises:
-        InvalidArgumentError: it has none, or a fractional one.
+        InvalidArgumentError: If the kernel has no sparse precision, or a fractional order.
+
+    Examples:
+        >>> from graphs import kernels
+        >>> from graphs.kernels.kernel import precision_order
+        >>> precision_order(kernels.RegularizedLaplacian(order=3))
+        3
     """
     order = kernel.resolvent().order
     if order != round(order):
         below = max(int(order), 1)
         raise InvalidArgumentError(
-            f"{kernel!r} has no sparse precision: its order {order:g} is fractional. Those of order {below} and "
-            f"{int(order) + 1} have one; features='rational' approximates one of this order."
+            f"{kernel!r} has no sparse precision: its order {order:g} is fractional. Use order {below} or "
+            f"{int(order) + 1}, or approximate this one with features='rational'."
         )
     return int(order)
 
 
 def check_graph_and_kernel(graph: Graph, kernel: GraphKernel) -> None:
-    """Refuse what is no graph, or no kernel on graphs.
+    """Check that the arguments are a graph and a graph kernel.
 
     Raises:
-        InvalidArgumentError: with what it is.
+        InvalidArgumentError: If they are not.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.kernels.kernel import check_graph_and_kernel
+        >>> check_graph_and_kernel(graphs.Graph.from_grid((2, 2)), graphs.kernels.Diffusion())
     """
     check_graph(graph)
     if not isinstance(kernel, GraphKernel):
-        raise InvalidArgumentError(f"kernel must be one of graphs.kernels, got {kernel!r}.")
+        raise InvalidArgumentError(f"kernel must be a graphs.kernels.GraphKernel, got {kernel!r}.")

@@ -1,51 +1,39 @@
-"""Couplings of walk lengths learned for a graph and a kernel: which quantiles of the halting law go together.
+"""Couplings of the lengths of two walkers: permutations of the quantiles of the length distribution.
 
-Averaged over its directions, a walker whose length falls into quantile q of n gives node i the features psi_i(q) =
-g_q(U) e_i, g_q(x) = sum_l f_l P(length >= l | q) / P(length >= l) x^l (Reid et al. 2024, "Variance-reducing couplings
-for random features", section 4). With a permutation sigma a pair of walkers has a_q = g_q + g_sigma(q), and two nodes
-with independent pairs have
+With a permutation sigma a pair of walkers has a_q = g_q + g_sigma(q), see `graphs.matching.costs`. Two nodes with
+independent pairs have
 
     sum_ij E[(phi_i . phi_j)^2] = N / (16 n^2) sum_k w_k (sum_q a_q(u_k)^2)^2                               (quadratic)
 
-with u_k, w_k the spectral measure of U: a quadratic assignment problem (Eq. 55, over all pairs of nodes), small enough
-for exhaustive search at n <= 9. Two ways make it linear in sigma:
+with u_k, w_k the spectral measure of U. This is a quadratic assignment problem (Reid et al. 2024, Eq. 55, over all
+pairs of nodes), which exhaustive search solves for n <= 9. Two approximations are linear in sigma:
 
-- With phi_j at its mean f(U) e_j a pair of quantiles costs tr(g_q(U) K g_q'(U)) / N                     (linear)
-- The paper keeps the terms in which both nodes are in one quantile, Eq. 56:                             (quartic)
-  the mean over i, j of [(psi_i(q) + psi_i(r)) . (psi_j(q) + psi_j(r))]^2 = sum_k w_k (g_q + g_r)(u_k)^4 / N
+- With phi_j at its mean f(U) e_j a pair of quantiles costs tr(g_q(U) K g_q'(U)) / N.                       (linear)
+- The paper keeps the terms in which both nodes are in one quantile, Eq. 56. The cost is the mean over        (quartic)
+  i, j of [(psi_i(q) + psi_i(r)) . (psi_j(q) + psi_j(r))]^2 = sum_k w_k (g_q + g_r)(u_k)^4 / N.
 
-The first drops one node's fluctuation, the second the independence of the two nodes. Where f >= 0 it matters to
-neither, nor to Eq. 55: with c_ql the coefficients of g_q, which grow with q, each of them is a sum of products of
-sum_q c_ql c_sigma(q)l' and of constants, with factors tr U^k >= 0, and the reversal makes each such sum least. (It
-does so for each pair of nodes too, as all entries of U^k are >= 0; docs/index.md has the same for Eq. 12, where
-directions are within the square.)
+The first ignores the fluctuation of one node, the second the independence of the two nodes. If f >= 0, the reversal is
+optimal for all three objectives. With c_ql the coefficients of g_q, which grow with q, each objective is a sum of
+constants and of products of sum_q c_ql c_sigma(q)l', with factors tr U^k >= 0. The reversal minimizes each such sum. It
+does so for each pair of nodes too, as all entries of U^k are >= 0. See docs/index.md for Eq. 12 of the paper.
 
-Over pairs of nodes i = j only, with A_i = sum_q v_i(q) v_i(q)^T and v_i(q) = psi_i(q) + psi_i(sigma(q)), it is
-sum_i |A_i|_F^2 / (16 n^2)                                                                             (diagonal)
-A matrix G_i makes sum_i <G_i, A_i> linear in sigma: each draw of the G_i gives a candidate by linear assignment, and
-the best one by the objective itself is kept. The paper's Lemma C.2 draws G_i with independent normal entries and says
-that sigma is found once G is all but orthogonal to its A, the shortest, and to no other. That cannot be: some G is
-orthogonal to any two given matrices, so nothing is "separated" as the lemma wants; and the least of the signed <G, A>
-belongs to whatever lies most against G, not to what G does not see. G_i = g_i g_i^T with g_i normal has no such signs:
-<G_i, A_i> = sum_q (g_i . v_i(q))^2 >= 0, small where A is; neither is more than a source of candidates. The psi_i(q)
-enter through inner products only, so a Gaussian matrix (N, d) may take them to d dimensions first (Johnson and
-Lindenstrauss, as in Eq. 62 for the A), at the cost of d vectors multiplied by each power of U. Sums over all pairs of
-nodes need none of it: they are sums over the spectrum.
+Sums over all pairs of nodes are sums over the spectrum. `graphs.matching.diagonal` has the objective over i = j.
 """
 
-from collections.abc import Callable, Sequence
 from itertools import islice, permutations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
-from graphs.checks import as_numbers, check_choice, check_count, check_fits
-from graphs.couplings import Halting, Sigma, as_halting, modulation_to_the_end, quantile_survival
+from graphs.checks import as_numbers, check_choice, check_count
+from graphs.couplings import Sigma, as_halting_distribution
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import check_graph_and_kernel
+from graphs.matching.costs import MAX_QUANTILES, averaged_features, complete_modulation, quantile_costs, quartic_costs
+from graphs.matching.diagonal import PROJECTIONS, best_projection, reduced_vectors
 from graphs.spectral import spectral_measure
 
 Floats = NDArray[np.float64]
@@ -53,22 +41,17 @@ Integers = NDArray[np.int64]
 
 OBJECTIVES = ("linear", "quartic", "diagonal", "quadratic")
 _EXHAUSTIVE = 9
-MOST_QUANTILES, _MOST_PROJECTIONS = 10_000, 100_000
-_BLOCK = 4096
-_SEED = 0x3A7C
-DENSE = 1500
-"""Nodes up to which vectors are reduced through the eigendecomposition."""
-_NODES = 512
-_LEFT_OUT, _MOST_POWERS = 1e-6, 4096
+"""The largest number of quantiles for exhaustive search."""
+_MAX_PROJECTIONS = 100_000
 _TIE = 1e-12
-_SHORT = 0.05
+"""Costs that differ by less, relative to their sum, are equal."""
 
 
 @np.errstate(under="ignore")
 def match_quantiles(
     graph: Graph,
     kernel: GraphKernel,
-    halt: float | ArrayLike = 0.1,
+    p_halt: float | ArrayLike = 0.1,
     num_quantiles: int = 50,
     *,
     objective: str = "linear",
@@ -78,46 +61,49 @@ def match_quantiles(
     dimension: int = 64,
     projections: str | None = None,
 ) -> Integers:  # (num_quantiles,)
-    """Return the permutation (n,) that pairs length quantiles for "sigma" walkers.
+    """Return the permutation (n,) that pairs length quantiles of "sigma" walkers.
 
-    Where f >= 0 the reversal n-1, ..., 0 solves the problem whatever the graph and the objective: the ratios
-    P(length >= l | q) / P(length >= l) grow with q and tr U^l >= 0, so costs are supermodular, and the rearrangement
-    inequality pairs long lengths with short ones. It is returned where it is as good as what a solver of linear
-    assignments finds: quantiles with the same lengths are interchangeable.
-
-    Where f takes both signs (the inverse cosine, the random walk with an odd p) other permutations can be better. Of
-    the objectives "quartic" then came nearest to the best of "quadratic" (`benchmarks/papers/own/matching.py`).
+    If f >= 0, the reversal n-1, ..., 0 is optimal for every graph and objective. The ratios P(length >= l | q) /
+    P(length >= l) grow with q and tr U^l >= 0, so costs are supermodular, and the rearrangement inequality pairs long
+    lengths with short ones. The reversal is returned if it is as good as the assignment of a solver, since quantiles
+    with equal lengths are interchangeable. If f takes both signs (the inverse cosine, the random walk with an odd p),
+    other permutations can be better. Then "quartic" came nearest to the optimum of "quadratic"
+    (`benchmarks/papers/own/matching.py`).
 
     Args:
         graph: The graph, or a smaller one like it.
         kernel: The kernel whose features are coupled.
-        halt: The halting probability in (0, 1), or a survival array.
+        p_halt: The halting probability in (0, 1), or survival probabilities.
         num_quantiles: The number n of bins, at least 2.
-        objective: "linear": the other node at its mean, a linear assignment from the spectrum of U, dense up to 1500
-            nodes and by Lanczos quadrature beyond. "quartic": that of Reid et al. (2024), Eq. 56, both nodes in one
-            quantile, likewise. "diagonal": i = j, by random projections of reduced vectors. "quadratic": all pairs of
-            nodes (Eq. 55), by exhaustive search, n <= 9.
-        solver: Of linear assignments: "hungarian" (scipy) or "pot" (the network simplex of POT).
-        costs: For "linear", in place of those from the spectrum, for example `walk_costs` (n, n).
-        num_projections: Candidates for "diagonal", of each kind of projection.
-        dimension: To which "diagonal" reduces the vectors.
-        projections: For "diagonal": "positive" (rank one) or "gaussian" (Lemma C.2 of the paper, whose proof has a
-            gap); see above. If None, "positive" where f >= 0. Where f takes both signs, the better of both.
+        objective: "linear" fixes the other node at its mean. "quartic" has both nodes in one quantile (Reid et al.
+            2024, Eq. 56). "diagonal" has i = j, by random projections. "quadratic" has all pairs of nodes (Eq. 55), by
+            exhaustive search for n <= 9. The first two are linear assignments from the spectral measure of U.
+        solver: The solver of linear assignments: "hungarian" (scipy) or "pot" (the network simplex of POT).
+        costs: Costs (n, n) of "linear", for example `walk_costs`. If None, those from the spectrum.
+        num_projections: The number of candidates of "diagonal", for each kind of projection.
+        dimension: The dimension to which "diagonal" reduces vectors.
+        projections: The projections of "diagonal": "positive" (rank one) or "gaussian" (Lemma C.2 of the paper, whose
+            proof has a gap, see the module). If None, "positive" if f >= 0, otherwise the better of both.
 
     Raises:
-        InvalidArgumentError: an argument out of range.
+        InvalidArgumentError: If an argument is out of range.
+
+    Examples:
+        >>> import graphs
+        >>> graphs.match_quantiles(graphs.Graph.from_grid((5, 5)), graphs.kernels.Diffusion(), num_quantiles=4).tolist()
+        [3, 2, 1, 0]
     """
     check_graph_and_kernel(graph, kernel)
-    check_count("num_quantiles", num_quantiles, 2, MOST_QUANTILES)
-    check_count("num_projections", num_projections, most=_MOST_PROJECTIONS)
+    check_count("num_quantiles", num_quantiles, 2, MAX_QUANTILES)
+    check_count("num_projections", num_projections, most=_MAX_PROJECTIONS)
     check_count("dimension", dimension)
     check_choice("objective", objective, OBJECTIVES)
     check_choice("solver", solver, _SOLVERS)
     if projections is not None:
         check_choice("projections", projections, PROJECTIONS)
-    halting, assign = as_halting(halt), _SOLVERS[solver]
+    halting, assign = as_halting_distribution(p_halt), _SOLVERS[solver]
     if objective != "linear" and costs is not None:
-        raise InvalidArgumentError(f'costs serve objective="linear" only, not {objective!r}.')
+        raise InvalidArgumentError(f'objective must be "linear" with costs, got {objective!r}. Leave costs out.')
     if objective in ("linear", "quartic"):
         if costs is None:
             made = quantile_costs if objective == "linear" else quartic_costs
@@ -128,14 +114,14 @@ def match_quantiles(
     if objective == "diagonal":
         reduced = reduced_vectors(graph, kernel, halting, num_quantiles, dimension)
         if projections is None:
-            kinds = list(PROJECTIONS) if (whole_modulation(kernel) < 0).any() else ["positive"]
+            kinds = list(PROJECTIONS) if (complete_modulation(kernel) < 0).any() else ["positive"]
         else:
             kinds = [projections]
-        return _best_projection(reduced, num_projections, assign, kinds)
+        return best_projection(reduced, num_projections, assign, kinds)
     if num_quantiles > _EXHAUSTIVE:
         raise InvalidArgumentError(
-            f"Exhaustive search over {num_quantiles}! permutations is out of reach; at most {_EXHAUSTIVE} quantiles, "
-            'or objective="linear".'
+            f"num_quantiles must be at most {_EXHAUSTIVE} for exhaustive search, got {num_quantiles}. Use "
+            'objective="linear".'
         )
     u, mass = spectral_measure(graph)
     return exhaustive(averaged_features(kernel, halting, num_quantiles, u), mass)
@@ -143,109 +129,65 @@ def match_quantiles(
 
 @np.errstate(under="ignore")
 def matching_variance(
-    graph: Graph, kernel: GraphKernel, permutation: ArrayLike, halt: float | ArrayLike = 0.1
+    graph: Graph, kernel: GraphKernel, permutation: ArrayLike, p_halt: float | ArrayLike = 0.1
 ) -> float:
-    """Return sum_ij Var(phi_i . phi_j) / sum_ij K_ij^2 of one pair of walkers, directions averaged out.
+    """Return the relative variance of kernel estimates from one pair of walkers.
 
-    It is the exact quadratic objective, normalised; spectral, so for a graph of any size.
+    It is sum_ij Var(phi_i . phi_j) / sum_ij K_ij^2 with directions averaged out: the exact quadratic objective,
+    normalized. It is computed from the spectral measure, for a graph of any size.
 
     Args:
         graph: The graph.
         kernel: The kernel.
-        permutation: (n,) of the length quantiles.
-        halt: The halting law.
+        permutation: The permutation (n,) of the length quantiles.
+        p_halt: The halting probability, or survival probabilities.
 
     Raises:
-        InvalidArgumentError: no permutation.
+        InvalidArgumentError: If the permutation is invalid.
+
+    Examples:
+        >>> import graphs
+        >>> g, kernel = graphs.Graph.from_grid((5, 5)), graphs.kernels.Diffusion()
+        >>> reversal, identity = (graphs.matching_variance(g, kernel, s) for s in ([3, 2, 1, 0], [0, 1, 2, 3]))
+        >>> reversal < identity
+        True
     """
     check_graph_and_kernel(graph, kernel)
-    sigma = Sigma.checked(permutation).permutation
+    sigma = Sigma.from_array(permutation).permutation
     u, mass = spectral_measure(graph)
-    g = averaged_features(kernel, as_halting(halt), len(sigma), u)
+    g = averaged_features(kernel, as_halting_distribution(p_halt), len(sigma), u)
     paired = np.sum((g + g[sigma]) ** 2, axis=0) / (4 * len(sigma))
     return float(mass @ paired**2 / (mass @ kernel.spectral(1 - u) ** 2) - 1)
 
 
-@np.errstate(under="ignore")
-def quantile_costs(
-    graph: Graph, kernel: GraphKernel, halt: float | ArrayLike | Halting, num_quantiles: int
-) -> Floats:  # (n, n)
-    """Return tr(g_q(U) K g_q'(U)) / N for all pairs of n quantiles, (n, n), by the spectral measure of the graph."""
-    u, mass, g = _quantile_features(graph, kernel, halt, num_quantiles)
-    return np.asarray((g * (mass * kernel.spectral(1 - u))) @ g.T)
-
-
-@np.errstate(under="ignore")
-def quartic_costs(
-    graph: Graph, kernel: GraphKernel, halt: float | ArrayLike | Halting, num_quantiles: int
-) -> Floats:  # (n, n)
-    """Return the costs of all pairs of n quantiles, (n, n), in Eq. 56 of Reid et al. (2024), averaged over nodes.
-
-    That is the mean over i, j of [(psi_i(q) + psi_i(r)) . (psi_j(q) + psi_j(r))]^2, exactly, where the paper estimates
-    it by walks: tr (g_q + g_r)(U)^4 / N^2, by the spectral measure of the graph. It differs from `quantile_costs` in
-    what it leaves out of the variance; see the module.
-    """
-    _, mass, g = _quantile_features(graph, kernel, halt, num_quantiles)
-    square, mixed = g**2, g * mass
-    cubes, fourths = (g * square) @ mixed.T, square**2 @ mass
-    both = 4 * (cubes + cubes.T) + 6 * (square * mass) @ square.T + fourths[:, None] + fourths
-    return np.asarray(both / graph.num_nodes)
-
-
-def _quantile_features(
-    graph: Graph, kernel: GraphKernel, halt: float | ArrayLike | Halting, num_quantiles: int
-) -> tuple[Floats, Floats, Floats]:
-    """Return the spectral measure of a graph, (k,) and (k,), and the features (n, k) of quantiles there."""
-    check_graph_and_kernel(graph, kernel)
-    check_count("num_quantiles", num_quantiles, most=MOST_QUANTILES)
-    halting = halt if isinstance(halt, Halting) else as_halting(halt)
-    u, mass = spectral_measure(graph)
-    return u, mass, averaged_features(kernel, halting, num_quantiles, u)
-
-
-def averaged_features(
-    kernel: GraphKernel,
-    halting: Halting,
-    num_quantiles: int,
-    u: Floats,  # (k,)
-) -> Floats:  # (n, k)
-    """Return g_q(u) of n quantiles at k eigenvalues of U."""
-    f = whole_modulation(kernel)
-    check_fits(f"{num_quantiles} quantiles", 8.0 * num_quantiles * (3 * len(f) + len(u)), "Use fewer of them.")
-    each = quantile_survival(halting, num_quantiles, len(f) - 1) * f
-    out = np.zeros((num_quantiles, len(u)))
-    for first in range(0, len(f), _BLOCK):
-        part = each[:, first : first + _BLOCK]
-        out += part @ (u[None, :] ** np.arange(first, first + part.shape[1])[:, None])
-    return out
-
-
-def whole_modulation(kernel: GraphKernel) -> Floats:  # (L + 1,)
-    """Return f_0..f_L, up to 65,536 of them, that sum to sqrt(k(0)) or nearly so.
-
-    Raises:
-        InvalidArgumentError: that many are not nearly enough.
-    """
-    f, total = modulation_to_the_end(kernel), float(np.sqrt(kernel.spectral(np.zeros(1))[0]))
-    if abs(f.sum() - total) > _SHORT * total:
-        raise InvalidArgumentError(f"{kernel} needs more than {len(f):,} powers of U; its lengths cannot be matched.")
-    return f
-
-
 def _reversed_if_as_good(costs: Floats, sigma: Integers) -> Integers:
-    """Return the reversal where it costs no more than a permutation (n,), up to rounding."""
+    """Return the reversal if it costs no more than a permutation (n,), up to rounding."""
     places = np.arange(len(costs))
     cost, back = costs[places, sigma].sum(), costs[places, places[::-1]].sum()
     return places[::-1].copy() if back <= cost + _TIE * np.abs(costs).sum() else sigma
 
 
 def assign_by_scipy(costs: Floats) -> Integers:
-    """Return the permutation of least cost, by the Hungarian algorithm of scipy."""
+    """Return the permutation of least cost, by the Hungarian algorithm of scipy.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.matching.pairs import assign_by_scipy
+        >>> assign_by_scipy(np.array([[2.0, 1.0], [1.0, 2.0]])).tolist()
+        [1, 0]
+    """
     return np.asarray(linear_sum_assignment(costs)[1], dtype=np.int64)
 
 
 def assign_by_pot(costs: Floats) -> Integers:
-    """Return the permutation of least cost, by the network simplex of POT: a vertex of the transport polytope."""
+    """Return the permutation of least cost, by the network simplex of POT.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.matching.pairs import assign_by_pot
+        >>> assign_by_pot(np.array([[2.0, 1.0], [1.0, 2.0]])).tolist()
+        [1, 0]
+    """
     import ot
 
     uniform = np.full(len(costs), 1 / len(costs))
@@ -255,89 +197,20 @@ def assign_by_pot(costs: Floats) -> Integers:
 _SOLVERS = {"hungarian": assign_by_scipy, "pot": assign_by_pot}
 
 
-def reduced_vectors(
-    graph: Graph, kernel: GraphKernel, halting: Halting, num_quantiles: int, dimension: int
-) -> Floats:  # (n, nodes, d)
-    """Return psi_i(q) of up to 512 nodes in d dimensions, through a Gaussian matrix; all N where d >= N."""
-    U, size = graph.shift_operator, graph.num_nodes
-    generator = np.random.default_rng(_SEED)
-    nodes = np.sort(generator.permutation(size)[:_NODES])
-    whole = dimension >= size
-    width = min(dimension, size)
-    check_fits(f"Vectors in {width} dimensions", 8.0 * width * (size + 2 * num_quantiles * len(nodes)), "Use fewer.")
-    now = np.eye(size) if whole else generator.standard_normal((size, dimension)) / np.sqrt(dimension)
-    if size <= DENSE:
-        eigenvalues, vectors = graph.spectrum
-        g = averaged_features(kernel, halting, num_quantiles, 1 - eigenvalues)
-        return np.asarray(np.einsum("ik,qk,kd->qid", vectors[nodes], g, vectors.T @ now, optimize=True))
-    f = whole_modulation(kernel)
-    rest = np.cumsum(np.abs(f[::-1]))[::-1]
-    f = f[rest > _LEFT_OUT * rest[0]]
-    if len(f) > _MOST_POWERS:
-        raise InvalidArgumentError(
-            f'objective="diagonal" needs more than {_MOST_POWERS} powers of U for {kernel} on a graph of {size} nodes; '
-            f'take objective="linear", or a graph of at most {DENSE} nodes like it.'
-        )
-    each = quantile_survival(halting, num_quantiles, len(f) - 1) * f
-    out = np.zeros((num_quantiles, len(nodes), now.shape[1]))
-    for column in each.T:
-        out += column[:, None, None] * now[nodes]
-        now = U @ now
-    return out
-
-
-def diagonal_objective(
-    grams: Floats,  # (nodes, n, n)
-    permutation: Integers,  # (n,)
-) -> float:
-    """Return sum_i |A_i|_F^2 / (16 n^2) of the products psi_i(q) . psi_i(r) of vectors, reduced or not."""
-    half = grams + grams[:, permutation]
-    return float(np.sum((half + half[:, :, permutation]) ** 2) / (16 * len(permutation) ** 2))
-
-
-def _best_projection(
-    reduced: Floats, num_projections: int, assign: Callable[[Floats], Integers], kinds: Sequence[str]
-) -> Integers:
-    """Return the candidate of least diagonal objective: one for each projection, and that of all directions at once."""
-    grams = np.einsum("qid,rid->iqr", reduced, reduced, optimize=True)
-    candidates = [assign(grams.sum(0))]
-    for kind in kinds:
-        generator, project = np.random.default_rng(_SEED + 1), PROJECTIONS[kind]
-        candidates += [assign(project(reduced, generator)) for _ in range(num_projections)]
-    return min(candidates, key=lambda sigma: diagonal_objective(grams, sigma))
-
-
-def positive_projection(
-    reduced: Floats,  # (n, nodes, d)
-    generator: np.random.Generator,
-) -> Floats:  # (n, n)
-    """Return sum_i psi_i(q)^T G_i psi_i(r) with G_i = g_i g_i^T, g_i normal."""
-    seen = np.einsum("qid,id->qi", reduced, generator.standard_normal(reduced.shape[1:]))
-    return np.asarray(seen @ seen.T)
-
-
-def gaussian_projection(
-    reduced: Floats,  # (n, nodes, d)
-    generator: np.random.Generator,
-) -> Floats:  # (n, n)
-    """Return sum_i psi_i(q)^T G_i psi_i(r), both ways, with all entries of G_i normal."""
-    _, nodes, d = reduced.shape
-    turned = np.stack([generator.standard_normal((d, d)) @ reduced[:, i].T for i in range(nodes)])  # (nodes, d, n)
-    half = np.einsum("qid,idr->qr", reduced, turned, optimize=True)
-    return np.asarray(half + half.T)
-
-
-PROJECTIONS = {"positive": positive_projection, "gaussian": gaussian_projection}
-
-
 def exhaustive(
     g: Floats,  # (n, k)
     mass: Floats,  # (k,)
 ) -> Integers:
-    """Return the permutation of least sum_k w_k (sum_q (g_q + g_sigma(q))^2)^2, the first of equal ones.
+    """Return the permutation of least sum_k w_k (sum_q (g_q + g_sigma(q))^2)^2, the first of ties.
 
-    The inner sum is 2 (c + s), c = sum_q g_q^2 and s = sum_q g_q g_sigma(q): with p the products g_q g_r, a quadratic
-    form in p's choice of one entry for each q.
+    The inner sum is 2 (c + s), c = sum_q g_q^2 and s = sum_q g_q g_sigma(q). With p the products g_q g_r, it is a
+    quadratic form in the choice of one entry of p for each q.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.matching.pairs import exhaustive
+        >>> exhaustive(np.array([[0.0], [1.0], [2.0]]), np.ones(1)).tolist()
+        [2, 1, 0]
     """
     n = len(g)
     products = (g[:, None, :] * g[None, :, :]).reshape(n * n, -1)

@@ -1,10 +1,11 @@
-"""The lengths of all m walkers of a node coupled at once: a multi-marginal transport problem.
+"""Couplings of the lengths of all m walkers of a node: a multi-marginal optimal transport problem.
 
-The m quantiles of a node get a joint law whose marginals are uniform, of least expected cost sum_{a < b} c(q_a, q_b),
-c as for pairs. The law is a mixture of S tuples: a tuple s has for each walker a law P_a(. | s), and their mean over s
-is uniform. For fixed laws of the others those of one walker solve a two-marginal problem between tuples and quantiles,
-with the cost sum_q' c(q, q') sum_{b != a} P_b(q' | s): entropic transport by Sinkhorn's iteration, whose
-regularisation falls to nothing; at the end POT's exact solver leaves one quantile for each walker of each tuple.
+The m quantiles of a node get a joint distribution with uniform marginals of least expected cost sum_{a < b} c(q_a,
+q_b), with the costs c of pairs. The distribution is a mixture of S tuples. A tuple s has for each walker a distribution
+P_a(. | s), whose mean over s is uniform. Given the distributions of the others, the one of a walker solves a
+two-marginal problem between tuples and quantiles with the cost sum_q' c(q, q') sum_{b != a} P_b(q' | s). It is solved
+by entropic transport (Sinkhorn's iteration) with a decreasing regularization. At the end POT's exact solver leaves one
+quantile for each walker of each tuple.
 """
 
 import numpy as np
@@ -12,12 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphs import random
 from graphs.checks import check_counts, check_fits
-from graphs.couplings import as_halting
+from graphs.couplings import as_halting_distribution
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import check_graph_and_kernel
-from graphs.matching.pairs import quantile_costs
+from graphs.matching.costs import quantile_costs
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -26,14 +27,14 @@ _REGULARIZATIONS = (1.0, 0.3, 0.1, 0.03, 0.01)
 _SWEEPS, _ITERATIONS, _BALANCED = 2, 200, 1e-6
 _EXACT_SWEEPS, _SETTLED = 20, 1e-6
 _LARGEST = 300.0
-"""Of costs over the regularisation: beyond that pairs are all the same, and products stay within double precision."""
+"""The largest ratio of a cost to the regularization, so that products stay in the range of double precision."""
 
 
 @np.errstate(under="ignore")
 def couple_quantiles(
     graph: Graph,
     kernel: GraphKernel,
-    halt: float | ArrayLike = 0.1,
+    p_halt: float | ArrayLike = 0.1,
     num_walkers: int = 16,
     num_quantiles: int = 32,
     *,
@@ -42,22 +43,29 @@ def couple_quantiles(
 ) -> Integers:  # (S, m)
     """Return S tuples of length quantiles for the m walkers of a node, for `lengths="learned"`.
 
-    Every quantile appears equally often in each column, so that each walker's length keeps the halting law.
+    Every quantile appears equally often in each column, so each walker keeps the length distribution.
 
     Args:
         graph: The graph, or a smaller one like it.
         kernel: The kernel whose features are coupled.
-        halt: The halting law.
-        num_walkers: m, at least 2.
-        num_quantiles: n, at least 2.
-        num_tuples: S, a multiple of n; None: 4 n.
-        seed: Of the start.
+        p_halt: The halting probability, or survival probabilities.
+        num_walkers: The number m of walkers, at least 2.
+        num_quantiles: The number n of quantiles, at least 2.
+        num_tuples: The number S of tuples, a multiple of n. If None, 4 n.
+        seed: The seed of the initial tuples.
 
-    Source: Reid et al. (2024), "Variance-reducing couplings for random features", sec. 4.1, names the problem; the
+    Source: Reid et al. (2024), "Variance-reducing couplings for random features", sec. 4.1, poses the problem. The
     solution by alternating entropic transport is ours.
 
     Raises:
-        InvalidArgumentError: an argument out of range.
+        InvalidArgumentError: If an argument is out of range.
+
+    Examples:
+        >>> import graphs
+        >>> g, kernel = graphs.Graph.from_grid((5, 5)), graphs.kernels.Diffusion()
+        >>> tuples = graphs.couple_quantiles(g, kernel, num_walkers=4, num_quantiles=8)
+        >>> tuples.shape
+        (32, 4)
     """
     check_graph_and_kernel(graph, kernel)
     check_counts(num_walkers=num_walkers, num_quantiles=num_quantiles)
@@ -65,13 +73,13 @@ def couple_quantiles(
     check_counts(num_tuples=count)
     if num_walkers < 2 or num_quantiles < 2:
         raise InvalidArgumentError(
-            f"Lengths are coupled for at least 2 walkers and 2 quantiles, got {num_walkers} and {num_quantiles}."
+            f"num_walkers and num_quantiles must be at least 2, got {num_walkers} and {num_quantiles}."
         )
     if count % num_quantiles:
         raise InvalidArgumentError(f"num_tuples must be a multiple of the {num_quantiles} quantiles, got {count}.")
     size = 24.0 * count * num_quantiles * num_walkers
     check_fits(f"{count} tuples of {num_walkers} walkers", size, "Use fewer quantiles, tuples or walkers.")
-    costs = quantile_costs(graph, kernel, as_halting(halt), num_quantiles)
+    costs = quantile_costs(graph, kernel, as_halting_distribution(p_halt), num_quantiles)
     costs = costs / np.ptp(costs) if np.ptp(costs) > 0 else costs
     return _alternate(costs, num_walkers, count, np.random.default_rng(random.resolve_seed(seed)))
 
@@ -80,7 +88,14 @@ def tuple_cost(
     costs: Floats,  # (n, n)
     tuples: Integers,  # (S, m)
 ) -> float:
-    """Return the mean over tuples of sum_{a < b} c(q_a, q_b), divided by the number of pairs."""
+    """Return the mean over tuples of sum_{a < b} c(q_a, q_b), divided by the number of pairs.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.matching.tuples import tuple_cost
+        >>> tuple_cost(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0, 1], [1, 0]]))
+        0.0
+    """
     counts = np.stack([np.bincount(row, minlength=len(costs)) for row in tuples])
     m = tuples.shape[1]
     whole = np.einsum("sq,qr,sr->", counts, costs, counts) / len(tuples)
@@ -88,7 +103,7 @@ def tuple_cost(
 
 
 def _alternate(costs: Floats, num_walkers: int, count: int, generator: np.random.Generator) -> Integers:
-    """Solve for one walker after the other, the regularisation falling."""
+    """Solve for one walker after another, with a decreasing regularization."""
     import ot
 
     n = len(costs)
@@ -117,9 +132,10 @@ def _alternate(costs: Floats, num_walkers: int, count: int, generator: np.random
 
 
 def _entropic(cost: Floats, regularization: float) -> Floats:
-    """Return the laws (S, n) of quantiles given tuples that minimise the cost less their entropy, balanced over tuples.
+    """Return the distributions (S, n) of quantiles given tuples of least cost minus entropy.
 
-    A start for what is solved exactly later: rows and columns are shifted and cut such that no factor leaves the range.
+    They are balanced over tuples, and a start for an exact solution. Rows and columns are shifted and truncated such
+    that no factor leaves the range of double precision.
     """
     shifted = cost - cost.min(1, keepdims=True)
     shifted -= shifted.min(0)
@@ -134,5 +150,5 @@ def _entropic(cost: Floats, regularization: float) -> Floats:
 
 
 def _balanced(plan: Floats) -> Integers:
-    """Return the quantile of each tuple; the plan is a vertex, so each tuple has one, S / n tuples each."""
+    """Return the quantile of each tuple; the plan is a vertex with S / n tuples per quantile."""
     return np.asarray(np.argmax(plan, axis=1), dtype=np.int64)

@@ -1,14 +1,14 @@
 """Linear finite elements on a triangle mesh: the lumped mass matrix C and the stiffness matrix G.
 
-With the hat functions h_i (1 at vertex i, 0 at the others, linear on every face), G_ij is the integral of
-grad h_i . grad h_j, and C_ii that of h_i: the mass matrix of the integrals of h_i h_j, with each row summed into its
-diagonal. On one face grad h_i has length 1 / height_i = side_i / (2 area), across the side opposite to i, so that
+With the hat functions h_i (1 at vertex i, 0 at the others, linear on every face), G_ij is the integral of grad h_i .
+grad h_j, and C_ii that of h_i. C is the mass matrix of the integrals of h_i h_j with each row summed into its diagonal.
+On one face grad h_i has length 1 / height_i = side_i / (2 area), across the side opposite to i, so that
 
     area grad h_i . grad h_j = -side_i side_j cos(angle_k) / (4 area) = -cot(angle_k) / 2,      k the third corner,
 
-and the integral of h_i is area / 3. Obtuse angles have negative cotangents, which belong there: G is the matrix of the
-Dirichlet energy, positive semidefinite whatever the triangles, and kills the constants of each part of the mesh. No
-boundary term is added, which is Neumann's condition: the normal derivative is 0 at the rim of an open mesh.
+and the integral of h_i is area / 3. Obtuse angles have negative cotangents, which are kept. G is the matrix of the
+Dirichlet energy, positive semidefinite for all triangles, and maps constants on each component of the mesh to 0. There
+is no boundary term, which is Neumann's condition: the normal derivative is 0 at the boundary of an open mesh.
 """
 
 import warnings
@@ -27,31 +27,44 @@ from graphs.errors import (
     DisconnectedWarning,
     DuplicateFacesWarning,
     InvalidGraphError,
-    LooseVerticesWarning,
+    UnreferencedVerticesWarning,
 )
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _SMALLEST = 1e-40
-"""Of an area, in squares of the largest coordinate; its sixth power must have an inverse."""
+"""The smallest area in squares of the largest coordinate. The inverse of its sixth power must be finite."""
 
 
 class Elements(NamedTuple):
-    """The matrices of linear elements, lengths being measured in `unit`."""
+    """The matrices of linear elements, with lengths in `unit`.
 
-    masses: Floats  # (N,) the diagonal of C: a third of the areas of a vertex's faces
-    stiffness: sp.csr_array  # (N, N) G, symmetric, with entries wherever two vertices share a face
+    Examples:
+        >>> from graphs.precisions.elements import read_mesh
+        >>> mesh = read_mesh(([(0, 0), (1, 0), (0, 1)], [(0, 1, 2)]))
+        >>> (mesh.elements.masses * 6).round(12).tolist()
+        [1.0, 1.0, 1.0]
+    """
+
+    masses: Floats  # (N,) the diagonal of C: a third of the areas of the faces of each vertex
+    stiffness: sp.csr_array  # (N, N) G, symmetric, with entries for vertices that share a face
     unit: float
 
 
 class Mesh(NamedTuple):
-    """A mesh that a field can live on."""
+    """A mesh that can carry a field.
+
+    Examples:
+        >>> from graphs.precisions.elements import read_mesh
+        >>> read_mesh(([(0, 0), (1, 0), (0, 1)], [(0, 1, 2)])).places.shape
+        (3, 3)
+    """
 
     vertices: Floats  # (V, 2) or (V, 3) as given
     faces: Integers  # (F, 3)
-    whole: Integers  # (M,) the faces that elements are on: those with an area, and of equal ones the first
-    covered: Integers  # (N,) the vertices, ascending, that are on a face with an area: the field has values there
+    whole: Integers  # (M,) the faces with elements: those with an area, and the first of equal ones
+    covered: Integers  # (N,) the vertices on a face with an area, ascending, at which the field has values
     elements: Elements  # of the N covered vertices
 
     @property
@@ -63,12 +76,25 @@ class Mesh(NamedTuple):
 def in_space(
     points: Floats,  # (n, 2) or (n, 3)
 ) -> Floats:  # (n, 3)
-    """Return points in space; those of the plane are at height 0."""
+    """Return points in space (n, 3); points in the plane get height 0.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.elements import in_space
+        >>> in_space(np.array([[1.0, 2.0]])).tolist()
+        [[1.0, 2.0, 0.0]]
+    """
     return np.pad(points, ((0, 0), (0, 3 - points.shape[1])))
 
 
 def read_mesh(mesh: Any) -> Mesh:
-    """Return the mesh and its elements; see `graphs.MeshField`, whose errors and warnings these are."""
+    """Return a mesh and its elements; see `graphs.MeshField` for errors and warnings.
+
+    Examples:
+        >>> from graphs.precisions.elements import read_mesh
+        >>> read_mesh(([(0, 0), (1, 0), (0, 1)], [(0, 1, 2)])).covered.tolist()
+        [0, 1, 2]
+    """
     vertices, faces = as_triangles(mesh, dimensions=(2, 3))
     found = angles(in_space(vertices), faces)
     _check_flat(found.flat)
@@ -85,7 +111,16 @@ def read_mesh(mesh: Any) -> Mesh:
 
 @np.errstate(under="ignore")
 def assemble(faces: Integers, found: Angles, num_vertices: int) -> Elements:
-    """Return the matrices (N, N) of faces (F, 3) with given angles."""
+    """Return the matrices (N, N) of faces (F, 3) with given angles.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.builders.triangles import angles
+        >>> from graphs.precisions.elements import assemble
+        >>> vertices, faces = np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0]]), np.array([[0, 1, 2]])
+        >>> assemble(faces, angles(vertices, faces), 3).stiffness.toarray().round(6).tolist()
+        [[1.0, -0.5, -0.5], [-0.5, 0.5, 0.0], [-0.5, 0.0, 0.5]]
+    """
     thirds = np.repeat(found.areas / 3, 3)
     masses = np.asarray(np.bincount(faces.ravel(), thirds, minlength=num_vertices), dtype=np.float64)
     whole = ~found.flat
@@ -103,19 +138,19 @@ def assemble(faces: Integers, found: Angles, num_vertices: int) -> Elements:
 
 def _check_flat(flat: NDArray[np.bool_]) -> None:
     if flat.all():
-        raise InvalidGraphError(f"None of the {len(flat)} faces has an area: there is no surface for a field.")
+        raise InvalidGraphError(f"A mesh must have a face with an area, got none among {len(flat)} faces.")
     if flat.any():
-        message = f"{int(flat.sum())} of {len(flat)} faces have no area and are left out of the field's elements."
+        message = f"{int(flat.sum())} of {len(flat)} faces have no area and are dropped from the field."
         warnings.warn(DegenerateFacesWarning(message), stacklevel=4)
 
 
 def _check_loose(count: int, num_vertices: int) -> None:
     if count:
         message = (
-            f"{count} of {num_vertices} vertices are on no face that has an area and are left out of the field. "
+            f"{count} of {num_vertices} vertices are on no face that has an area and are dropped from the field. "
             "The field at such a vertex is that at the nearest point of the surface."
         )
-        warnings.warn(LooseVerticesWarning(message), stacklevel=4)
+        warnings.warn(UnreferencedVerticesWarning(message), stacklevel=4)
 
 
 def _check_distinct(vertices: Floats, numbers: Integers) -> None:
@@ -123,28 +158,28 @@ def _check_distinct(vertices: Floats, numbers: Integers) -> None:
     if len(pairs):
         one, other = pairs[0].tolist()
         raise InvalidGraphError(
-            f"Vertices {one} and {other} are at the same place "
-            f"({counted(len(pairs), 'such vertex', 'such vertices')}), so that the surface is "
-            "cut there. Merge coincident vertices (mesh.merge_vertices()), which STL repeats for each face."
+            f"Vertices must be distinct, got {one} and {other} with the same coordinates "
+            f"({counted(len(pairs), 'such vertex', 'such vertices')}). Merge them with mesh.merge_vertices(); STL "
+            "repeats vertices for each face."
         )
 
 
 def _without_repeated(faces: Integers, numbers: Integers) -> Integers:
-    """Return the numbers (m,) of faces whose corners no earlier one has, as a wall that two bodies share has twice."""
+    """Return the numbers (m,) of faces whose corners differ from those of earlier ones."""
     pairs = _repeated(np.sort(faces[numbers], axis=1))
     if len(pairs) == 0:
         return numbers
     one, other = numbers[pairs[0]].tolist()
     message = (
-        f"{len(pairs)} of {len(faces)} faces have the same corners as another (first {other} and {one}) and are left "
-        "out of the field's elements: the surface counts once there."
+        f"{len(pairs)} of {len(faces)} faces have the same corners as another (first {other} and {one}) and are "
+        "dropped from the field."
     )
     warnings.warn(DuplicateFacesWarning(message), stacklevel=4)
     return np.delete(numbers, pairs[:, 1])
 
 
 def _repeated(rows: NDArray[Any]) -> Integers:
-    """Return the pairs (m, 2) of the first of some equal rows and a later one."""
+    """Return the pairs (m, 2) of equal rows: the first one and a later one."""
     _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     firsts = first[inverse.ravel()].astype(np.int64)
     later = np.flatnonzero(firsts != np.arange(len(rows)))
@@ -156,8 +191,8 @@ def _check_parts(stiffness: sp.csr_array) -> None:
     count = int(connected_components(linked, directed=False)[0])
     if count > 1:
         message = (
-            f"The mesh falls into {count} parts that say nothing about each other. Where they should be one, merge "
-            "vertices that are at the same place but for rounding."
+            f"The mesh has {count} parts that are not connected, so the field is independent on them. Merge vertices "
+            "that coincide up to rounding if they should be connected."
         )
         warnings.warn(DisconnectedWarning(message), stacklevel=4)
 
@@ -166,6 +201,6 @@ def _check_range(elements: Elements, numbers: Integers) -> None:
     smallest = int(elements.masses.argmin())
     if not elements.masses[smallest] > _SMALLEST:
         raise InvalidGraphError(
-            f"The faces of vertex {numbers[smallest]} are too small beside the largest coordinate, "
-            f"{elements.unit:.3g}, for double precision. Leave them out, or measure from a place on the mesh."
+            f"Faces must be large enough for double precision, got those of vertex {numbers[smallest]} with a largest "
+            f"coordinate of {elements.unit:.3g}. Drop them, or move the origin to the mesh."
         )

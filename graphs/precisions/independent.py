@@ -5,12 +5,12 @@ from functools import cached_property
 
 import numpy as np
 
-from graphs.precisions.role import Floats, MarkovField, Pattern
+from graphs.precisions.base import Floats, MarkovField, Pattern
 
 
 @dataclass(frozen=True, eq=False)
 class IndependentField(MarkovField):
-    """A vector u ~ N(0, I) of values that no parameter changes.
+    """A vector u ~ N(0, I) without parameters.
 
     Attributes:
         size: The number N of values.

@@ -1,4 +1,4 @@
-"""Products of two fields, such as a process in space and time whose kernel is a product."""
+"""Products of two fields, for example of space and time."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,19 +7,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphs.checks import check_fits
-from graphs.precisions.role import Floats, MarkovField, Pattern
+from graphs.precisions.base import Floats, MarkovField, Pattern
 
 
 @dataclass(frozen=True, eq=False)
 class KroneckerField(MarkovField):
-    """A field with a value for each pair of values of two fields. The precision is Q_1 x Q_2, the covariance too.
+    """A field on pairs of values of two fields, with precision Q_1 x Q_2 and covariance K_1 x K_2.
 
-    The values of the second field lie side by side, those for the first value of the first field first.
+    The values of the second field vary fastest.
 
     Attributes:
-        first: A field of N_1 values, with the first of the parameters.
-        second: A field of N_2 values, with the others.
-        parameters: Those of both.
+        first: A field of N_1 values, with the first parameters.
+        second: A field of N_2 values, with the other parameters.
+        parameters: The parameters of both.
         coordinates: None.
 
     Examples:
@@ -37,12 +37,12 @@ class KroneckerField(MarkovField):
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """(N_1, N_2)."""
+        """The sizes (N_1, N_2)."""
         return len(self.first.pattern.indptr) - 1, len(self.second.pattern.indptr) - 1
 
     @cached_property
     def pattern(self) -> Pattern:
-        """Pairs of pairs of values that have an entry in both fields."""
+        """Pairs of values that have an entry in both fields."""
         first, second = self.first.pattern, self.second.pattern
         counts = np.diff(first.indptr)[:, None] * np.diff(second.indptr)
         starts = np.concatenate([[0], np.cumsum(counts.reshape(-1))]).astype(np.int64)
@@ -53,7 +53,7 @@ class KroneckerField(MarkovField):
         self,
         values: Floats,  # (p,)
     ) -> Floats:  # (nnz,)
-        """Return the products of the entries of both."""
+        """Return the products of the entries of both fields."""
         (one, two), (left, right) = self._pairs, self._split(values)
         return np.asarray(self.first.entries(left)[one] * self.second.entries(right)[two])
 
@@ -85,15 +85,15 @@ class KroneckerField(MarkovField):
 
     @cached_property
     def _pairs(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The entries of both fields whose product each entry is, (nnz,) each.
+        """The indices (nnz,) and (nnz,) of the entries of both fields whose product each entry is.
 
-        The row (i, j) has, for each entry of row i of the first, all those of row j of the second.
+        The row (i, j) has, for each entry of row i of the first field, all entries of row j of the second.
         """
         (starts, indices), (others, inner) = self.first.pattern, self.second.pattern
         check_fits(
             f"The precision of {len(starts) - 1:,} x {len(others) - 1:,} latent values",
             60.0 * len(indices) * len(inner),
-            "Use fewer distinct values of the column, or positions.",
+            "Use fewer distinct values of the column, or fewer positions.",
         )
         width, degree = np.diff(others), np.diff(starts)
         outer = np.repeat(np.arange(len(degree)), len(width))  # i of each row (i, j)

@@ -1,8 +1,8 @@
 """The points of a triangle mesh that are nearest to given points.
 
-A face lies in the ball about its centroid that reaches its corners. If a point is no farther than d from some face, the
-nearest face has its centroid within d + r, r the radius of its ball. So faces are put in classes, r being the same but
-for a factor of two, with a k-d tree of the centroids of each; those that the trees find are compared exactly.
+A face lies in the ball around its centroid that reaches its corners. If a point is at most d from some face, the
+nearest face has its centroid within d + r, with r the radius of its ball. Faces are therefore grouped by r, up to a
+factor of two, with a k-d tree of the centroids of each group. The candidates of the trees are compared exactly.
 """
 
 from collections.abc import Iterator
@@ -14,26 +14,33 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
-from graphs.builders.lengths import scaled
+from graphs.builders.lengths import scale_to_unit
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-MOST_PAIRS = 2**17
-"""Of a point and a face that are compared at once."""
+MAX_PAIRS_AT_ONCE = 2**17
+"""The number of pairs of a point and a face that are compared at once."""
 _ROUNDING = 1e-9
 
 
 class Location(NamedTuple):
-    """Where points are on a mesh, and how far from it."""
+    """The faces, barycentric weights and distances of points on a mesh.
+
+    Examples:
+        >>> import graphs
+        >>> field = graphs.MeshField(([(0, 0), (1, 0), (0, 1)], [(0, 1, 2)]))
+        >>> field.locate([(0.25, 0.25)]).barycentric.round(6).tolist()
+        [[0.5, 0.25, 0.25]]
+    """
 
     faces: Integers  # (n,)
-    barycentric: Floats  # (n, 3) weights of the face's corners, not negative; they sum to 1
+    barycentric: Floats  # (n, 3) non-negative weights of the corners of the face, which sum to 1
     distances: Floats  # (n,) from the points to the mesh, in its unit
 
 
 class _Class(NamedTuple):
-    """Faces with balls of one size, but for a factor of two."""
+    """Faces with balls of one size, up to a factor of two."""
 
     numbers: Integers  # (m,)
     tree: KDTree
@@ -41,15 +48,22 @@ class _Class(NamedTuple):
 
 
 class Locator:
-    """The faces of a mesh in trees.
+    """The faces of a mesh in k-d trees.
 
     Args:
-        vertices: (V, 3).
-        faces: (F, 3), those with an area.
+        vertices: Vertices (V, 3).
+        faces: Faces (F, 3) with an area.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.location import Locator
+        >>> locator = Locator(np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0]]), np.array([[0, 1, 2]]))
+        >>> locator.nearest(np.array([[0.25, 0.25, 2.0]])).distances.tolist()
+        [2.0]
     """
 
     def __init__(self, vertices: Floats, faces: Integers) -> None:
-        places, self._unit = scaled(vertices, "Vertex")
+        places, self._unit = scale_to_unit(vertices, "Vertex")
         self._corners = places[faces]
 
     @np.errstate(under="ignore")
@@ -57,7 +71,7 @@ class Locator:
         self,
         points: Floats,  # (n, 3)
     ) -> Location:
-        """Return the nearest points of the mesh; of several faces that are equally near, the first."""
+        """Return the nearest points of the mesh; ties go to the first face."""
         scaled_points = points / self._unit
         first = self._by_centroid(scaled_points)
         best = first, self._distances(scaled_points, first)
@@ -82,14 +96,14 @@ class Locator:
         return np.asarray(np.take_along_axis(faces, chosen[None], axis=0)[0])
 
     def _distances(self, points: Floats, faces: Integers) -> Floats:
-        """Return the distances (m,) of points (m, 3) to as many faces, in blocks."""
-        blocks = range(0, len(points), MOST_PAIRS)
-        parts = [slice(begin, begin + MOST_PAIRS) for begin in blocks]
+        """Return the distances (m,) of points (m, 3) to faces (m,), in blocks."""
+        blocks = range(0, len(points), MAX_PAIRS_AT_ONCE)
+        parts = [slice(begin, begin + MAX_PAIRS_AT_ONCE) for begin in blocks]
         found = [nearest_in_triangles(points[part], self._corners[faces[part]])[1] for part in parts]
         return np.concatenate(found) if found else np.zeros(0)
 
     def improved(self, points: Floats, same: _Class, faces: Integers, distances: Floats) -> tuple[Integers, Floats]:
-        """Return the nearest faces and their distances (n,), those of one class being compared with what is known."""
+        """Return the nearest faces and distances (n,) after a comparison with one class of faces."""
         faces, distances = faces.copy(), distances.copy()
         reach = (distances + same.radius) * (1 + _ROUNDING)
         counts = same.tree.query_ball_point(points, reach, return_length=True)
@@ -107,11 +121,11 @@ class Locator:
 
 
 def _blocks(counts: Integers) -> Iterator[slice]:
-    """Yield ranges of points with some `MOST_PAIRS` faces to compare, or of one with more."""
+    """Yield ranges of points with about `MAX_PAIRS_AT_ONCE` faces to compare, or single points."""
     ends, begin = np.cumsum(counts), 0
     while begin < len(counts):
         before = ends[begin] - counts[begin]
-        end = max(begin + 1, int(np.searchsorted(ends, before + MOST_PAIRS, side="right")))
+        end = max(begin + 1, int(np.searchsorted(ends, before + MAX_PAIRS_AT_ONCE, side="right")))
         yield slice(begin, end)
         begin = end
 
@@ -122,9 +136,16 @@ def nearest_in_triangles(
 ) -> tuple[Floats, Floats]:
     """Return the barycentric weights (m, 3) of the nearest point of each triangle, and its distance (m,).
 
-    The nearest point is that of one of the sides, or the foot of the perpendicular where this is inside. The four are
-    compared by their distances, so that a foot which thin triangles make inexact does no harm; and a point that is a
-    corner, to the last bit, has the weights 1, 0, 0, for x / x is 1.
+    The nearest point is on a side, or the foot of the perpendicular if this is inside. The four candidates are compared
+    by their distances, so that an inexact foot in a thin triangle does no harm. A point that equals a corner has
+    exactly the weights 1, 0, 0.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.location import nearest_in_triangles
+        >>> corners = np.array([[[0.0, 0, 0], [1, 0, 0], [0, 1, 0]]])
+        >>> nearest_in_triangles(np.array([[0.0, 0.0, 2.0]]), corners)[1].tolist()
+        [2.0]
     """
     sides = np.roll(corners, -1, axis=1) - corners
     offsets = points[:, None] - corners

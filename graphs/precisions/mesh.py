@@ -7,83 +7,91 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.builders.nearest import FAR, FARTHEST, check_limit
+from graphs.builders.nearest import DEFAULT_LIMIT_SHARE, MAX_COORDINATE, check_limit
 from graphs.checks import as_numbers, check_count, counted, shown
 from graphs.errors import InvalidArgumentError
+from graphs.precisions.base import Floats, MarkovField, Pattern
 from graphs.precisions.determinant import LogDeterminant
 from graphs.precisions.elements import in_space, read_mesh
 from graphs.precisions.location import Location, Locator
-from graphs.precisions.role import Floats, MarkovField, Pattern
 from graphs.precisions.whittle import WhittleField, unit_norm
 
 _HIGHEST = 6
 _SUM = 1e-6
 _LISTED = 8
-"""Vertices that a message lists."""
+"""The number of vertices that a message lists."""
 
 
 class MeshField(MarkovField):
     """A Whittle-Matern field on a triangle mesh: a Gaussian value at each vertex, linear on every face.
 
-    The field has no value of its own at a vertex that is on no face with an area, as the corners of slivers where two
-    faces meet a long side. Such a vertex keeps its number, and the field there is that at the nearest point of the
-    surface.
+    A vertex that is on no face with an area, such as a corner of slivers, has no value of its own. It keeps its number,
+    and the field there is that at the nearest point of the surface.
 
     The field solves (kappa^2 - Laplacian)^(alpha/2) x = white noise / tau in linear finite elements (Lindgren, Rue and
     Lindstrom, 2011, "An explicit link between Gaussian fields and Gaussian Markov random fields: the stochastic partial
-    differential equation approach"). With C the lumped mass matrix, a third of the areas of a vertex's faces, G the
-    stiffness matrix of cotangents, obtuse angles' negative ones included, and K = kappa^2 C + G, its precision is
+    differential equation approach"). Let C be the lumped mass matrix, a third of the areas of the faces of a vertex, G
+    the stiffness matrix of cotangents with the negative ones of obtuse angles, and K = kappa^2 C + G. The precision is
 
         Q = K (alpha = 1),   tau^2 K C^-1 K (alpha = 2),   tau^2 C (C^-1 K)^alpha,
 
-    with entries for vertices within alpha edges of each other. Errors of covariances fall as h^2, h the longest side,
-    once it is well below the lengthscale; those of variances for alpha = 2 as h^2 log(1 / h).
+    with entries for vertices within alpha edges of each other. Errors of covariances fall like h^2, h the longest side,
+    once h is well below the lengthscale. Errors of variances for alpha = 2 fall like h^2 log(1 / h).
 
-    The lengthscale is that of Matern kernels, in the mesh's unit: on the plane the process is the Matern one with
-    nu = alpha - 1, kappa = sqrt(2 nu) / lengthscale. (The practical range of INLA, where the correlation is about .14,
-    is sqrt(8 nu) / kappa = 2 lengthscale.) tau^2 = 1 / (4 pi nu kappa^(2 nu)) gives the process variance 1 on the
-    infinite plane; Q / s^2 is the precision for variance s^2. Elsewhere the variance is not 1. Where the mesh is open
-    Neumann's condition holds (the derivative across the rim is 0): on a flat mesh the variance is two at an edge and
-    four at a right corner, which fades within some lengthscales. And the constant has the variance
-    2 pi lengthscale^2 / A in a part of the mesh of area A, so that small surfaces vary by more than 1.
+    The lengthscale is that of Matern kernels, in the unit of the mesh. On the plane the process is the Matern process
+    with nu = alpha - 1 and kappa = sqrt(2 nu) / lengthscale. The practical range of INLA, with a correlation of about
+    0.14, is sqrt(8 nu) / kappa = 2 lengthscale. tau^2 = 1 / (4 pi nu kappa^(2 nu)) gives variance 1 on the infinite
+    plane, and Q / s^2 is the precision for variance s^2. Elsewhere the variance is not 1. At the boundary of an open
+    mesh the normal derivative is 0 (Neumann): on a flat mesh the variance is 2 at an edge and 4 at a right corner, and
+    decays within some lengthscales. The constant has variance 2 pi lengthscale^2 / A on a component of area A, so that
+    small surfaces vary by more than 1.
 
-    alpha = 1 is the exception: nu = 0 is a process whose variance is infinite, and only the elements have one, which
-    grows as the mesh is refined: on a grid of squares of side h it is log(lengthscale / h) / (2 pi) + .28. There
-    kappa = 1 / lengthscale and tau = 1; covariances are near K_0(r / lengthscale) / (2 pi) at distances r of several h.
+    alpha = 1 is an exception. nu = 0 is a process of infinite variance, and only its elements have a finite one, which
+    grows as the mesh is refined. On a grid of squares of side h it is log(lengthscale / h) / (2 pi) + 0.28. There kappa
+    = 1 / lengthscale and tau = 1, and covariances are near K_0(r / lengthscale) / (2 pi) at distances r of several h.
 
-    Digits are lost where lengthscales are long beside h: Q is a sum of matrices in which the constant all but cancels,
-    so that its variance, and what depends on it, has a relative error of up to about eps `condition(values)`, of the
-    order of (lengthscale / h)^(2 alpha). On a grid it was 2e-9 for alpha = 2 at a lengthscale of 50 h, and 2e-6, 4e-4
-    and 4e-2 for alpha = 4, 5 and 6 at 20 h; where it nears 1, Q need not be positive definite any more. The determinant
-    does not suffer so, see `log_determinant_from`.
+    Digits are lost if lengthscales are long compared to h: Q is a sum of matrices in which the constant nearly cancels.
+    Its variance has a relative error of up to about eps `condition(values)`, of the order (lengthscale / h)^(2 alpha).
+    On a grid it was 2e-9 for alpha = 2 at a lengthscale of 50 h, and 2e-6, 4e-4 and 4e-2 for alpha = 4, 5 and 6 at 20
+    h. If it nears 1, Q may not be positive definite. The determinant keeps its digits, see `log_determinant_from`.
 
     Args:
-        mesh: A `trimesh.Trimesh`, or anything with `vertices` (V, 3) or (V, 2) and `faces` (F, 3), or the pair; a
-            `trimesh.Scene`, whose meshes are put together by its `to_mesh()`; or the path of a file, which
-            `graphs.load_mesh` reads. The order of a face's corners does not matter; more than two faces may share an
-            edge.
+        mesh: A `trimesh.Trimesh`, an object with `vertices` (V, 3) or (V, 2) and `faces` (F, 3), or the pair of them. A
+            `trimesh.Scene` is concatenated by its `to_mesh()`. A path is read by `graphs.load_mesh`. The order of the
+            corners of a face does not matter, and more than two faces may share an edge.
         alpha: An integer from 1 to 6.
 
     Attributes:
         parameters: ("lengthscale",).
         alpha: The order.
-        vertices: As given, (V, 3) or (V, 2).
-        faces: As given, (F, 3).
-        covered: The numbers (N,) of the vertices on a face with an area, ascending: all of them as a rule.
-        coordinates: The places of these vertices, (N, 3) or (N, 2): the field is a vector of N values.
-        areas: (N,), the diagonal of C.
-        reach: A tenth of the diagonal of their box: how far from the surface points may lie unless `within` says so.
+        vertices: The given vertices, (V, 3) or (V, 2).
+        faces: The given faces, (F, 3).
+        covered: The numbers (N,) of the vertices on a face with an area, ascending, usually all of them.
+        coordinates: The coordinates of these vertices, (N, 3) or (N, 2). The field is a vector of N values.
+        areas: The diagonal of C, (N,).
+        max_distance: The largest distance of points from the surface if `within` is not given, a tenth of the diagonal
+            of the bounding box.
 
     Raises:
-        InvalidGraphError: there are no faces, or no triangles; coordinates that are not finite; vertices at the same
-            place as another.
-        InvalidArgumentError: another alpha.
+        InvalidGraphError: If there are no faces, faces are not triangles, coordinates are not finite, or vertices
+            coincide.
+        InvalidArgumentError: If alpha is out of range.
 
     Warns:
-        DegenerateFacesWarning: faces have no area, and are left out.
-        DuplicateFacesWarning: faces have the same corners as another, and are left out.
-        LooseVerticesWarning: vertices are on no face with an area, and are left out.
-        DisconnectedWarning: the mesh falls into parts, between which there is no correlation.
+        DegenerateFacesWarning: If faces have no area. They are dropped.
+        DuplicateFacesWarning: If faces have the same corners as another. They are dropped.
+        UnreferencedVerticesWarning: If vertices are on no face with an area. They are dropped.
+        DisconnectedWarning: If the mesh is not connected. Its components are independent.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> square = ([(0, 0), (1, 0), (1, 1), (0, 1)], [(0, 1, 2), (0, 2, 3)])
+        >>> field = graphs.MeshField(square, alpha=2)
+        >>> factor = field.factor_at(np.array([0.5]))
+        >>> A = field.projector([0], [(0.5, 0.5, 0.0)])  # a point on face 0
+        >>> factor.variances.shape, A.toarray().tolist()
+        ((4,), [[0.5, 0.5, 0.0, 0.0]])
     """
 
     parameters = ("lengthscale",)
@@ -96,33 +104,34 @@ class MeshField(MarkovField):
         self.covered: NDArray[np.int64] = _frozen(read.covered)
         self.coordinates: Floats = _frozen(read.vertices[read.covered])
         self.areas: Floats = _frozen(read.elements.masses * read.elements.unit**2)
-        self.reach = FARTHEST * float(np.linalg.norm(np.ptp(self.coordinates, axis=0)))
+        self.max_distance = DEFAULT_LIMIT_SHARE * float(np.linalg.norm(np.ptp(self.coordinates, axis=0)))
         self._mesh, self._whole = read, read.whole
         self._columns = np.full(self.num_vertices, -1, dtype=np.int64)  # of each vertex among the values; -1: none
         self._columns[self.covered] = np.arange(len(self.covered))
         ratio = 2.0 * (self.alpha - 1) if self.alpha > 1 else 1.0
-        self._law = WhittleField(read.elements, self.alpha, ratio, unit_norm(self.alpha), self.coordinates)
+        self._whittle = WhittleField(read.elements, self.alpha, ratio, unit_norm(self.alpha), self.coordinates)
 
     @property
     def num_vertices(self) -> int:
-        """The number V of vertices that were given."""
+        """The number V of given vertices."""
         return len(self.vertices)
 
     @property
     def pattern(self) -> Pattern:
         """Vertices within alpha edges of each other."""
-        return self._law.pattern
+        return self._whittle.pattern
 
     def entries(
         self,
         values: Floats,  # (1,)
     ) -> Floats:  # (nnz,)
-        """Return the entries of Q on the pattern, for a lengthscale.
+        """Return the entries of Q on the pattern for a lengthscale.
 
         Raises:
-            InvalidArgumentError: it is not positive, or out of range for the mesh; also from what follows.
+            InvalidArgumentError: If the lengthscale is not positive, or out of range for the mesh. Other methods raise
+                it too.
         """
-        return self._law.entries(values)
+        return self._whittle.entries(values)
 
     def pull_back(
         self,
@@ -130,21 +139,21 @@ class MeshField(MarkovField):
         weights: Floats,  # (nnz,)
     ) -> Floats:  # (1,)
         """Return sum_e weights_e dQ_e / d lengthscale, over all entries e of the pattern."""
-        return self._law.pull_back(values, weights)
+        return self._whittle.pull_back(values, weights)
 
     @cached_property
     def root(self) -> MarkovField:
-        """The field whose precision is K = kappa^2 C + G (of one hop), for the same lengthscale: for determinants."""
+        """The field with precision K = kappa^2 C + G (of one hop) for the same lengthscale, for determinants."""
         if self.alpha == 1:
-            return self._law
-        return WhittleField(self._mesh.elements, 1, self._law.ratio, 1.0, self.coordinates)
+            return self._whittle
+        return WhittleField(self._mesh.elements, 1, self._whittle.ratio, 1.0, self.coordinates)
 
     def log_determinant(
         self,
         values: Floats,  # (1,)
     ) -> tuple[float, Floats]:
-        """Return log |Q| and its derivative (1,), through that of K, which is interpolated once for a mesh."""
-        shift = self._law.shift(values)
+        """Return log |Q| and its derivative (1,), from that of K, which is interpolated once per mesh."""
+        shift = self._whittle.shift(values)
         value, slope = self._determinants(shift)
         return self.log_determinant_from(values, (value, np.array([-2 * shift * slope / float(values[0])])))
 
@@ -155,21 +164,24 @@ class MeshField(MarkovField):
     ) -> tuple[float, Floats]:
         """Return log |Q| = alpha log |K| - (alpha - 1) sum_i log(kappa^2 C_ii) - V log(4 pi nu), and its derivative.
 
-        The last term is 0 for alpha = 1. A factor of K is cheaper than one of Q, and keeps the constant's digits.
+        The last term is 0 for alpha = 1. A factor of K is cheaper than one of Q and keeps the digits of the constant.
 
         Args:
             values: The lengthscale.
-            root: log |K| and its derivative (1,), which is `root.pull_back(values, inverse)`, `inverse` being the
-                entries of K^-1 on the pattern of `root`.
+            root: log |K| and its derivative (1,), which is `root.pull_back(values, inverse)` with `inverse` the entries
+                of K^-1 on the pattern of `root`.
         """
-        return self._law.log_determinant_from(values, root)
+        return self._whittle.log_determinant_from(values, root)
 
     def condition(
         self,
         values: Floats,  # (1,)
     ) -> float:
-        """Return a bound of the condition of C^(-1/2) Q C^(-1/2): where eps times it is not small, digits are lost."""
-        return self._law.condition(values)
+        """Return a bound of the condition number of C^(-1/2) Q C^(-1/2).
+
+        Digits are lost if eps times it is not small.
+        """
+        return self._whittle.condition(values)
 
     def locate(
         self,
@@ -177,24 +189,24 @@ class MeshField(MarkovField):
         *,
         within: float | None = None,
     ) -> Location:
-        """Return the nearest points of the mesh: faces (n,), barycentric weights (n, 3), and distances (n,).
+        """Return the nearest points of the mesh: faces (n,), barycentric weights (n, 3) and distances (n,).
 
-        Points near the surface take time log(F) each; where many faces are about equally far, as from the center of a
-        sphere, each of them is looked at.
+        Points near the surface take time log(F) each. If many faces are about equally far, as from the center of a
+        sphere, all of them are compared.
 
         Args:
-            points: (n, 3), or (n, 2) on a mesh of the plane.
-            within: The largest distance of a point from the mesh, in its units. If None, any distance is allowed.
+            points: Points (n, 3), or (n, 2) on a mesh of the plane.
+            within: The largest distance of a point from the mesh, in its unit. If None, any distance is allowed.
 
         Raises:
-            InvalidArgumentError: points of another dimension, that are not finite, or farther away than `within`.
+            InvalidArgumentError: If points have another dimension, are not finite, or are farther away than `within`.
         """
         if within is not None:
             check_limit(within)
         found = self._locator.nearest(in_space(self.read_points(points)))
         if within is not None and (found.distances > within).any():
             row = int(found.distances.argmax())
-            raise InvalidArgumentError(too_far(row, float(found.distances[row]), within))
+            raise InvalidArgumentError(too_far_message(row, float(found.distances[row]), within))
         return found._replace(faces=self._whole[found.faces])
 
     def read_points(
@@ -204,59 +216,63 @@ class MeshField(MarkovField):
         """Return points as an array (n, 3), or (n, 2) on a mesh of the plane.
 
         Raises:
-            InvalidArgumentError: points of another dimension, or that are not finite.
+            InvalidArgumentError: If points have another dimension or are not finite.
         """
         places, dimension = as_numbers(points), self.vertices.shape[1]
         if isinstance(points, list | tuple) and not points:
             places = places.reshape(0, dimension)
         if places.ndim != 2 or places.shape[1] != dimension:
             raise InvalidArgumentError(
-                f"Points are (n, {dimension}), real numbers as the vertices, got {shown(points)}."
+                f"Points must be real numbers (n, {dimension}) like the vertices, got {shown(points)}."
             )
-        wrong = ~(np.abs(places) < FAR * self._mesh.elements.unit).all(axis=1)
+        wrong = ~(np.abs(places) < MAX_COORDINATE * self._mesh.elements.unit).all(axis=1)
         if wrong.any():
             row = int(wrong.argmax())
-            raise InvalidArgumentError(f"Point {row} is not finite, or out of range: {places[row].tolist()}.")
+            raise InvalidArgumentError(f"Point {row} must be finite and in range, got {places[row].tolist()}.")
         return places
 
-    def weights(
+    def projector(
         self,
         faces: ArrayLike,  # (n,)
         barycentric: ArrayLike | None = None,  # (n, 3)
     ) -> sp.csr_array:
-        """Return the rows A (n, N) with which the field is A x at points of faces; None: at their centroids.
+        """Return the matrix A (n, N) such that the field is A x at points on faces.
 
-        Rows sum to 1, and weights of 0 are no entries: a point that is a vertex has one. What `locate` returns is fit
-        for this. Points of faces without area are read at the nearest point of the surface.
+        Rows sum to 1. Weights of 0 are not stored, so a point at a vertex has one entry. The results of `locate` can be
+        passed. Points of faces without area are moved to the nearest point of the surface.
+
+        Args:
+            faces: Faces (n,).
+            barycentric: Barycentric weights (n, 3). If None, the centroids of the faces.
 
         Raises:
-            InvalidArgumentError: no faces of the mesh; weights of another shape, negative, or that do not sum to 1;
-                points of faces without area that lie far from the surface.
+            InvalidArgumentError: If faces are not in the mesh, weights are not non-negative with sum 1, or points of
+                faces without area are far from the surface.
         """
         numbers = _numbers("faces", faces, len(self.faces))
         shares = np.full((len(numbers), 3), 1 / 3) if barycentric is None else as_numbers(barycentric)
         if shares.shape != (len(numbers), 3):
-            raise InvalidArgumentError(f"Barycentric weights are ({len(numbers)}, 3), got {shown(barycentric)}.")
+            raise InvalidArgumentError(f"barycentric must have shape ({len(numbers)}, 3), got {shown(barycentric)}.")
         sums = shares.sum(axis=1)
         wrong = ~((shares >= 0).all(axis=1) & (np.abs(sums - 1) < _SUM))
         if wrong.any():
             row = int(wrong.argmax())
             raise InvalidArgumentError(
-                f"Barycentric weights are not negative and sum to 1; those of row {row} are {shares[row].tolist()}."
+                f"Barycentric weights must be non-negative with sum 1, got {shares[row].tolist()} in row {row}."
             )
         return self._rows(self.faces[numbers], shares / sums[:, None])
 
-    def weights_at_vertices(
+    def projector_at_vertices(
         self,
         vertices: ArrayLike,  # (n,)
     ) -> sp.csr_array:
-        """Return the rows A (n, N) with which the field is A x at n vertices.
+        """Return the matrix A (n, N) such that the field is A x at n vertices.
 
-        Vertices on no face with an area are read at the nearest point of the surface.
+        Vertices on no face with an area are moved to the nearest point of the surface.
 
         Raises:
-            InvalidArgumentError: no vertices of the mesh; vertices on no face with an area that lie farther from the
-                surface than a tenth of the diagonal of its box.
+            InvalidArgumentError: If vertices are not in the mesh, or on no face with an area and farther from the
+                surface than `max_distance`.
         """
         numbers = _numbers("vertices", vertices, self.num_vertices)
         shares = np.zeros((len(numbers), 3))
@@ -283,26 +299,26 @@ class MeshField(MarkovField):
         return rows
 
     def _nearest(self, corners: NDArray[np.int64], shares: Floats) -> tuple[NDArray[np.int64], Floats]:
-        """Return corners and shares (m, 3) of the nearest points of the surface to sums of shares of vertices."""
+        """Return corners and shares (m, 3) of the nearest points of the surface to sums of vertices."""
         found = self.locate(np.einsum("mk,mkd->md", shares, self.vertices[corners]))
-        far = found.distances > self.reach
+        far = found.distances > self.max_distance
         if far.any():
             named = np.unique(corners[far][shares[far] > 0])
             named = named[self._columns[named] < 0]
             listed = ", ".join(map(str, named[:_LISTED])) + (", ..." if len(named) > _LISTED else "")
             raise InvalidArgumentError(
                 f"Vertices must lie on the surface, got {len(named)} on no face that has an area and farther from the "
-                f"surface than {self.reach:.3g}: {listed}. Ask for other vertices."
+                f"surface than {self.max_distance:.3g}: {listed}. Pass other vertices."
             )
         return self.faces[found.faces], found.barycentric
 
     @cached_property
     def _determinants(self) -> LogDeterminant:
-        """Log |x C + G| of x = kappa^2 in the unit of the elements."""
+        """The interpolant of log |x C + G| in x = kappa^2, in the unit of the elements."""
         return LogDeterminant(self._log_determinant_at)
 
     def _log_determinant_at(self, shift: float) -> float:
-        lengthscale = self._mesh.elements.unit * np.sqrt(self._law.ratio / shift)
+        lengthscale = self._mesh.elements.unit * np.sqrt(self._whittle.ratio / shift)
         return self.root.factor(self.root.entries(np.array([lengthscale]))).log_determinant
 
     @cached_property
@@ -310,8 +326,14 @@ class MeshField(MarkovField):
         return Locator(self._mesh.places, self.faces[self._whole])
 
 
-def too_far(row: int, distance: float, within: float) -> str:
-    """Return the message for a row of points that lies farther from a surface than is allowed."""
+def too_far_message(row: int, distance: float, within: float) -> str:
+    """Return the message for a row of points that is too far from a surface.
+
+    Examples:
+        >>> from graphs.precisions.mesh import too_far_message
+        >>> too_far_message(3, 2.5, 1.0)[:65]
+        'Points must lie within 1 of the surface, got row 3 at a distance '
+    """
     return (
         f"Points must lie within {within:.4g} of the surface, got row {row} at a distance of {distance:.4g} (rows "
         "count from 0). Are both in the same units and the same frame? Raise within= to allow more."
@@ -327,7 +349,7 @@ def _numbers(name: str, given: ArrayLike, count: int) -> NDArray[np.int64]:
     if numbers.size == 0:
         return np.zeros(0, dtype=np.int64)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or ((numbers < 0) | (numbers >= count)).any():
-        raise InvalidArgumentError(f"{name} are integers (n,) from 0 to {count - 1}, got {shown(given)}.")
+        raise InvalidArgumentError(f"{name} must be integers (n,) from 0 to {count - 1}, got {shown(given)}.")
     return numbers.astype(np.int64)
 
 

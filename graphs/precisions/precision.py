@@ -1,4 +1,4 @@
-"""A sparse precision, and what it says of the Gaussian vector whose it is."""
+"""A sparse precision matrix, and properties of its Gaussian vector."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,16 +20,27 @@ _COLUMNS = 64
 
 @dataclass(frozen=True, eq=False)
 class Precision:
-    """The inverse Q of the covariance matrix of a Gaussian vector of mean 0, sparse. Its rows are positions 0..N-1.
+    """The sparse inverse Q of the covariance matrix of a Gaussian vector of mean 0.
 
-    Everything comes from one sparse Cholesky factor, which is computed when first asked for, and kept.
+    Rows are positions 0..N-1. All results use one sparse Cholesky factor, which is computed on demand and cached.
 
     Attributes:
         matrix: Q, `csr_array` (N, N).
-        analysis: Of its pattern.
+        analysis: The analysis of its pattern.
 
     Raises:
-        NotPositiveDefiniteError: from whatever needs the factor; so does `MemoryBudgetError`, before it is begun.
+        NotPositiveDefiniteError: From methods that need the factor, if Q is not positive definite.
+        MemoryBudgetError: From methods that need the factor, if it does not fit into memory.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> g, kernel = graphs.Graph.from_grid((9, 9)), graphs.kernels.Matern(nu=2)
+        >>> precision = kernel.precision(g)
+        >>> np.allclose(precision.variances, np.diag(kernel.exact(g)))
+        True
+        >>> precision.sample(3, seed=0).shape
+        (3, 81)
     """
 
     matrix: sp.csr_array
@@ -42,7 +53,7 @@ class Precision:
 
     @property
     def log_determinant(self) -> float:
-        """Log |Q|."""
+        """The log determinant of Q."""
         return self.factor.log_determinant
 
     @property
@@ -54,14 +65,14 @@ class Precision:
         self,
         b: Floats,  # (N,) or (N, k)
     ) -> Floats:
-        """Return Q^-1 b: the covariance matrix times b, of the shape of b.
+        """Return Q^-1 b, the covariance matrix times b, of the shape of b.
 
         Raises:
-            InvalidArgumentError: b has not N rows.
+            InvalidArgumentError: If b does not have N rows.
         """
         b = np.asarray(b, dtype=np.float64)
         if b.ndim not in (1, 2) or len(b) != self.analysis.size:
-            raise InvalidArgumentError(f"Right-hand sides are ({self.analysis.size},) or (N, k), got {b.shape}.")
+            raise InvalidArgumentError(f"b must have shape ({self.analysis.size},) or (N, k), got {b.shape}.")
         return self.factor.solve(b)
 
     def covariance(
@@ -71,11 +82,12 @@ class Precision:
         """Return the covariance matrix of the values at n positions.
 
         Raises:
-            InvalidArgumentError: a position is none of 0..N-1.
+            InvalidArgumentError: If a position is outside 0..N-1.
+            MemoryBudgetError: If the matrix does not fit into memory.
         """
         places, size = np.asarray(positions), self.analysis.size
         if places.ndim != 1 or places.dtype.kind not in "iu" or ((places < 0) | (places >= size)).any():
-            raise InvalidArgumentError(f"Positions are integers 0..{size - 1} in one dimension.")
+            raise InvalidArgumentError(f"positions must be integers 0..{size - 1} of shape (n,), got {places!r}.")
         check_fits(f"The covariance of {len(places):,} positions", 8.0 * len(places) ** 2, "Ask for variances.")
         out = np.empty((len(places), len(places)))
         for begin in range(0, len(places), _COLUMNS):
@@ -91,10 +103,14 @@ class Precision:
         *,
         seed: int | None = None,
     ) -> Floats:  # (count, N)
-        """Draw vectors of the law N(0, Q^-1).
+        """Draw vectors from the distribution N(0, Q^-1).
+
+        Args:
+            count: The number of vectors.
+            seed: An integer. If None, one from the system.
 
         Raises:
-            InvalidArgumentError: a count or a seed that is none.
+            InvalidArgumentError: If the count or the seed is invalid.
         """
         generator = np.random.default_rng(random.resolve_seed(seed))
         standard = generator.standard_normal((self.analysis.size, check_count("count", count)))

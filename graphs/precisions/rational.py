@@ -4,9 +4,9 @@ With t = lambda + x in [x, x + 2] and a fractional order b = q + f, 0 < f < 1,
 
     t^-b ~ x^-f sum_i w_i t^-q / (t / x + p_i),    (w, p) of `graphs.fractions` for R = 1 + 2 / x,
 
-so that the process is nearly the sum of m independent fields of the precisions (L + x)^q (L + x (1 + p_i)) x^(f - 1)
-/ w_i. The relative error of the kernel's spectrum is that of the fractions, whatever the graph. The m values of a node
-lie side by side, and all are read at once.
+so that the process is approximately the sum of m independent fields with precisions (L + x)^q (L + x (1 + p_i)) x^(f -
+1) / w_i. The relative error of the spectrum of the kernel is that of the fractions, for every graph. The m values of a
+node are next to each other, and the projector sums them.
 
 Source: Bolin, Simas and Xiong (2024), "Covariance-based rational approximations of fractional SPDEs for computationally
 efficient Bayesian inference", Section 3, with other fractions.
@@ -22,41 +22,60 @@ from numpy.typing import NDArray
 
 from graphs.cholesky import Factor
 from graphs.errors import NotPositiveDefiniteError
-from graphs.fractions import fewest_terms, fractional_power
+from graphs.fractions import fractional_power, min_num_terms
 from graphs.graph import Graph
+from graphs.precisions.base import Floats, MarkovField, Pattern
 from graphs.precisions.resolvent import ResolventField, resolvent_field
-from graphs.precisions.role import Floats, MarkovField, Pattern
 
 SPECTRAL_ERROR = 1e-3
-"""Relative, of a sum of fields, where nobody says how many there are to be."""
+"""The relative spectral error of the default number of fields."""
 
 
-def usual_terms(order: float, shift: float) -> int:
-    """Return the least number of fields for a fractional order and a shift with a relative error of `SPECTRAL_ERROR`.
+def default_num_terms(order: float, shift: float) -> int:
+    """Return the least number of fields with a relative error of at most `SPECTRAL_ERROR`.
+
+    Args:
+        order: The fractional order.
+        shift: The shift x.
 
     Raises:
-        InvalidArgumentError: an integer order.
+        InvalidArgumentError: If the order is an integer.
+
+    Examples:
+        >>> from graphs.precisions import default_num_terms
+        >>> default_num_terms(1.5, 0.1)
+        3
     """
-    return fewest_terms(order - math.floor(order), _width(shift), SPECTRAL_ERROR)
+    return min_num_terms(order - math.floor(order), _width(shift), SPECTRAL_ERROR)
 
 
 class _Blocks(NamedTuple):
-    """Polynomials in L of the m fields, and their derivatives in log x."""
+    """Polynomials in L of the m fields, with derivatives in log x."""
 
     coefficients: Floats  # (m, q + 2), of the powers of L
     slopes: Floats  # (m, q + 2)
 
 
 class RationalField(MarkovField):
-    """m N latent values, m of a node side by side, whose sum at a node is nearly a field of (L + x)^-b.
+    """m N latent values whose sum at each node is approximately a field with covariance (L + x)^-b.
+
+    The m values of a node are next to each other.
 
     Args:
         graph: The graph.
-        order: b, positive and fractional.
-        terms: m.
+        order: The order b, positive and fractional.
+        terms: The number m of fields.
 
     Raises:
-        InvalidArgumentError: an integer order, or a number of terms out of range.
+        InvalidArgumentError: If the order is an integer, or the number of terms is out of range.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> from graphs.precisions import RationalField
+        >>> field = RationalField(graphs.Graph.from_grid((3, 3)), order=1.5, terms=3)
+        >>> field.projector(np.arange(9)).shape, field.error(0.1) < 1e-3
+        ((9, 27), True)
     """
 
     parameters = ("shift",)
@@ -71,19 +90,19 @@ class RationalField(MarkovField):
         self.coordinates = None if graph.coordinates is None else np.repeat(graph.coordinates, terms, axis=0)
 
     def error(self, shift: float) -> float:
-        """Return the largest relative error of the spectrum, |k_hat / k - 1| over lambda in [0, 2]."""
+        """Return the largest relative error of the spectrum, |k_hat / k - 1| for lambda in [0, 2]."""
         return self.fractions.error(_width(shift))
 
     @cached_property
     def pattern(self) -> Pattern:
-        """Values of one field at nodes that q + 1 edges join, and all values of a node."""
+        """Values of one field at nodes within q + 1 edges, and all values of one node."""
         return self._layout[0]
 
     def entries(
         self,
         values: Floats,  # (1,)
     ) -> Floats:  # (nnz,)
-        """Return the entries of the m precisions; between fields there are zeros."""
+        """Return the entries of the m precisions; those between fields are 0."""
         blocks = self._blocks(float(values[0]))
         out = np.zeros(len(self.pattern.indices))
         for i, places in enumerate(self._layout[1]):
@@ -106,7 +125,7 @@ class RationalField(MarkovField):
         self,
         data: Floats,  # (nnz,)
     ) -> Factor:
-        """Return the Cholesky factor of a matrix of these entries; what it raises names a node of the graph."""
+        """Return the Cholesky factor of a matrix with these entries; errors name nodes of the graph."""
         try:
             return super().factor(data)
         except NotPositiveDefiniteError as error:
@@ -146,11 +165,11 @@ class RationalField(MarkovField):
 
     @cached_property
     def _layout(self) -> tuple[Pattern, NDArray[np.int64]]:
-        """The pattern, and where on it the entries of each field's precision are, (m, nnz of a field)."""
+        """The pattern, and the places (m, nnz of a field) of the entries of each field on it."""
         indptr, indices = self._resolvent.pattern
         m, count = self.terms, len(indices)
         degree = np.diff(indptr)
-        width = np.repeat(degree + m - 1, m)  # of the rows: those of a field, and the others of the node
+        width = np.repeat(degree + m - 1, m)  # of the rows: entries of a field, and the other values of the node
         starts = np.concatenate([[0], np.cumsum(width)])
         rows = np.repeat(np.arange(self._size), degree)
         own = indices == rows
@@ -158,7 +177,7 @@ class RationalField(MarkovField):
         later = (indices > rows).astype(np.int64)
         out = np.empty(starts[-1], dtype=np.int64)
         places = np.empty((m, count), dtype=np.int64)
-        for i in range(m):  # before it come fields 0..i-1 of the node, if its own column does or is it
+        for i in range(m):  # fields 0..i-1 of the node come before an entry at or after the diagonal
             row_starts = starts[rows * m + i]
             places[i] = row_starts + before + np.where(own, i, later * (m - 1))
             out[places[i]] = indices.astype(np.int64) * m + i
@@ -167,11 +186,11 @@ class RationalField(MarkovField):
                 out[diagonal + j] = rows[own] * m + j
         return Pattern(starts, out.astype(np.int32)), places
 
-    def select(
+    def projector(
         self,
         positions: NDArray[np.int64],  # (n,)
     ) -> sp.csr_array:  # (n, m N)
-        """Return what reads the process at positions of nodes: the sum of their values."""
+        """Return the matrix that sums the values of the nodes at n positions."""
         columns = (positions[:, None] * self.terms + np.arange(self.terms)).ravel()
         starts = np.arange(0, len(columns) + 1, self.terms)
         return sp.csr_array((np.ones(len(columns)), columns, starts), shape=(len(positions), self.terms * self._size))

@@ -1,20 +1,20 @@
-"""Independent copies of a field, such as one for each level of a group."""
+"""Independent copies of a field, for example one for each level of a group."""
 
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from graphs.precisions.role import Floats, MarkovField, Pattern
+from graphs.precisions.base import Floats, MarkovField, Pattern
 
 
 @dataclass(frozen=True, eq=False)
 class ReplicatedField(MarkovField):
-    """F independent copies of a field, one after the other, which share its parameters. The precision is I_F x Q.
+    """F independent copies of a field with shared parameters, one after another; precision I_F x Q.
 
     Attributes:
         base: The field, of N values.
-        copies: F.
+        copies: The number F of copies.
 
     Examples:
         >>> import numpy as np
@@ -33,7 +33,7 @@ class ReplicatedField(MarkovField):
 
     @cached_property
     def pattern(self) -> Pattern:
-        """The pattern of the base on the diagonal, F times."""
+        """The pattern of the base, F times on the diagonal."""
         starts, indices = self.base.pattern
         size, count = len(starts) - 1, len(indices)
         shift = np.arange(self.copies)[:, None]
@@ -45,7 +45,7 @@ class ReplicatedField(MarkovField):
         self,
         values: Floats,  # (p,)
     ) -> Floats:  # (F nnz,)
-        """Return those of the base, F times."""
+        """Return the entries of the base, F times."""
         return np.tile(self.base.entries(values), self.copies)
 
     def pull_back(

@@ -1,8 +1,8 @@
-"""The field of the precision (L + x)^p on a graph: kernels that are one over a power of the shifted Laplacian.
+"""The field with precision (L + x)^p on a graph, for kernels that are powers of the resolvent.
 
-Forming the power loses digits where x is small: the constant vector has the eigenvalue x^p beside entries of size 1, so
-that it is known to a relative error of about eps (1 + 2 / x)^p, as is what depends on it. The determinant does not
-suffer, for log |(L + x)^p| = p log |L + x|.
+Forming the power loses digits if x is small: the constant vector has the eigenvalue x^p among entries of size 1. Its
+relative error, and that of results that depend on it, is about eps (1 + 2 / x)^p. The determinant keeps its digits,
+since log |(L + x)^p| = p log |L + x|.
 """
 
 from functools import cached_property
@@ -16,31 +16,40 @@ from numpy.typing import NDArray
 from graphs.checks import check_count, check_fits
 from graphs.cholesky import Factor
 from graphs.graph import Graph
+from graphs.precisions.base import Floats, MarkovField, Pattern
 from graphs.precisions.determinant import LogDeterminant
-from graphs.precisions.role import Floats, MarkovField, Pattern
 
-MOST_POWERS = 16
+MAX_POWERS = 16
+"""The largest order."""
 
 
 class ResolventField(MarkovField):
-    """The precision (L + x)^p of the nodes of a graph; its parameter is the shift x.
+    """The field with precision (L + x)^p on the nodes of a graph; its parameter is the shift x.
 
     Args:
         laplacian: L, symmetric with eigenvalues in [0, 2], (N, N).
-        order: p, a positive integer.
-        coordinates: Places of the nodes, (N, 2) or (N, 3), for orderings; or None.
+        order: The power p, a positive integer.
+        coordinates: Coordinates (N, 2) or (N, 3) of the nodes for orderings, or None.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> from graphs.precisions import resolvent_field
+        >>> field = resolvent_field(graphs.Graph.from_grid((3, 3)), order=2)
+        >>> field.parameters, field.entries(np.array([0.5])).shape
+        (('shift',), (61,))
     """
 
     parameters = ("shift",)
 
     def __init__(self, laplacian: sp.csr_array, order: int, coordinates: Floats | None = None) -> None:
-        self.order, self.coordinates = check_count("order", order, 1, MOST_POWERS), coordinates
+        self.order, self.coordinates = check_count("order", order, 1, MAX_POWERS), coordinates
         self._laplacian = laplacian
         self.log_determinants = LogDeterminant(self._log_determinant_at)
 
     @cached_property
     def pattern(self) -> Pattern:
-        """Nodes that at most p edges join, and each with itself."""
+        """Pairs of nodes within p edges."""
         return _pattern(self._reached)
 
     def entries(
@@ -65,7 +74,7 @@ class ResolventField(MarkovField):
         self,
         values: Floats,  # (1,)
     ) -> tuple[float, Floats]:
-        """Return p log |L + x| and its derivative p tr (L + x)^-1, (1,), interpolated to some 1e-12 N."""
+        """Return p log |L + x| and its derivative p tr (L + x)^-1, (1,), interpolated to about 1e-12 N."""
         value, slope = self.log_determinants(float(values[0]))
         return self.order * value, np.array([self.order * slope])
 
@@ -101,7 +110,7 @@ class ResolventField(MarkovField):
 
     @cached_property
     def _first(self) -> "ResolventField":
-        """The field of the precision L + x."""
+        """The field with precision L + x."""
         return self if self.order == 1 else ResolventField(self._laplacian, 1, self.coordinates)
 
     def _log_determinant_at(self, shift: float) -> float:
@@ -112,17 +121,24 @@ _KEPT: "WeakKeyDictionary[Graph, dict[int, ResolventField]]" = WeakKeyDictionary
 
 
 def resolvent_field(graph: Graph, order: int) -> ResolventField:
-    """Return the field of (L + x)^p on a graph; what is computed for it is kept as long as the graph is.
+    """Return the field with precision (L + x)^p on a graph, cached with the graph.
 
     Args:
         graph: The graph.
-        order: p, a positive integer.
+        order: The power p, a positive integer.
 
     Raises:
-        InvalidArgumentError: another order.
+        InvalidArgumentError: If the order is out of range.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.precisions import resolvent_field
+        >>> g = graphs.Graph.from_grid((3, 3))
+        >>> resolvent_field(g, 2) is resolvent_field(g, 2)
+        True
     """
     kept = _KEPT.setdefault(graph, {})
-    order = check_count("order", order, 1, MOST_POWERS)
+    order = check_count("order", order, 1, MAX_POWERS)
     if order not in kept:
         identity = sp.eye_array(graph.num_nodes, format="csr")
         kept[order] = ResolventField(sp.csr_array(identity - graph.shift_operator), order, graph.coordinates)
@@ -134,7 +150,7 @@ def _pattern(matrix: sp.csr_array) -> Pattern:
 
 
 def _on(matrix: sp.csr_array, pattern: Pattern) -> Floats:
-    """Return the entries of a matrix on a pattern that holds its own."""
+    """Return the entries of a matrix on a pattern that contains its own."""
     matrix = sp.csr_array(matrix)
     matrix.sort_indices()
     size, out = len(pattern.indptr) - 1, np.zeros(len(pattern.indices))

@@ -10,8 +10,8 @@ fixed matrices with coefficients. On the infinite plane the variance of the proc
 
     integral of (kappa^2 + |w|^2)^-alpha d^2 w / (2 pi)^2 / tau^2 = 1 / (4 pi nu kappa^(2 nu) tau^2),   nu = alpha - 1,
 
-so tau^2 = 1 / (4 pi nu kappa^(2 nu)) makes it 1, and Q = sum_j binom(a, j) x^(1 - j) G_j / (4 pi nu) with x = kappa^2
-has no unit: it is the same for a mesh and a lengthscale that are scaled by one factor. At a = 1 the sum is K itself.
+so it is 1 for tau^2 = 1 / (4 pi nu kappa^(2 nu)). Then Q = sum_j binom(a, j) x^(1 - j) G_j / (4 pi nu) with x = kappa^2
+is invariant under a common scaling of the mesh and the lengthscale. For a = 1 the sum is K itself.
 
 Determinants need factors of K alone: log |Q| = a log |K| - (a - 1) sum_i log(kappa^2 C_ii) - N log(4 pi nu).
 """
@@ -26,29 +26,44 @@ from numpy.typing import NDArray
 
 from graphs.checks import as_numbers, check_fits, shown
 from graphs.errors import InvalidArgumentError
+from graphs.precisions.base import Floats, MarkovField, Pattern
 from graphs.precisions.elements import Elements
-from graphs.precisions.role import Floats, MarkovField, Pattern
 
 _WIDEST = 500.0
-"""Of the logarithm of what has no unit, so that products of a few stay in the range of double precision."""
+"""The largest absolute logarithm of dimensionless numbers, so that products of a few stay finite."""
 
 
 class Term(NamedTuple):
-    """A matrix G_j: its entries on those places of a pattern where it has some."""
+    """A matrix G_j: its entries and their places on a pattern.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.whittle import Term
+        >>> Term(np.array([0, 3]), np.array([1.0, 2.0])).entries.sum().item()
+        3.0
+    """
 
     places: NDArray[np.int64]  # (m,)
     entries: Floats  # (m,)
 
 
 class WhittleField(MarkovField):
-    """The precision of order alpha, as a function of the lengthscale, kappa^2 = ratio / lengthscale^2.
+    """The precision of order alpha as a function of the lengthscale, kappa^2 = ratio / lengthscale^2.
 
     Args:
-        elements: C and G.
-        order: alpha, a positive integer.
+        elements: The matrices C and G.
+        order: The order alpha, a positive integer.
         ratio: kappa^2 lengthscale^2.
-        norm: What the sum is divided by: 4 pi nu for variance 1 on the plane.
-        coordinates: Places of the vertices, for orderings.
+        norm: The divisor of the sum, 4 pi nu for variance 1 on the plane.
+        coordinates: Coordinates of the vertices for orderings.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.elements import read_mesh
+        >>> from graphs.precisions.whittle import WhittleField, unit_norm
+        >>> mesh = read_mesh(([(0, 0), (1, 0), (0, 1)], [(0, 1, 2)]))
+        >>> WhittleField(mesh.elements, 2, 2.0, unit_norm(2)).entries(np.array([1.0])).shape
+        (9,)
     """
 
     parameters = ("lengthscale",)
@@ -103,7 +118,7 @@ class WhittleField(MarkovField):
         self,
         values: Floats,  # (1,)
     ) -> float:
-        """Return (1 + largest row sum of |C^-1 G| / kappa^2)^alpha, at least the condition of C^(-1/2) Q C^(-1/2)."""
+        """Return (1 + largest row sum of |C^-1 G| / kappa^2)^alpha, a bound of the condition number."""
         with np.errstate(over="ignore"):
             return float(np.power(1 + self._steepest / self.shift(values), float(self.order)))
 
@@ -114,24 +129,24 @@ class WhittleField(MarkovField):
         """Return kappa^2 in the unit of the elements.
 
         Raises:
-            InvalidArgumentError: the lengthscale is no positive number, or out of range for the mesh.
+            InvalidArgumentError: If the lengthscale is not a positive number, or out of range for the mesh.
         """
         given = as_numbers(values)
         if given.shape != (1,) or not 0 < given[0] < np.inf:
-            raise InvalidArgumentError(f"The values are one positive lengthscale, got {shown(values)}.")
+            raise InvalidArgumentError(f"The lengthscale must be one positive number, (1,), got {shown(values)}.")
         with np.errstate(all="ignore"):
             shift = float(self.ratio * np.square(self._elements.unit / given[0]))
             largest = np.log(shift) + self.order * np.log1p(np.divide(self._steepest, shift))  # of C^-1 Q
         if not abs(largest) < _WIDEST:
             raise InvalidArgumentError(
-                f"The lengthscale {given[0]:.3g} is out of range for a mesh whose coordinates reach "
-                f"{self._elements.unit:.3g}; both are in the same unit."
+                f"The lengthscale must be in the range of a mesh with coordinates up to {self._elements.unit:.3g}, got "
+                f"{given[0]:.3g}. Use the same unit for both; other lengthscales are out of range."
             )
         return shift
 
     @cached_property
     def _steepest(self) -> float:
-        """The largest row sum of |C^-1 G|, no less than its largest eigenvalue."""
+        """The largest row sum of |C^-1 G|, a bound of its largest eigenvalue."""
         return float((np.asarray(abs(self._elements.stiffness).sum(axis=1)) / self._elements.masses).max())
 
     def _coefficients(self, values: Floats) -> Floats:
@@ -141,12 +156,18 @@ class WhittleField(MarkovField):
 
 
 def unit_norm(order: int) -> float:
-    """Return 4 pi nu, nu = order - 1; 1 for order 1, where there is no variance to norm."""
+    """Return 4 pi nu with nu = order - 1, or 1 for order 1, whose variance is infinite.
+
+    Examples:
+        >>> from graphs.precisions.whittle import unit_norm
+        >>> round(unit_norm(2), 4), unit_norm(1)
+        (12.5664, 1.0)
+    """
     return 4 * pi * (order - 1) if order > 1 else 1.0
 
 
 def _hops(stiffness: sp.csr_array, order: int) -> Pattern:
-    """Return the pattern of the power: found with ones, for sums of cotangents may be 0."""
+    """Return the pattern of the power, computed with ones, since sums of cotangents may be 0."""
     hop = sp.csr_array((np.ones(stiffness.nnz), stiffness.indices, stiffness.indptr), shape=stiffness.shape)
     reached = hop
     for _ in range(order - 1):
@@ -161,7 +182,7 @@ def _hops(stiffness: sp.csr_array, order: int) -> Pattern:
 
 
 def _powers(elements: Elements, order: int, pattern: Pattern) -> list[Term]:
-    """Return G_0, ..., G_order, symmetric to the last bit."""
+    """Return G_0, ..., G_order, exactly symmetric."""
     power = sp.csr_array(sp.diags_array(elements.masses))
     step = sp.csr_array(sp.diags_array(1 / elements.masses) @ elements.stiffness)
     terms = [_on(power, pattern)]
@@ -173,7 +194,7 @@ def _powers(elements: Elements, order: int, pattern: Pattern) -> list[Term]:
 
 
 def _on(matrix: sp.csr_array, pattern: Pattern) -> Term:
-    """Return the entries of a matrix (N, N) and their places on a pattern that holds them."""
+    """Return the entries of a matrix (N, N) and their places on a pattern that contains them."""
     starts = np.arange(matrix.shape[0], dtype=np.int64) * matrix.shape[0]
     all_keys = np.repeat(starts, np.diff(pattern.indptr)) + pattern.indices
     keys = np.repeat(starts, np.diff(matrix.indptr)) + matrix.indices

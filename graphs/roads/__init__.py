@@ -1,4 +1,4 @@
-"""Road networks as metric graphs: roads with lengths that meet at crossings, and positions along them."""
+"""Road networks as metric graphs, and positions along roads."""
 
 from graphs.builders.junctions import Stretches as Stretches
 from graphs.roads.network import NearestPositions as NearestPositions

@@ -1,4 +1,4 @@
-"""The road network: a metric graph with the geometry of its roads."""
+"""Road networks: metric graphs with the geometry of their roads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from graphs.builders.junctions import Junctions, Stretches, join_lines
 from graphs.builders.lines import Lines, as_lines, check_lines, first_of_each
-from graphs.builders.nearest import FAR, farthest, nearest_places
+from graphs.builders.nearest import MAX_COORDINATE, distance_limit, nearest_places
 from graphs.builders.road_files import read_roads
 from graphs.builders.roads import Roads, check_isolated, connected_parts, warn_of_duplicates
 from graphs.checks import as_numbers, check_fits, counted, shown
@@ -24,35 +24,43 @@ Integers = NDArray[np.int64]
 
 
 class NearestPositions(NamedTuple):
-    """The positions on roads that are nearest to n points."""
+    """The positions on roads that are nearest to n points.
+
+    Examples:
+        >>> import graphs
+        >>> roads = graphs.RoadNetwork.from_lines([[(0, 0), (4, 0)]], metric="euclidean")
+        >>> roads.nearest([(1.0, 0.2)]).positions.tolist()
+        [[0.0, 0.25]]
+    """
 
     positions: Floats  # (n, 2) of (road, fraction)
-    distances: Floats  # (n,) from the points, in metres or the units of the plane
+    distances: Floats  # (n,) from the points, in meters or the units of the plane
 
 
 _OF_POINTS = "A position is a pair (road, fraction). Use network.nearest(points).positions for points in coordinates."
-"""The remedy for points in place of positions."""
+"""The remedy for points passed as positions."""
 
 
 @dataclass(frozen=True, eq=False)
 class RoadNetwork:
     """R roads that meet at V vertices: crossings, free ends, and points inside roads where others join.
 
-    A position is a pair (road, fraction): the number of a road, as they were given, and the fraction of its length from
-    its first point on. Vertices divide roads into stretches. Roads may be loops, and several may join the same
-    vertices. A road without length is one vertex, and so is every position on it. Arrays are read-only.
+    A position is a pair (road, fraction): the number of a road, in the given order, and the fraction of its length from
+    its first point. Vertices divide roads into stretches, the edges of the metric graph. Roads may be loops, and
+    several may join the same vertices. A road without length is one vertex, and so is every position on it. Arrays are
+    read-only.
 
-    Roads have no direction: a field at a point of a one-way street is correlated with what is before and behind it.
+    Roads have no direction: a field on a one-way street is correlated in both directions.
 
-    Build it with `from_lines`, `from_roads` or `from_geojson`; `dataclasses.replace(network, lengths=...)` gives roads
+    Build it with `from_lines`, `from_roads` or `from_geojson`. `dataclasses.replace(network, lengths=...)` gives roads
     other lengths than those of their lines, such as travel times.
 
     Attributes:
-        coordinates: (V, 2) of the vertices: x and y, or longitude and latitude in degrees.
+        coordinates: Coordinates (V, 2) of the vertices: x and y, or longitude and latitude in degrees.
         stretches: The S stretches between vertices: `road`, `begin` and `end` as fractions of the road, `source` and
-            `target`, and the stretch that it was merged into, if any (`representative`, `is_reversed`).
-        lengths: (R,) of the roads, in metres for "haversine", otherwise in the units of the plane; 0 only if all
-            vertices of the road are the same.
+            `target`, and the stretch that each was merged into (`representative`, `is_reversed`).
+        lengths: Lengths (R,) of the roads, in meters for "haversine", otherwise in the units of the plane. A length is
+            0 only if all vertices of the road are the same.
         lines: The geometry of the roads, with their metric.
 
     Examples:
@@ -76,7 +84,7 @@ class RoadNetwork:
         lengths = as_numbers(self.lengths)
         if lengths.shape != (self.num_roads,) or not ((lengths >= 0) & (lengths < np.inf)).all():
             raise InvalidGraphError(
-                f"Lengths must be a number of at least 0 for each of the {counted(self.num_roads, 'road')}, got "
+                f"lengths must be a number of at least 0 for each of the {counted(self.num_roads, 'road')}, got "
                 f"{shown(self.lengths)}."
             )
         wrong = (lengths[self.stretches.road] == 0) & (self.stretches.source != self.stretches.target)
@@ -100,31 +108,36 @@ class RoadNetwork:
         snap: float = 0.0,
         duplicates: str = "parallel",
     ) -> Self:
-        """Build from line strings, which meet at the points that they share, ends or not.
+        """Build a network from line strings, which meet at points that they share, ends or not.
 
-        Lines that cross between their points do not meet: a bridge is not a crossing. Roads keep the numbers of their
-        lines, and positions are along these. Points that repeat the one before change nothing. A line of equal points
-        means the vertex of another road that is there.
+        Lines that cross between their points do not meet, since a bridge is not a crossing. Roads keep the numbers of
+        their lines. Repeated points change nothing. A line of equal points is the vertex of another road at that point.
 
         Args:
-            lines: Each (points, 2), at least two points.
-            metric: "haversine" for longitude and latitude in degrees, lengths in metres; or "euclidean".
-            snap: Points of lines within this distance of each other meet too, in metres or the units of the plane:
-                vertices that are near to each other become one, and so do a vertex and a point of another line, or
-                two points of different lines that are nearest to each other. A road that is closed by this, and no
-                longer than three tolerances, is a vertex. Lengths remain those of the lines.
-            duplicates: Lines, or stretches between vertices, with the same points as another, in either direction:
-                "parallel" keeps them as roads of their own, whose values agree at vertices only, and warns; "merge"
-                makes them one road.
+            lines: Line strings, each (points, 2), of at least two points.
+            metric: "haversine" for longitude and latitude in degrees, with lengths in meters, or "euclidean".
+            snap: Points of lines within this distance meet, in meters or the units of the plane. Nearby vertices become
+                one, and so do a vertex and a point of another line, or two points of different lines that are mutually
+                nearest. A road that is closed by this and at most three tolerances long is a vertex. Lengths remain
+                those of the lines.
+            duplicates: Treatment of lines, or stretches between vertices, with the same points in either direction.
+                "parallel" keeps them as separate roads, whose values agree at vertices only, and warns. "merge" makes
+                them one road.
 
         Raises:
-            InvalidGraphError: no roads, lines of another form, coordinates that are not degrees, a road without length
-                that meets no other, or a tolerance that would join points that are far apart.
-            InvalidArgumentError: an unknown metric or value of `duplicates`, or a tolerance that is not a number of at
-                least 0.
+            InvalidGraphError: If there are no roads, lines are invalid, coordinates are not degrees, a road without
+                length meets no other, or the tolerance would join points that are far apart.
+            InvalidArgumentError: If the metric or `duplicates` is unknown, or the tolerance is not a number of at least
+                0.
 
         Warns:
-            DuplicateRoadsWarning: parallel stretches with the same points.
+            DuplicateRoadsWarning: If there are parallel stretches with the same points.
+
+        Examples:
+            >>> import graphs
+            >>> lines = [[(0, 0), (1, 0)], [(1.01, 0), (2, 0)]]
+            >>> graphs.RoadNetwork.from_lines(lines, metric="euclidean", snap=0.05)
+            RoadNetwork(2 roads, 3 vertices, length 1.99)
         """
         flat = as_lines(check_lines(lines), metric)
         joined = join_lines(flat, snap, duplicates)
@@ -134,10 +147,13 @@ class RoadNetwork:
 
     @classmethod
     def from_roads(cls, roads: Roads) -> Self:
-        """Build from the result of `graphs.read_roads`; its sensors are at (sensor_edges, sensor_fractions).
+        """Build a network from the result of `graphs.read_roads`.
+
+        Its sensors are at (sensor_edges, sensor_fractions).
 
         Raises:
-            InvalidGraphError: as for `from_lines`.
+            InvalidGraphError: As for `from_lines`.
+            InvalidArgumentError: If the argument is not `graphs.Roads`.
         """
         if not isinstance(roads, Roads):
             raise InvalidArgumentError(f"roads must be graphs.Roads, got {shown(roads)}. Pass lines to from_lines.")
@@ -153,18 +169,20 @@ class RoadNetwork:
         duplicates: str = "parallel",
         skip: bool = False,
     ) -> Self:
-        """Build from the LineStrings and MultiLineStrings of a GeoJSON file, in its order; Points are passed over.
+        """Build a network from the LineStrings and MultiLineStrings of a GeoJSON file, in its order.
+
+        Points are ignored.
 
         Args:
-            path: GeoJSON, or an R data file (.rda); see `graphs.read_roads`.
-            metric: As for `from_lines`. If None, it follows from the file's `crs`; without one, "haversine".
+            path: A GeoJSON file, or an R data file (.rda); see `graphs.read_roads`.
+            metric: As for `from_lines`. If None, it follows from the `crs` of the file, or is "haversine" without one.
             snap: As for `from_lines`.
             duplicates: As for `from_lines`.
-            skip: Whether to leave out what is neither a line nor a point.
+            skip: Whether to skip features that are neither lines nor points.
 
         Raises:
-            FileFormatError: the file is missing, or has another content.
-            InvalidGraphError: as for `from_lines`.
+            FileFormatError: If the file is missing or has other content.
+            InvalidGraphError: As for `from_lines`.
         """
         return cls.from_roads(read_roads(path, None, metric, skip=skip)._replace(snap=snap, duplicates=duplicates))
 
@@ -180,7 +198,7 @@ class RoadNetwork:
 
     @property
     def total_length(self) -> float:
-        """The sum of the lengths of all stretches. Those that were merged count once."""
+        """The sum of the lengths of all stretches; merged ones count once."""
         return float(self.stretch_lengths[self.stretches.is_distinct].sum())
 
     @property
@@ -200,9 +218,9 @@ class RoadNetwork:
 
     @property
     def degrees(self) -> Integers:
-        """The number of ends of stretches at each vertex (V,), parallel ones included: 2 for a loop, 1 at a free end.
+        """The number of ends of stretches at each vertex (V,), with 2 for a loop and 1 at a free end.
 
-        Stretches without length, and stretches merged into another, do not count.
+        Parallel stretches count, but not stretches without length or merged into another.
         """
         used = self.stretches.is_distinct & (self.lengths[self.stretches.road] > 0)
         ends = np.concatenate([self.stretches.source[used], self.stretches.target[used]])
@@ -210,34 +228,34 @@ class RoadNetwork:
 
     @cached_property
     def parts(self) -> NDArray[np.int32]:
-        """The number (V,) of the connected part of each vertex, from 0."""
+        """The number (V,) of the connected component of each vertex, from 0."""
         return connected_parts(self.stretches.source, self.stretches.target, self.num_vertices)
 
     def read_positions(
         self,
         positions: ArrayLike,  # (n, 2)
     ) -> tuple[Integers, Floats]:  # (n,), (n,)
-        """Return the roads (n,) and fractions (n,) of n positions, (n, 2).
+        """Return the roads (n,) and fractions (n,) of n positions (n, 2).
 
         Raises:
-            InvalidArgumentError: another shape, a road that there is not, or a fraction outside [0, 1].
+            InvalidArgumentError: If the shape is wrong, a road does not exist, or a fraction is outside [0, 1].
         """
         given = as_numbers(positions)
         given = given.reshape(0, 2) if given.size == 0 and np.size(np.asarray(positions, dtype=object)) == 0 else given
         if given.ndim != 2 or given.shape[1] != 2:
-            raise InvalidArgumentError(f"Positions are pairs (road, fraction), (n, 2), got {shown(positions)}.")
+            raise InvalidArgumentError(f"Positions must be pairs (road, fraction), (n, 2), got {shown(positions)}.")
         road, fraction = given.T
         wrong = ~((road >= 0) & (road < self.num_roads) & (road == np.floor(road)))
         if wrong.any():
             i = int(wrong.argmax())
             raise InvalidArgumentError(
-                f"Position {i} is on road {road[i]:g}; roads are integers 0..{self.num_roads - 1}. {_OF_POINTS}"
+                f"Position {i} must be on one of the roads 0..{self.num_roads - 1}, got {road[i]:g}. {_OF_POINTS}"
             )
         wrong = ~((fraction >= 0) & (fraction <= 1))
         if wrong.any():
             i = int(wrong.argmax())
             raise InvalidArgumentError(
-                f"Position {i} is at fraction {fraction[i]:g} of its road; it must be in [0, 1]. {_OF_POINTS}"
+                f"Position {i} must be at a fraction in [0, 1] of its road, got {fraction[i]:g}. {_OF_POINTS}"
             )
         return road.astype(np.int64), fraction + 0.0
 
@@ -245,10 +263,10 @@ class RoadNetwork:
         self,
         positions: ArrayLike,  # (n, 2)
     ) -> Floats:  # (n, 2)
-        """Return the coordinates of n positions, (n, 2), on the lines of their roads.
+        """Return the coordinates (n, 2) of n positions on the lines of their roads.
 
         Raises:
-            InvalidArgumentError: as for `read_positions`.
+            InvalidArgumentError: As for `read_positions`.
         """
         return self.lines.along(*self.read_positions(positions))
 
@@ -258,16 +276,16 @@ class RoadNetwork:
         *,
         within: float | None = None,
     ) -> NearestPositions:
-        """Return the positions nearest to n points, and their distances; of several as near, that on the first road.
+        """Return the positions nearest to n points, with distances; ties go to the first road.
 
         Args:
-            coordinates: (n, 2) of the points, like those of the vertices.
-            within: The largest distance allowed, in metres or the units of the plane. If None, 500 m on the globe and
-                a tenth of the diagonal of the roads' box in a plane. `math.inf` allows any.
+            coordinates: Points (n, 2), in the coordinates of the vertices.
+            within: The largest distance allowed, in meters or the units of the plane. If None, 500 m on the globe and a
+                tenth of the diagonal of the bounding box of the roads in a plane. `math.inf` allows any.
 
         Raises:
-            InvalidArgumentError: coordinates that are not finite numbers of this shape or not degrees, a limit that is
-                not positive, or a point farther away.
+            InvalidArgumentError: If coordinates are not finite numbers of this shape or not degrees, the limit is not
+                positive, or a point is farther away.
 
         Examples:
             >>> import graphs
@@ -277,11 +295,13 @@ class RoadNetwork:
         """
         points = as_numbers(coordinates)
         is_globe = self.lines.metric == "haversine"
-        limit = farthest(self.lines, within)
+        limit = distance_limit(self.lines, within)
         if points.ndim != 2 or points.shape[1] != 2 or not np.isfinite(points).all():
             raise InvalidArgumentError(f"Points must be finite coordinates (n, 2), got {shown(coordinates)}.")
-        if (np.abs(points) > FAR).any():
-            raise InvalidArgumentError(f"Points must be nearer than {FAR:g} to the origin, got {shown(coordinates)}.")
+        if (np.abs(points) > MAX_COORDINATE).any():
+            raise InvalidArgumentError(
+                f"Points must be nearer than {MAX_COORDINATE:g} to the origin, got {shown(coordinates)}."
+            )
         if is_globe and (np.abs(points) > (360, 90)).any():
             raise InvalidArgumentError(f"Points must be longitudes and latitudes in degrees, got {shown(coordinates)}.")
         if len(points) == 0:
@@ -300,11 +320,11 @@ class RoadNetwork:
         first: ArrayLike,  # (n, 2)
         second: ArrayLike,  # (m, 2)
     ) -> Floats:  # (n, m)
-        """Return the lengths (n, m) of the shortest ways along roads between positions, infinite where there is none.
+        """Return the lengths (n, m) of shortest paths along roads between positions, or infinity.
 
         Raises:
-            InvalidArgumentError: as for `read_positions`.
-            MemoryBudgetError: ways from the first positions to all vertices would not fit into memory.
+            InvalidArgumentError: As for `read_positions`.
+            MemoryBudgetError: If paths from the first positions to all vertices do not fit into memory.
         """
         found = self.stretches
         (road, fraction), (other, share) = self._along_stretches(first), self._along_stretches(second)
@@ -320,7 +340,7 @@ class RoadNetwork:
         out = np.where(road[:, None] == other[None], direct, np.inf)
         for vertex, before, _ in sides:
             at, row = np.unique(vertex[road], return_inverse=True)
-            check_fits("Ways from so many vertices", 8.0 * len(at) * self.num_vertices, "Ask for fewer at a time.")
+            check_fits("The shortest paths", 8.0 * len(at) * self.num_vertices, "Ask for fewer positions at a time.")
             ways = dijkstra(links, directed=False, indices=at) if len(at) else np.zeros((0, self.num_vertices))
             start = (before * lengths[road])[:, None]
             for target, _, after in sides:

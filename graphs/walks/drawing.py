@@ -1,4 +1,4 @@
-"""Drawing walks: chunks of start nodes over threads, put together in order. What is drawn are plain arrays."""
+"""Drawing of walks into plain arrays: chunks of start nodes in threads, concatenated in order."""
 
 import os
 import sys
@@ -15,30 +15,38 @@ from graphs.checks import check_fits
 from graphs.couplings import DIRECTIONS
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
-from graphs.walks.beginnings import begin, mean_reach
 from graphs.walks.moves import Moves
 from graphs.walks.settings import WalkSettings
+from graphs.walks.starts import mean_reach, prepare_starts
 
 Array = NDArray[Any]
 
 CHUNK_WALKERS = 2**15
-"""Walkers that advance in step, at most: enough for their cache misses to overlap."""
+"""The largest number of walkers that advance together, enough for their cache misses to overlap."""
 
 _LEAST_WALKERS = 2**10
 
 _LONG = 2e8
 _IN_THREADS = 2e5
-"""Expected visits from which on threads pay: their start takes as long as thousands of visits."""
+"""The number of expected visits above which threads are used. Starting them costs thousands of visits."""
 
 
-class Columns(NamedTuple):
-    """What the walks of n start nodes left behind, merged, one start after the other."""
+class VisitArrays(NamedTuple):
+    """The merged visits of the walks of n start nodes, one start after another.
 
-    node_counts: Array  # (n,) int64: how many nodes the walks of each start visited
-    visit_counts: Array  # (n,) int64: and how many pairs of a node and a hop
+    Examples:
+        >>> import graphs
+        >>> from graphs.walks import draw
+        >>> walks = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), num_walkers=2, exact_hops=0, seed=0)
+        >>> draw(walks.graph, walks.nodes, walks.settings).node_counts.shape
+        (9,)
+    """
+
+    node_counts: Array  # (n,) int64: the number of nodes visited from each start
+    visit_counts: Array  # (n,) int64: the number of distinct pairs of a node and a hop
     indices: Array  # (nnz,) int32: the nodes, ascending for each start
-    hop_counts: Array  # (nnz,) how many hops each of them has
-    hops: Array  # (V,) ascending for each of them
+    hop_counts: Array  # (nnz,) the number of hops of each node
+    hops: Array  # (V,) ascending for each node
     loads: Array  # (V,) sums of loads, or numbers of visits
 
 
@@ -49,17 +57,34 @@ def draw(
     num_threads: int | None = None,
     max_memory: float | None = None,
     progress: bool = False,
-) -> Columns:
-    """Return what the walks of n start nodes (positions) leave behind; see `graphs.sample_walks`.
+) -> VisitArrays:
+    """Return the visits of the walks of n start nodes (positions), see `graphs.sample_walks`.
+
+    Args:
+        graph: The graph.
+        starts: Positions (n,) of the start nodes.
+        settings: The settings of the walks.
+        num_threads: The number of threads. If None, one per core.
+        max_memory: The memory allowed in bytes. If None, that of this machine.
+        progress: Whether to show a progress bar.
 
     Raises:
-        InvalidArgumentError: repelling walkers whose moves are not uniform.
-        MemoryBudgetError: the result would take more than `max_memory`.
+        InvalidArgumentError: If walkers repel and their moves are not uniform.
+        MemoryBudgetError: If the result would need more than `max_memory`.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.walks import draw
+        >>> walks = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), num_walkers=2, seed=0)
+        >>> visits = draw(walks.graph, walks.nodes, walks.settings)
+        >>> bool((visits.indices == walks.pattern.indices).all())
+        True
     """
     moves = Moves(graph, settings.transitions)
     if settings.directions == "repelling" and len(moves.cumulative):
         raise InvalidArgumentError(
-            'directions="repelling" needs uniform moves; give transitions="uniform", and the normalised Laplacian.'
+            'directions="repelling" must have uniform moves, got others. Pass transitions="uniform" and use the '
+            "normalized Laplacian."
         )
     _ = moves.roots, moves.cumulative  # before the threads ask for them
     if settings.most_hops > 0:
@@ -75,12 +100,24 @@ def draw(
             for column, values in zip(columns, part, strict=True):
                 column.add(values)
             advance(len(piece))
-    return Columns(*(column.done() for column in columns))
+    return VisitArrays(*(column.done() for column in columns))
 
 
-def joined(parts: Sequence[Columns]) -> Columns:
-    """Return the columns of consecutive parts of some start nodes, at least one, as one draw over all of them has."""
-    return Columns(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+def concatenate_visits(parts: Sequence[VisitArrays]) -> VisitArrays:
+    """Return the visits of consecutive parts of start nodes as those of one draw.
+
+    Args:
+        parts: The visits of at least one part.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.walks import concatenate_visits, draw
+        >>> walks = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), num_walkers=2, seed=0)
+        >>> parts = [draw(walks.graph, some, walks.settings) for some in (walks.nodes[:4], walks.nodes[4:])]
+        >>> len(concatenate_visits(parts).node_counts)
+        9
+    """
+    return VisitArrays(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def check_memory(
@@ -89,10 +126,22 @@ def check_memory(
     settings: WalkSettings,
     max_memory: float | None,
 ) -> None:
-    """Refuse the walks of n start nodes that would take more than so many bytes.
+    """Check that the walks of n start nodes fit into memory.
+
+    Args:
+        graph: The graph.
+        starts: Positions (n,) of the start nodes.
+        settings: The settings of the walks.
+        max_memory: The memory allowed in bytes. If None, that of this machine.
 
     Raises:
-        MemoryBudgetError: with how much they take.
+        MemoryBudgetError: If they would need more.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.walks import check_memory
+        >>> walks = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), num_walkers=2, seed=0)
+        >>> check_memory(walks.graph, walks.nodes, walks.settings, max_memory=1e6)
     """
     _expected(Moves(graph, settings.transitions), starts, settings, max_memory)
 
@@ -107,13 +156,13 @@ def _expected(
     load_type = _load_type(settings, _carries(moves, settings))
     longest = settings.halting.quantile(np.array([1 - 1e-12]))[0] + settings.most_hops
     bytes_per_visit = 4 + 2 * np.min_scalar_type(int(longest)).itemsize + load_type.itemsize
-    remedy = "Use fewer walkers or start nodes, or a larger halt."
+    remedy = "Use fewer walkers or start nodes, or a larger p_halt."
     check_fits("These walks", bytes_per_visit * expected, remedy, max_memory)
     return expected, load_type
 
 
 def _chunk_rows(num_rows: int, num_walkers: int, num_threads: int | None) -> int:
-    """Return how many start nodes walk together: some chunks for each thread, unless they get too small."""
+    """Return the number of start nodes per chunk: several chunks per thread, unless they get too small."""
     fair = num_rows // (4 * (num_threads or os.cpu_count() or 1))
     return max(1, min(CHUNK_WALKERS // num_walkers, max(fair, _LEAST_WALKERS // num_walkers)))
 
@@ -122,31 +171,42 @@ def walk_chunk(
     moves: Moves,
     starts: NDArray[np.int64],  # (n,)
     settings: WalkSettings,
-) -> Columns:
-    """Return what the walks of some start nodes leave behind."""
+) -> VisitArrays:
+    """Return the visits of the walks of some start nodes.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.walks.drawing import walk_chunk
+        >>> from graphs.walks.moves import Moves
+        >>> walks = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), num_walkers=2, seed=0)
+        >>> walk_chunk(Moves(walks.graph, "weights"), walks.nodes[:4], walks.settings).node_counts.shape
+        (4,)
+    """
     from graphs.walks.compiled import merge, walk
 
     matrix = moves.matrix
     keys, lengths = node_draws(starts, settings)
     survival = settings.halting.survival(int(lengths.max(initial=0)))
-    begun, carries = begin(moves, starts, settings), _carries(moves, settings)
-    totals = lengths.sum(1) + begun.counts
+    prepared, carries = prepare_starts(moves, starts, settings), _carries(moves, settings)
+    totals = lengths.sum(1) + prepared.counts
     offsets = np.cumsum(totals) - totals
     visits = np.empty(int(totals.sum()), np.uint64)
     carried = np.empty(len(visits) if carries else 0)
-    places = np.arange(len(begun.visits)) + np.repeat(offsets - np.cumsum(begun.counts) + begun.counts, begun.counts)
-    visits[places] = begun.visits
+    places = np.arange(len(prepared.visits)) + np.repeat(
+        offsets - np.cumsum(prepared.counts) + prepared.counts, prepared.counts
+    )
+    visits[places] = prepared.visits
     if carries:
-        carried[places] = begun.loads
-    cursors = offsets + begun.counts
+        carried[places] = prepared.loads
+    cursors = offsets + prepared.counts
     walk(
         matrix.indptr,
         matrix.indices,
         moves.cumulative,
         moves.factors if carries else np.zeros(0),
-        begun.nodes,
-        begun.first_loads if carries else np.zeros((0, 0)),
-        begun.hops,
+        prepared.nodes,
+        prepared.first_loads if carries else np.zeros((0, 0)),
+        prepared.hops,
         keys,
         lengths,
         survival,
@@ -160,28 +220,36 @@ def walk_chunk(
     indices, hop_counts, hops, loads = (np.empty(len(visits), kind) for kind in kinds)
     node_counts, visit_counts = merge(offsets, offsets + totals, visits, carried, indices, hop_counts, hops, loads)
     nodes, visited = int(node_counts.sum()), int(visit_counts.sum())
-    return Columns(node_counts, visit_counts, indices[:nodes], hop_counts[:nodes], hops[:visited], loads[:visited])
+    return VisitArrays(node_counts, visit_counts, indices[:nodes], hop_counts[:nodes], hops[:visited], loads[:visited])
 
 
 def _carries(moves: Moves, settings: WalkSettings) -> bool:
-    """Whether walkers carry their loads, which do not follow from where they begin and end."""
+    """Return whether walkers carry their loads, because these do not follow from the ends of a walk."""
     return settings.most_hops > 0 or not moves.telescopes
 
 
 def _load_type(settings: WalkSettings, carries: bool) -> np.dtype[Any]:
-    """Return the type of loads, or of numbers of visits."""
+    """Return the type of loads or of numbers of visits."""
     return np.dtype(np.float64) if carries else np.min_scalar_type(settings.num_walkers)
 
 
 def node_draws(nodes: NDArray[np.int64], settings: WalkSettings) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Return the direction keys (n,) and the lengths (n, m) of n start nodes."""
+    """Return the direction keys (n,) and the lengths (n, m) of n start nodes.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.walks.drawing import node_draws
+        >>> walks = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), num_walkers=2, seed=0)
+        >>> node_draws(walks.nodes, walks.settings)[1].shape
+        (9, 2)
+    """
     length_keys = random.derive(random.stream(settings.seed, random.Role.LENGTHS), nodes)
     direction_keys = random.derive(random.stream(settings.seed, random.Role.DIRECTIONS), nodes)
     return direction_keys, settings.coupling.draw(length_keys[:, None], settings.num_walkers, settings.halting)
 
 
 class _Growing:
-    """An array that grows, in length and in type. Memory that was never written to is not taken from the system."""
+    """An array that grows in length and type. Unused memory is not taken from the system."""
 
     def __init__(self, kind: Any, expected: float) -> None:
         self._array: Array = np.empty(int(1.1 * expected) + 1024, kind)
@@ -198,14 +266,14 @@ class _Growing:
         self._used = need
 
     def done(self) -> Array:
-        """Return what was appended, in place."""
+        """Return the appended values without a copy."""
         self._array.resize(self._used, refcheck=False)
         return self._array
 
 
 @contextmanager
 def _pool(num_threads: int | None) -> Iterator[ThreadPoolExecutor]:
-    """A pool that, when interrupted, drops what has not begun."""
+    """Return a thread pool that cancels pending work when interrupted."""
     with ThreadPoolExecutor(num_threads or os.cpu_count()) as pool:
         try:
             yield pool
@@ -216,7 +284,7 @@ def _pool(num_threads: int | None) -> Iterator[ThreadPoolExecutor]:
 
 @contextmanager
 def _bar(total: int, wanted: bool) -> Iterator[Callable[[int], None]]:
-    """A progress bar on a terminal, or nothing."""
+    """Show a progress bar on a terminal, or nothing."""
     if not wanted or not sys.stderr.isatty():
         yield lambda count: None
         return

@@ -1,21 +1,23 @@
-"""Halting laws chosen for a kernel."""
+"""Halting probabilities and length distributions for a kernel."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.couplings import modulation_to_the_end
+from graphs.couplings import truncated_modulation
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.spectral import squared_growth
-from graphs.walks.moments import largest_halt, relative_variance
+from graphs.walks.moments import max_p_halt, relative_variance
 
 _LARGEST, _SMALLEST = 0.5, 1e-3
+"""The range of halting probabilities that are considered."""
 _LEFT_OUT = 1e-9
+"""The share of the modulation that the longest walk may omit."""
 
 
 @np.errstate(under="ignore")
-def choose_halt(
+def choose_p_halt(
     graph: Graph,
     kernel: GraphKernel,
     num_walkers: int = 16,
@@ -24,34 +26,40 @@ def choose_halt(
     exact_hops: int = 0,
     max_variance: float = 0.1,
 ) -> float:
-    """Return the largest halting probability with which the walks of a kernel have a good second moment.
+    """Return the largest halting probability with a small enough variance for a kernel.
 
-    Good: below half of `largest_halt` in 1 - halt, where the second moment would be infinite, and such that m
-    independent lengths give a row's total weight a relative variance of at most `max_variance`
-    (`relative_variance`). Between 0.001 and 0.5.
+    It is at most half of `max_p_halt`, above which the second moment is infinite. With it m independent lengths give
+    the total weight of a row a relative variance of at most `max_variance` (`relative_variance`). It lies between 0.001
+    and 0.5.
 
     Args:
         graph: The graph.
         kernel: The kernel.
-        num_walkers: m.
+        num_walkers: The number m of walkers.
         transitions: "weights" or "uniform".
-        exact_hops: Of the walks.
-        max_variance: The relative variance that is good enough.
+        exact_hops: The number of exact first hops.
+        max_variance: The relative variance allowed.
 
     Raises:
-        InvalidArgumentError: no halting probability from 0.001 on is good enough.
+        InvalidArgumentError: If no halting probability of at least 0.001 is small enough.
+
+    Examples:
+        >>> import graphs
+        >>> g = graphs.Graph.from_grid((9, 9))
+        >>> graphs.choose_p_halt(g, graphs.kernels.Diffusion(1.0))
+        0.5
     """
-    limit = largest_halt(graph, kernel, transitions=transitions) / 2
+    limit = max_p_halt(graph, kernel, transitions=transitions) / 2
     growth = max(1.0, squared_growth(graph, transitions))
 
-    def good(halt: float) -> bool:
-        return relative_variance(kernel, halt, exact_hops, growth=growth) <= max_variance * num_walkers
+    def good(p_halt: float) -> bool:
+        return relative_variance(kernel, p_halt, exact_hops, growth=growth) <= max_variance * num_walkers
 
     low, high = _SMALLEST, min(_LARGEST, limit)
     if high < low or not good(low):
         raise InvalidArgumentError(
-            f"No halting probability from {_SMALLEST:g} on gives {num_walkers} walkers a good second moment for "
-            f"{kernel}. Use more walkers, exact hops, or features without walks."
+            f"The variance must be at most {max_variance:g} for a halting probability of at least {_SMALLEST:g}, got "
+            f"more with {num_walkers} walkers for {kernel}. Use more walkers, exact hops, or features without walks."
         )
     if good(high):
         return high
@@ -62,28 +70,36 @@ def choose_halt(
 
 
 @np.errstate(under="ignore")
-def survival_for(kernel: GraphKernel, mean_length: float = 9.0) -> NDArray[np.float64]:  # (L + 1,)
-    """Return the survival probabilities of the lengths that serve a kernel best, for a mean length.
+def optimal_survival(kernel: GraphKernel, mean_length: float = 9.0) -> NDArray[np.float64]:  # (L + 1,)
+    """Return the survival probabilities that minimize the variance for a given mean length.
 
-    The second moment of a walker's total weight is sum_l f_l (2 F_l - f_l) / S_l, F_l = f_l + f_(l+1) + ...; for a
-    given mean length sum_(l >= 1) S_l it is least where S_l is in proportion to the root of f_l (2 F_l - f_l), but for
-    S_l <= 1 and a sequence that never rises. L is where F_l is 1e-9 of F_0; what comes after is left out.
+    The second moment of the total weight of a walker is sum_l f_l (2 F_l - f_l) / S_l with F_l = f_l + f_(l+1) + ....
+    For a given mean length sum_(l >= 1) S_l it is least if S_l is proportional to the root of f_l (2 F_l - f_l),
+    subject to S_l <= 1 and a non-increasing sequence. Walks have at most L steps, where F_L is 1e-9 of F_0.
 
     Args:
-        kernel: With a modulation that is not negative.
-        mean_length: Steps of a walker on average, positive.
+        kernel: A kernel with a non-negative modulation.
+        mean_length: The mean number of steps of a walker, positive.
 
     Raises:
-        InvalidArgumentError: the mean length is not positive, or too long for L; or the modulation has negative terms.
+        InvalidArgumentError: If the mean length is not positive or exceeds L, or the modulation has negative terms.
+
+    Examples:
+        >>> import graphs
+        >>> survival = graphs.optimal_survival(graphs.kernels.Diffusion(2.0), mean_length=3.0)
+        >>> float(survival[0]), round(float(survival[1:].sum()), 6)
+        (1.0, 3.0)
     """
-    f = modulation_to_the_end(kernel)
+    f = truncated_modulation(kernel)
     if f.min() < -1e-12 * f.max():
-        raise InvalidArgumentError(f"{kernel} has a modulation with negative terms; give a halting probability.")
+        raise InvalidArgumentError(
+            f"kernel must have a non-negative modulation, got {kernel}. Use a halting probability instead."
+        )
     tails = np.cumsum(f[::-1])[::-1]
     f, tails = f[tails > _LEFT_OUT * tails[0]], tails[tails > _LEFT_OUT * tails[0]]
     if not 0 < mean_length <= len(f) - 1:
         raise InvalidArgumentError(
-            f"mean_length must lie between 0 and {len(f) - 1}, the longest walk that counts, got {mean_length!r}."
+            f"mean_length must lie between 0 and {len(f) - 1}, the length of the longest walk, got {mean_length!r}."
         )
     shape = np.sqrt(np.maximum(f * (2 * tails - f), 0.0))
     shape = np.maximum.accumulate(shape[::-1])[::-1]

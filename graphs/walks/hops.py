@@ -1,4 +1,4 @@
-"""How many first hops of a start node are computed exactly."""
+"""The number of exact first hops of start nodes."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,20 +9,36 @@ from graphs.walks.settings import HopRule
 Integers = NDArray[np.int64]
 
 
-def hops_of(exact_hops: int | HopRule, graph: Graph, starts: Integers) -> Integers:
-    """Return how many first hops are exact (n,) for n start nodes."""
+def exact_hops_of(exact_hops: int | HopRule, graph: Graph, starts: Integers) -> Integers:
+    """Return the number (n,) of exact first hops of n start nodes.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> from graphs.walks.hops import exact_hops_of
+        >>> g, rule = graphs.Graph.from_grid((5, 5)), graphs.HopRule(np.array([1, 4]))
+        >>> exact_hops_of(rule, g, np.array([0, 12])).tolist()  # a corner has 3 nodes within 1 hop, the center 5
+        [1, 0]
+    """
     if not isinstance(exact_hops, HopRule):
         return np.full(len(starts), exact_hops, dtype=np.int64)
     limit = min(int(exact_hops.limits.max()), graph.num_nodes)
-    fits = nodes_within(graph, starts, exact_hops.most, limit) <= exact_hops.limits
+    fits = count_within_hops(graph, starts, exact_hops.most, limit) <= exact_hops.limits
     fits[:, 0] = True
     return np.asarray(exact_hops.most - np.argmax(fits[:, ::-1], axis=1), dtype=np.int64)
 
 
-def nodes_within(graph: Graph, starts: Integers, most: int, limit: int) -> Integers:
-    """Return how many nodes lie within 0, 1, ..., `most` hops of each of n start nodes, (n, most + 1).
+def count_within_hops(graph: Graph, starts: Integers, most: int, limit: int) -> Integers:
+    """Return the number of nodes within 0, 1, ..., `most` hops of n start nodes, (n, most + 1).
 
-    Once more than `limit` are found the search ends; that hop and the later ones get a number beyond it.
+    The search ends when more than `limit` are found. This and the later hops then have a count above the limit.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> from graphs.walks.hops import count_within_hops
+        >>> count_within_hops(graphs.Graph.from_grid((5, 5)), np.array([12]), 2, 25).tolist()
+        [[1, 5, 13]]
     """
     from graphs.walks.compiled import reach
 

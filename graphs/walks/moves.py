@@ -1,4 +1,4 @@
-"""The moves of a walk: where it can go from a node, how likely, and what that does to its load."""
+"""Moves of a walk: their probabilities, and the factors by which they change the load."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,16 +14,23 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """The moves on a graph, by one transition law.
+    """The moves of walks on a graph.
 
-    U is similar to a stochastic matrix, p_ab = U_ab r_b / r_a: r_a = sqrt(d_a) for the normalised Laplacian, so p_ab =
-    W_ab / d_a, and r_a = 1 for the combinatorial one, whose walks stay where they are with probability U_aa. A move
-    multiplies the load by U_ab / p_ab = r_a / r_b, so that the load of a walk from i to a is r_i / r_a whatever
-    its way; `telescopes` says that this is so.
+    U is similar to a stochastic matrix, p_ab = U_ab r_b / r_a. For the normalized Laplacian r_a = sqrt(d_a), so p_ab =
+    W_ab / d_a. For the combinatorial one r_a = 1, and walks stay at a node with probability U_aa. A move multiplies the
+    load by U_ab / p_ab = r_a / r_b, so the load of a walk from i to a is r_i / r_a on any path. `telescopes` says
+    whether this holds.
 
     Attributes:
         graph: The graph.
         transitions: "weights" or "uniform".
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.walks.moves import Moves
+        >>> moves = Moves(graphs.Graph.from_edges([(0, 1), (1, 2)], [1.0, 3.0]), "weights")
+        >>> moves.probabilities.round(6).tolist(), moves.telescopes
+        ([1.0, 0.25, 0.75, 1.0], True)
     """
 
     graph: Graph
@@ -31,19 +38,19 @@ class Moves:
 
     @property
     def matrix(self) -> sp.csr_array:
-        """U, (N, N)."""
+        """The shift operator U, (N, N)."""
         return self.graph.shift_operator
 
     @cached_property
     def roots(self) -> Floats:  # (N,)
-        """R (N,): the roots of the degrees, 1 at isolated nodes and for the combinatorial Laplacian."""
+        """The roots r (N,) of the degrees, 1 at isolated nodes and for the combinatorial Laplacian."""
         if self.graph.laplacian == "combinatorial":
             return np.ones(self.graph.num_nodes)
         return np.sqrt(np.where(self.graph.degrees > 0, self.graph.degrees, 1.0))
 
     @cached_property
     def probabilities(self) -> Floats:  # (nnz,)
-        """p_ab of the moves in proportion to weight, (0,) where they are uniform."""
+        """The probabilities p_ab of moves in proportion to weight, (0,) if they are uniform."""
         matrix, counts = self.matrix, np.diff(self.matrix.indptr)
         weights = self.graph.adjacency.data
         if self.graph.laplacian == "normalized" and (len(weights) == 0 or weights.min() == weights.max()):
@@ -58,7 +65,7 @@ class Moves:
 
     @cached_property
     def cumulative(self) -> Floats:  # (nnz,)
-        """Each row's running sums of p, (0,) where the moves are uniform."""
+        """Cumulative sums of p in each row, (0,) if moves are uniform."""
         if self.transitions == "uniform" or len(self.probabilities) == 0:
             return np.zeros(0)
         from graphs.walks.compiled import cumulate
@@ -67,7 +74,7 @@ class Moves:
 
     @cached_property
     def factors(self) -> Floats:  # (nnz,)
-        """U_ab / p_ab."""
+        """The factors U_ab / p_ab of loads."""
         matrix, counts = self.matrix, np.diff(self.matrix.indptr)
         if self.telescopes:
             return np.asarray(np.repeat(self.roots, counts) / self.roots[matrix.indices])

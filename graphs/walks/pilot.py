@@ -1,7 +1,7 @@
-"""Exact hops chosen by a pilot: walks of some nodes, with every number of hops that their neighbourhoods allow.
+"""The choice of exact hops by a pilot: walks of some nodes, with several numbers of hops.
 
-Hops are worth having where they lower the variance of the features, and as many as the budget of non-zeros holds. A
-pilot measures both. Its walks are independent of every draw of the user, so the choice leaves these unbiased.
+Exact hops are useful if they lower the variance of the features within the budget of non-zeros. A pilot measures both.
+Its walks are independent of every draw of the user, so the choice does not bias these.
 """
 
 from dataclasses import replace
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.walks.drawing import draw
-from graphs.walks.hops import nodes_within
+from graphs.walks.hops import count_within_hops
 from graphs.walks.moves import Moves
 from graphs.walks.settings import HopRule, WalkSettings
 from graphs.walks.visits import Visits
@@ -24,20 +24,28 @@ Floats = NDArray[np.float64]
 
 _NODES, _LEAST_NODES, _DRAWS = 64, 16, 6
 _WALKERS = 2**11
-"""Of the pilot at a time: fewer nodes where each has many."""
-_MOST = 32
+"""The number of walkers of the pilot; it uses fewer nodes if each has many walkers."""
+_MAX = 32
 _REWARD = 0.9
-"""What a hop has to leave of the variance, at most, to be worth its cost."""
+"""The largest ratio of variances after and before a hop at which the hop is taken."""
 _NOTHING = 1e-12
-"""A share of |Phi|^2 below which there is no variance left to lower."""
+"""The share of |Phi|^2 below which a variance counts as 0."""
 _PILOT = 0x9111_07
-"""The pilot's seeds begin here; a user's seed may be the same only on purpose."""
+"""The first seed of the pilot, unlikely to be the seed of a user."""
 
 
 class Measured(NamedTuple):
-    """Of the nodes of the sample whose neighbourhoods fit into the budget, with one number of hops."""
+    """Measurements on the nodes whose neighborhoods fit into the budget, for one number of hops.
 
-    nonzeros: Floats  # (k,) expected non-zeros of the row
+    Examples:
+        >>> import graphs
+        >>> from graphs.walks.pilot import measure
+        >>> walks = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), num_walkers=2, seed=0)
+        >>> measure(walks.graph, graphs.kernels.Diffusion(), walks.settings, walks.nodes[:4], 1).variances.shape
+        (4,)
+    """
+
+    nonzeros: Floats  # (k,) expected non-zeros per row
     visits: float  # expected visits of a row
     variances: Floats  # (k,) sums of the variances of its entries
     squares: float  # their expected squares, in all
@@ -46,25 +54,33 @@ class Measured(NamedTuple):
 def choose_hops(
     graph: Graph, kernel: GraphKernel, settings: WalkSettings, max_nonzeros: int, num_threads: int | None = None
 ) -> int | HopRule:
-    """Return a rule for exact hops: as many as `max_nonzeros` allows and the predicted variance rewards.
+    """Return a rule for exact hops that keeps the budget and lowers the predicted variance.
 
-    With B_h the nodes within h hops, a row has B_h non-zeros and those that its walkers find outside. h hops are taken
-    up to the largest B_h with which rows of the sample stay within `max_nonzeros` (in expectation, and on average over
-    nodes with neighbourhoods of about that size); and where, over the nodes of the sample that could take them, they
-    lower the variance by a tenth or more below that of every smaller number. Visits are not to be more than twice those
-    of the walkers, or four times `max_nonzeros`. Where zero hops exceed the budget already, they are all there is.
+    With B_h nodes within h hops, a row has B_h non-zeros and those that its walkers find outside. h hops are taken up
+    to the largest B_h for which rows of the sample stay within `max_nonzeros`, in expectation and on average over nodes
+    with neighborhoods of similar size. They must also lower the variance by at least a tenth below that of every
+    smaller number, over the nodes that could take them. Visits may be at most twice those of the walkers, or four times
+    `max_nonzeros`. If zero hops already exceed the budget, no hops are taken.
 
     Args:
         graph: The graph.
-        kernel: The kernel whose features are to have a small variance.
-        settings: Of the walks; the number of hops aside.
-        max_nonzeros: The budget of a row of Phi, in expectation.
+        kernel: The kernel whose features should have a small variance.
+        settings: The settings of the walks; their number of hops is ignored.
+        max_nonzeros: The budget of expected non-zeros per row of Phi.
         num_threads: As for `sample_walks`.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.walks.pilot import choose_hops
+        >>> g = graphs.Graph.from_grid((20, 20))
+        >>> settings = graphs.sample_walks(g, nodes=[0], exact_hops=0, seed=0).settings
+        >>> choose_hops(g, graphs.kernels.Diffusion(2.0), settings, 64).most > 0
+        True
     """
     count = max(_LEAST_NODES, min(_NODES, _WALKERS // settings.num_walkers))
     sample = np.sort(np.random.default_rng(0).permutation(graph.num_nodes)[:count])
     budget = min(max_nonzeros, graph.num_nodes)
-    balls = nodes_within(graph, sample, _MOST, budget)
+    balls = count_within_hops(graph, sample, _MAX, budget)
     balls = balls[:, (balls <= budget).any(0)]  # up to the most hops with which any stays within the budget
     most_visits = max(2 * settings.num_walkers * settings.halting.mean(), 4 * budget)
     limits, variances = [1], np.full(balls.shape, np.nan)
@@ -86,11 +102,11 @@ def choose_hops(
 
 
 def _largest_ball(balls: Integers, nonzeros: Floats, budget: int) -> int:
-    """Return the largest neighbourhood up to which rows stay within the budget, 0 for none.
+    """Return the largest neighborhood up to which rows stay within the budget, 0 for none.
 
-    Up to B they do where the mean non-zeros of nodes of the sample with neighbourhoods from 0.8 B to B do. Beyond the
-    largest such B of the sample, or up to the first that does not, half as much again is believed, as far as what
-    walkers find outside leaves room for it.
+    Rows with B nodes do if the mean non-zeros of nodes with 0.8 B to B nodes do. Beyond the largest such B of the
+    sample, or up to the first that does not, half as much again is assumed to be fine, if the non-zeros outside leave
+    room for it.
     """
     limit = 0
     for ball in np.unique(balls):
@@ -109,7 +125,15 @@ def measure(
     nodes: Integers,  # (n,)
     num_threads: int | None,
 ) -> Measured:
-    """Walk from some nodes (positions), several times."""
+    """Walk from some nodes (positions) several times and return the measurements.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.walks.pilot import measure
+        >>> walks = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), num_walkers=2, seed=0)
+        >>> measure(walks.graph, graphs.kernels.Diffusion(), walks.settings, walks.nodes[:4], 1).nonzeros.shape
+        (4,)
+    """
     roots, phis, visits = Moves(graph, settings.transitions).roots, [], 0
     for k in range(_DRAWS):
         columns = draw(graph, nodes, replace(settings, seed=_PILOT + k), num_threads)

@@ -1,4 +1,4 @@
-"""From what a user asks for to settings: arguments are checked, couplings and exact hops chosen."""
+"""Settings of walks from the arguments of users: checks, couplings and exact hops."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,18 +7,26 @@ from numpy.typing import ArrayLike
 
 from graphs import random
 from graphs.checks import check_choice, check_count, check_counts, counted, is_count
-from graphs.couplings import DIRECTIONS, LENGTHS, Halting, LengthCoupling, Sigma, Tuples, as_halting
+from graphs.couplings import (
+    DIRECTIONS,
+    LENGTHS,
+    HaltingDistribution,
+    LengthCoupling,
+    Sigma,
+    Tuples,
+    as_halting_distribution,
+)
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel, RegularizedLaplacian
 from graphs.kernels.kernel import check_graph_and_kernel
 from graphs.matching import couple_quantiles, match_quantiles
-from graphs.walks.halting import choose_halt
+from graphs.walks.halting import choose_p_halt
 from graphs.walks.pilot import choose_hops
 from graphs.walks.settings import TRANSITIONS, HopRule, WalkSettings
 
-_MOST_STEPS = 1e8
-_MOST_HOPS, _MOST_QUANTILES = 10_000, 10_000
+_MAX_STEPS = 1e8
+_MAX_HOPS, _MAX_QUANTILES = 10_000, 10_000
 
 
 def choose_settings(
@@ -26,7 +34,7 @@ def choose_settings(
     kernel: GraphKernel | None,
     *,
     num_walkers: int,
-    halt: float | str | ArrayLike,
+    p_halt: float | str | ArrayLike,
     lengths: str,
     directions: str,
     exact_hops: int | str | HopRule,
@@ -38,10 +46,15 @@ def choose_settings(
     tuples: ArrayLike | None,  # (S, num_walkers)
     num_threads: int | None,
 ) -> WalkSettings:
-    """Return how walks are drawn; the arguments are those of `graphs.sample_walks`.
+    """Return the settings of walks; the arguments are those of `graphs.sample_walks`.
 
     Raises:
-        InvalidArgumentError: an argument out of range, named with what is allowed.
+        InvalidArgumentError: If an argument is out of range.
+
+    Examples:
+        >>> import graphs
+        >>> graphs.sample_walks(graphs.Graph.from_grid((3, 3)), exact_hops=1, seed=0).settings.exact_hops
+        1
     """
     tuned = RegularizedLaplacian() if kernel is None else kernel
     check_graph_and_kernel(graph, tuned)
@@ -51,10 +64,10 @@ def choose_settings(
     if num_threads is not None:
         check_count("num_threads", num_threads)
     hops = _least_hops(exact_hops)
-    if isinstance(halt, str) and halt == "auto":
+    if isinstance(p_halt, str) and p_halt == "auto":
         fewest = hops if isinstance(hops, int) else 0
-        halt = choose_halt(graph, tuned, num_walkers, transitions=transitions, exact_hops=fewest)
-    halting = as_halting(halt)
+        p_halt = choose_p_halt(graph, tuned, num_walkers, transitions=transitions, exact_hops=fewest)
+    halting = as_halting_distribution(p_halt)
     coupling = _length_coupling(graph, lengths, halting, tuned, num_quantiles, permutation, tuples, num_walkers)
     _check_size(num_walkers, halting)
     settings = WalkSettings(
@@ -68,7 +81,7 @@ def choose_settings(
 def _length_coupling(
     graph: Graph,
     lengths: str,
-    halting: Halting,
+    halting: HaltingDistribution,
     kernel: GraphKernel,
     num_quantiles: int,
     permutation: ArrayLike | None,
@@ -76,35 +89,35 @@ def _length_coupling(
     num_walkers: int,
 ) -> LengthCoupling:
     check_choice("lengths", lengths, LENGTHS)
-    check_count("num_quantiles", num_quantiles, most=_MOST_QUANTILES)
+    check_count("num_quantiles", num_quantiles, most=_MAX_QUANTILES)
     if lengths == "learned":
         if tuples is None:
-            tuples = couple_quantiles(graph, kernel, halting.halt, num_walkers, num_quantiles)
-        return Tuples.checked(tuples, num_walkers)
+            tuples = couple_quantiles(graph, kernel, halting.p_halt, num_walkers, num_quantiles)
+        return Tuples.from_array(tuples, num_walkers)
     if lengths != "sigma":
         return LENGTHS[lengths]()
     if permutation is None:
-        permutation = match_quantiles(graph, kernel, halting.halt, num_quantiles)
-    return Sigma.checked(permutation)
+        permutation = match_quantiles(graph, kernel, halting.p_halt, num_quantiles)
+    return Sigma.from_array(permutation)
 
 
 def _least_hops(exact_hops: Any) -> int | HopRule:
-    """Return how many hops are exact before any are chosen: 0 for "auto", else what is asked for."""
+    """Return the number of exact hops before any are chosen, 0 for "auto"."""
     if isinstance(exact_hops, HopRule):
         return exact_hops
     if isinstance(exact_hops, str) and exact_hops == "auto":
         return 0
-    if is_count(exact_hops) and 0 <= exact_hops <= _MOST_HOPS:
+    if is_count(exact_hops) and 0 <= exact_hops <= _MAX_HOPS:
         return int(exact_hops)
     raise InvalidArgumentError(
-        f'exact_hops must be an integer from 0 to {_MOST_HOPS}, "auto" or a HopRule, got {exact_hops!r}.'
+        f'exact_hops must be an integer from 0 to {_MAX_HOPS}, "auto" or a HopRule, got {exact_hops!r}.'
     )
 
 
-def _check_size(num_walkers: int, halting: Halting) -> None:
-    steps = num_walkers * (1 / halting.halt if isinstance(halting.halt, float) else len(halting.halt))
-    if steps > _MOST_STEPS:
+def _check_size(num_walkers: int, halting: HaltingDistribution) -> None:
+    steps = num_walkers * (1 / halting.p_halt if isinstance(halting.p_halt, float) else len(halting.p_halt))
+    if steps > _MAX_STEPS:
         raise InvalidArgumentError(
-            f"{counted(num_walkers, 'walker')} with this halting law take about {steps:.1e} steps per node; at most "
-            f"{_MOST_STEPS:.0e} are allowed. Raise halt or use fewer walkers."
+            f"Walks must take at most {_MAX_STEPS:.0e} steps per node, got about {steps:.1e} steps per node for "
+            f"{counted(num_walkers, 'walker')}. Use a larger p_halt or fewer walkers."
         )

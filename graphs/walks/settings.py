@@ -1,51 +1,76 @@
-"""How walks are drawn: with the graph and the start nodes that determines every one of them."""
+"""The settings of walks, which with the graph and the start nodes determine every walk."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.couplings import Halting, LengthCoupling
+from graphs.couplings import HaltingDistribution, LengthCoupling
 from graphs.errors import InvalidArgumentError
 
 TRANSITIONS = ("weights", "uniform")
 
-_MOST = 1000
+_MAX = 1000
 
 
 @dataclass(frozen=True, eq=False)
 class HopRule:
-    """How many first hops of a node are exact: the most that its neighbourhood allows.
+    """A rule for the number of exact first hops of a node: the most that its neighborhood allows.
 
-    It depends on the node and the graph alone, so that a node has the same walks whichever others are asked for.
+    The number depends only on the node and the graph, so the walks of a node do not depend on the other start nodes.
 
     Attributes:
-        limits: (H + 1,) h hops are taken where at most limits[h] nodes lie within h hops; 0 hops are always allowed.
+        limits: Limits (H + 1,). h hops are taken if at most limits[h] nodes lie within h hops. 0 hops are always
+            allowed.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> rule = graphs.HopRule(np.array([1, 5, 13]))
+        >>> walks = graphs.sample_walks(graphs.Graph.from_grid((9, 9)), exact_hops=rule, seed=0)
+        >>> int(walks.exact_hops.max())
+        2
     """
 
     limits: NDArray[np.int64]
 
     def __post_init__(self) -> None:
         limits = np.asarray(self.limits)
-        if limits.ndim != 1 or not 1 <= len(limits) <= _MOST or not np.issubdtype(limits.dtype, np.integer):
+        if limits.ndim != 1 or not 1 <= len(limits) <= _MAX or not np.issubdtype(limits.dtype, np.integer):
             raise InvalidArgumentError(
-                f"A rule for exact hops has integer limits (H + 1,), at most {_MOST} of them, got "
-                f"{repr(self.limits)[:200]}."
+                f"A HopRule must have integer limits (H + 1,), at most {_MAX} of them, got {repr(self.limits)[:200]}."
             )
         object.__setattr__(self, "limits", limits.astype(np.int64))
 
     @property
     def most(self) -> int:
-        """The most hops of any node."""
+        """The largest number of hops of any node."""
         return len(self.limits) - 1
 
 
 @dataclass(frozen=True, eq=False)
 class WalkSettings:
-    """How walks are drawn; with the graph and the start nodes it determines every one of them."""
+    """The settings of walks.
+
+    Attributes:
+        num_walkers: The number m of walkers per node.
+        halting: The distribution of lengths.
+        lengths: The name of the coupling of lengths.
+        directions: The coupling of directions.
+        transitions: "weights" or "uniform".
+        seed: The seed.
+        coupling: The coupling of lengths.
+        exact_hops: The number of exact first hops, or a rule.
+
+    Examples:
+        >>> import graphs
+        >>> settings = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), p_halt=0.2, seed=0).settings
+        >>> settings.halting.p_halt, settings.lengths
+        (0.2, 'systematic')
+    """
 
     num_walkers: int
-    halting: Halting
+    halting: HaltingDistribution
     lengths: str
     directions: str
     transitions: str
@@ -55,5 +80,5 @@ class WalkSettings:
 
     @property
     def most_hops(self) -> int:
-        """The most first hops that are exact for any node."""
+        """The largest number of exact first hops of any node."""
         return self.exact_hops.most if isinstance(self.exact_hops, HopRule) else self.exact_hops

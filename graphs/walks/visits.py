@@ -1,4 +1,4 @@
-"""The visits of walks, merged, in a few bytes each."""
+"""Merged visits of walks, with a few bytes each."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graphs.walks.drawing import Columns
+from graphs.walks.drawing import VisitArrays
 from graphs.walks.moves import Floats
 from graphs.walks.settings import WalkSettings
 
@@ -16,21 +16,27 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Visits:
-    """Loads by start, node and hop: the linear map from a modulation to the values of the features.
+    """Loads by start, node and hop: the linear map from a modulation to the values of features.
 
-    Where the load of one visit is sqrt(d_i / d_a) / (m P(length >= hop)), as for moves in proportion to weight,
-    only their number is held, an integer of one or two bytes.
+    For moves in proportion to weight the load of one visit is sqrt(d_i / d_a) / (m P(length >= hop)). Then only the
+    number of visits is stored, an integer of one or two bytes.
 
     Attributes:
-        starts: (n,) positions of the start nodes.
-        indptr: (n + 1,) where each start's entries begin in the pattern of the features.
-        indices: (nnz,) the nodes of the entries.
-        visit_indptr: (n + 1,) where each start's visits begin.
-        hop_counts: (nnz,) how many hops each entry of the pattern has.
-        hops: (V,) ascending in each entry.
-        loads: (V,) sums of loads, or numbers of visits.
-        shares: (L + 1,) what one visit counts, where these are numbers; else (0,).
-        roots: (N,) sqrt(d), where these are numbers; else (0,).
+        starts: Positions (n,) of the start nodes.
+        indptr: The first entry (n + 1,) of each start in the pattern of the features.
+        indices: The nodes (nnz,) of the entries.
+        visit_indptr: The first visit (n + 1,) of each start.
+        hop_counts: The number of hops (nnz,) of each entry of the pattern.
+        hops: Hops (V,), ascending in each entry.
+        loads: Sums of loads (V,), or numbers of visits.
+        shares: The load (L + 1,) of one visit if `loads` are numbers of visits, otherwise (0,).
+        roots: sqrt(d) (N,) if `loads` are numbers of visits, otherwise (0,).
+
+    Examples:
+        >>> import graphs
+        >>> visits = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), num_walkers=2, seed=0).visits
+        >>> len(visits.loads) == int(visits.hop_counts.sum())
+        True
     """
 
     starts: NDArray[np.int64]
@@ -48,10 +54,10 @@ class Visits:
         cls,
         starts: NDArray[np.int64],  # (n,)
         settings: WalkSettings,
-        columns: Columns,
+        columns: VisitArrays,
         roots: Floats,  # (N,)
     ) -> "Visits":
-        """Return the visits that were drawn, read-only; `roots` are those of the moves."""
+        """Return drawn visits, read-only; `roots` are those of the moves."""
         node_counts, visit_counts, indices, hop_counts, hops, loads = columns
         shares = np.zeros(0)
         if loads.dtype == np.float64:
@@ -110,5 +116,12 @@ class Visits:
 def pointers(
     counts: Array,  # (n,)
 ) -> NDArray[np.int64]:  # (n + 1,)
-    """Return where the entries of each row begin and end, (n + 1,), for the numbers of them, (n,)."""
+    """Return CSR pointers (n + 1,) for the numbers of entries (n,) of rows.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.walks.visits import pointers
+        >>> pointers(np.array([2, 0, 3])).tolist()
+        [0, 2, 2, 5]
+    """
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])

@@ -16,7 +16,7 @@ from graphs.advice import (
     feature_matrix,
     node_sample,
     precision_candidate,
-    solved_candidate,
+    sparse_factor_candidate,
 )
 from graphs.kernels import GraphKernel
 from rfgp.approximations.node_features import (
@@ -140,7 +140,7 @@ def choose(
         make: Makes features of a kind with a seed.
         rank: The rank of the truncated spectrum.
     """
-    solved = solved_candidate(graph, kernel)
+    solved = sparse_factor_candidate(graph, kernel)
     if solved is not None:
         close = f"its spectrum is right to {solved.error:.1g}" if solved.error else "it is exact"
         reason = f"{solved.features} for {kernel} on {graph.num_nodes:,} nodes: {close}, and its factor is small."
@@ -170,7 +170,7 @@ def measure(
     for seed in range(DRAWS if kind == "walks" else 1):
         features = make(kind, seed)
         assert isinstance(features, DrawnFeatures | SpectrumFeatures)
-        phi = feature_matrix(features.draw.at(features.draw.graph.named(sample)), kernel)
+        phi = feature_matrix(features.draw.at(features.draw.graph.as_nodes(sample)), kernel)
         errors.append(np.linalg.norm((phi @ phi.T).toarray() - exact) / np.linalg.norm(exact))
         nonzeros, options = phi.nnz / len(sample), options_of(features)
     return Candidate(kind, options, float(np.sqrt(np.mean(np.square(errors)))), nonzeros)
@@ -179,7 +179,7 @@ def measure(
 def options_of(features: NodeFeatures) -> dict[str, Any]:
     """Return the size of features of one kind, for messages."""
     if features.walks is not None:
-        return {"num_walkers": features.walks.settings.num_walkers, "halt": features.walks.settings.halting.halt}
+        return {"num_walkers": features.walks.settings.num_walkers, "p_halt": features.walks.settings.halting.p_halt}
     return features.size
 
 

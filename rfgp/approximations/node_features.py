@@ -14,7 +14,7 @@ import graphs
 from graphs.couplings import Sigma, Tuples
 from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import precision_order
-from graphs.precisions import RationalField, resolvent_field, usual_terms
+from graphs.precisions import RationalField, default_num_terms, resolvent_field
 from rfgp import features as feature_maps
 from rfgp.blocks import KernelBlock, PrecisionBlock, Prior, SparseWeightBlock, WeightBlock
 from rfgp.features import kernel_function
@@ -140,7 +140,7 @@ class RationalFeatures(NodeFeatures):
     def __init__(self, graph: graphs.Graph, kernel: GraphKernel, terms: int | None) -> None:
         self._graph, self._kernel = graph, kernel
         order, shift, *_ = kernel.resolvent()
-        self.field = RationalField(graph, order, usual_terms(order, shift) if terms is None else terms)
+        self.field = RationalField(graph, order, default_num_terms(order, shift) if terms is None else terms)
 
     def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
         """Return the prior of the sum at theta (p,)."""
@@ -168,7 +168,7 @@ class RationalFeatures(NodeFeatures):
 
 def _sum_of_fields(field: RationalField, positions: Tensor) -> sp.csr_array:
     """Return the matrix that sums the values of all fields at positions (n,)."""
-    return field.select(positions.numpy())
+    return field.projector(positions.numpy())
 
 
 def _resolvent(kernel: GraphKernel, theta: Tensor) -> tuple[Tensor, Tensor]:
@@ -254,7 +254,7 @@ class DrawnFeatures(NodeFeatures):
         for other, features in self._recent:
             if other == key:
                 return features
-        features = self._map.at(self.draw.graph.named(positions.numpy()))
+        features = self._map.at(self.draw.graph.as_nodes(positions.numpy()))
         if keep:
             self._recent = (*self._recent[1 - _RECENT :], (key, features))
         return features
@@ -265,7 +265,7 @@ class DrawnFeatures(NodeFeatures):
 
 def _series_times(draw: graphs.SeriesFeatures, kernel: GraphKernel, theta: Any, right: Any) -> Any:
     """Return Phi of all nodes times a matrix (N, p), at kernel parameters theta (p,)."""
-    return draw.times(kernel.with_values(theta), right)
+    return draw.matmul(kernel.with_values(theta), right)
 
 
 class SpectrumFeatures(NodeFeatures):
@@ -331,7 +331,7 @@ def make_features(
         chosen = min(budget, graph.num_nodes) if rank is None else rank
         return SpectrumFeatures(graphs.spectral_features(graph, [], chosen), kernel)
     make = {"chebyshev": graphs.chebyshev_features, "taylor": graphs.taylor_features}[name]
-    chosen = graphs.largest_degree(graph, budget) if degree is None else degree
+    chosen = graphs.max_series_degree(graph, budget) if degree is None else degree
     return DrawnFeatures(name, make(graph, [], chosen), kernel, seed)
 
 

@@ -146,7 +146,7 @@ class RandomWalks(NodeApproximation):
 
     Attributes:
         num_walkers: The number of walks from each node.
-        halt: The probability to halt at each step, survival probabilities, or "auto".
+        p_halt: The probability to halt at each step, survival probabilities, or "auto".
         lengths: The coupling of the lengths of a node's walks.
         directions: The coupling of their directions.
         exact_hops: The number of first steps that are computed exactly, "auto", or a rule.
@@ -167,7 +167,7 @@ class RandomWalks(NodeApproximation):
     """
 
     num_walkers: int = 64
-    halt: Any = field(default=0.1, kw_only=True)
+    p_halt: Any = field(default=0.1, kw_only=True)
     lengths: str = field(default="systematic", kw_only=True)
     directions: str = field(default="stratified", kw_only=True)
     exact_hops: Any = field(default="auto", kw_only=True)

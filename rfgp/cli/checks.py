@@ -120,7 +120,7 @@ def check_field(file: Path, command: str, model: Mapping[str, Any], judging: tup
     Raises:
         InvalidArgumentError: with the option, what it takes and the value.
     """
-    check_graph(model["kernel"], model["features"], model["halt"], (_FIELD, *choices.GRAPH_KERNELS))
+    check_graph(model["kernel"], model["features"], model["p_halt"], (_FIELD, *choices.GRAPH_KERNELS))
     check_choice("--boundary", model.get("boundary"), choices.BOUNDARIES)
     check_least(1, num_walkers=model["num_walkers"])
     check_least(0, seed=model["seed"])
@@ -139,7 +139,7 @@ def check_comparison(protocol: Mapping[str, Any], splits: int, draws: int, seed:
     """
     check_choice("--features", protocol["features"], ("fourier", "laplace"))
     check_choice("--metric", protocol["metric"], choices.METRICS)
-    check_graph(protocol["kernel"], None, protocol["halt"])
+    check_graph(protocol["kernel"], None, protocol["p_halt"])
     check_least(1, splits=splits, draws=draws, size=protocol["sizes"], num_test=protocol["num_test"])
     check_least(2, num_train=protocol["num_train"])
     check_least(0, seed=seed)

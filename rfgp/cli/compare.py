@@ -46,10 +46,10 @@ def demo(
 _MESH: dict[str, Any] = {"num_train": 400, "num_test": 200}
 _MESH |= {"methods": ("iid", "systematic", "stratified", "exact-hops")}
 """Of the demo's mesh: few enough faces and methods for seconds on a busy machine. The roads have all methods."""
-_TERRAIN: dict[str, Any] = {"kernel": "regularized-laplacian", "halt": 0.02, "num_train": 800, "num_test": 200}
+_TERRAIN: dict[str, Any] = {"kernel": "regularized-laplacian", "p_halt": 0.02, "num_train": 800, "num_test": 200}
 _TERRAIN |= {"methods": ("iid", "stratified", "chebyshev")}
 """Of the demo's terrain, whose exact process goes through a sparse precision. Walks have a finite variance there with a
-halting probability below 0.054 (`graphs.largest_halt` of the fitted kernel)."""
+halting probability below 0.054 (`graphs.max_p_halt` of the fitted kernel)."""
 
 
 def demo_cases(out: Path) -> list[tuple[Path, dict[str, Any]]]:
@@ -114,7 +114,7 @@ def compare(
     """Fit the exact process, approximate it under every coupling, and compare."""
     reading = options.reading(missing, drop, as_category) | {"categories": "one-hot", "dates": "days"}
     reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
-    protocol = {"sizes": size, "features": features, "ard": ard, "kernel": kernel, "halt": halt}
+    protocol = {"sizes": size, "features": features, "ard": ard, "kernel": kernel, "p_halt": halt}
     protocol |= {"num_train": num_train, "num_test": num_test, "metric": metric, "target": target}
     _compare(file, protocol, reading, (splits, draws, seed), out, as_json)
 

@@ -85,7 +85,7 @@ def mesh(
     as_json: AsJson = False,
 ) -> None:
     """Interpolate values on a mesh: coloured PLY and GLB, a table of nodes, a model and a report."""
-    process: dict[str, Any] = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "halt": halt}
+    process: dict[str, Any] = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "p_halt": halt}
     process["seed"] = seed
     checks.check_field(file, "mesh", process, (test_share, holdout, holdout_by))
     checks.check_choice("--weights", weights, choices.WEIGHTS)
@@ -153,7 +153,7 @@ def traffic(
     as_json: AsJson = False,
 ) -> None:
     """Interpolate sensors along roads: GeoJSON with predictions, a table of nodes, a model and a report."""
-    process: dict[str, Any] = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "halt": halt}
+    process: dict[str, Any] = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "p_halt": halt}
     process |= {"boundary": boundary, "seed": seed}
     checks.check_field(file, "traffic", process, (test_share, holdout, holdout_by))
     _check_process(kernel, alpha, features, 2)

@@ -121,7 +121,7 @@ def compare_nodes(
     methods: Sequence[str] = tuple(WALKS),
     sizes: Sequence[int] = (16, 64),
     kernel: str = "diffusion",
-    halt: float = 0.1,
+    p_halt: float = 0.1,
     num_train: int | None = None,
     num_test: int | None = None,
     plan: Plan | None = None,
@@ -140,7 +140,7 @@ def compare_nodes(
         methods: Names of `NODE_METHODS`. The first is the baseline.
         sizes: Numbers of walkers.
         kernel: A graph kernel's name.
-        halt: The halting probability.
+        p_halt: The halting probability.
         num_train: The number of training nodes per split. If None, 95 % of the n nodes.
         num_test: The number of test nodes per split. If None, all others.
         plan: Splits, draws and seed. If None, one split and ten draws.
@@ -168,13 +168,13 @@ def compare_nodes(
         start = time.perf_counter()
         features = "precision" if has_small_precision(graph, graphs.kernels.by_name(kernel)) else "exact"
         exact = GraphGP(graph, kernel, features=features).fit([labels[i] for i in train], y[train])
-        permutation = graphs.match_quantiles(graph, exact.fitted_kernel, halt) if "sigma" in methods else None
-        return node_case(exact, hidden, y[test], halt, start, permutation)
+        permutation = graphs.match_quantiles(graph, exact.fitted_kernel, p_halt) if "sigma" in methods else None
+        return node_case(exact, hidden, y[test], p_halt, start, permutation)
 
     protocol = (
         f"{train_count} training and {counted(test_count, 'test node')} of {graph.num_nodes}, {kernel} "
         "kernel, hyperparameters of "
-        f"the exact process, halt {halt:g}, stratified walkers have systematic lengths, exact-hops are stratified "
+        f"the exact process, halt {p_halt:g}, stratified walkers have systematic lengths, exact-hops are stratified "
         f"after as many exact hops as fit {NONZEROS_PER_WALKER} non-zeros a row for each walker, {plan.extent}, seed "
         f"{plan.seed}"
     )
@@ -238,7 +238,7 @@ def node_case(
     exact: GraphGP,
     hidden: list[Any],  # (k,) labels
     y: NDArray[np.float64],  # (k,)
-    halt: float,
+    p_halt: float,
     start: float,
     permutation: NDArray[np.int64] | None = None,
     named: Mapping[str, Callable[[int, int], GraphGP]] | None = None,
@@ -249,7 +249,7 @@ def node_case(
         exact: The process.
         hidden: Labels of the test nodes (k,).
         y: Values there (k,).
-        halt: The walks' halting probability.
+        p_halt: The walks' halting probability.
         start: The time at which its fit began, by `time.perf_counter`.
         permutation: The permutation of the quantiles, for "sigma". If None, "sigma" is not compared.
         named: Functions of size and seed that make a model, by the names of methods that are no walks.
@@ -257,17 +257,17 @@ def node_case(
     prediction = exact.predict(hidden)
     scored = _score(prediction, y, start, repr(exact.hyperparameters))
     graph = exact.graph
-    every = graph.named(_measured(graph))
+    every = graph.as_nodes(_measured(graph))
 
     def approximate(method: str, size: int, seed: int) -> tuple[Prediction, Callable[[], Any]]:
         if named is not None and method in named:
             gp = named[method](size, seed)
         elif method == "chebyshev":
-            gp = exact.with_approximation(Chebyshev(graphs.largest_degree(graph, NONZEROS_PER_WALKER * size)))
+            gp = exact.with_approximation(Chebyshev(graphs.max_series_degree(graph, NONZEROS_PER_WALKER * size)))
         else:
             own: dict[str, Any] = {"permutation": permutation} if method == "sigma" else {}
             budget = NONZEROS_PER_WALKER * size
-            walks = RandomWalks(size, halt=halt, seed=seed, max_nonzeros=budget, **WALKS[method], **own)
+            walks = RandomWalks(size, p_halt=p_halt, seed=seed, max_nonzeros=budget, **WALKS[method], **own)
             gp = exact.with_approximation(walks)
         return gp.predict(hidden), lambda: unit_kernel(gp, every)
 

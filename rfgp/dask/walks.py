@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import graphs
 from graphs.graph import check_graph
-from graphs.walks import Columns, WalkSettings, check_memory, draw, joined
+from graphs.walks import VisitArrays, WalkSettings, check_memory, concatenate_visits, draw
 from rfgp.counts import check_count
 from rfgp.dask.cluster import client_of, computed, shipped
 
@@ -44,7 +44,7 @@ def sample_walks(
     check_graph(graph)
     labels = None if nodes is None else list(nodes)
     starts = np.arange(graph.num_nodes) if labels is None else graph.index(labels)
-    few = graph.named(starts[:1])
+    few = graph.as_nodes(starts[:1])
     max_memory = options.pop("max_memory", None)
     settings = graphs.sample_walks(graph, few, **options).settings
     check_memory(graph, starts, settings, max_memory)
@@ -53,8 +53,8 @@ def sample_walks(
     pieces = [part for part in np.array_split(starts, check_count("num_parts", num_parts)) if len(part)] or [starts]
     there, step = [shipped(value) for value in (graph, settings)], dask.delayed(_columns, pure=False)
     parts = computed(client, [step(*there, piece) for piece in pieces])
-    return graphs.Walks.of(graph, starts, settings, joined(parts))
+    return graphs.Walks.of(graph, starts, settings, concatenate_visits(parts))
 
 
-def _columns(graph: graphs.Graph, settings: WalkSettings, starts: NDArray[np.int64]) -> Columns:
+def _columns(graph: graphs.Graph, settings: WalkSettings, starts: NDArray[np.int64]) -> VisitArrays:
     return draw(graph, starts, settings, num_threads=1)

@@ -95,7 +95,7 @@ def read_mesh_fields(
 
     Warns:
         graphs.DisconnectedWarning: the mesh falls into parts.
-        graphs.LooseVerticesWarning: vertices are on no face.
+        graphs.UnreferencedVerticesWarning: vertices are on no face.
     """
     if nodes is not None:
         check_choice("nodes", nodes, ("faces", "vertices"))

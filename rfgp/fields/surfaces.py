@@ -12,10 +12,10 @@ from scipy.spatial import KDTree
 
 import graphs
 from graphs.builders.mesh_files import MeshFile
-from graphs.builders.nearest import FARTHEST
+from graphs.builders.nearest import DEFAULT_LIMIT_SHARE
 from graphs.builders.triangles import angles
 from graphs.precisions.location import Location, Locator
-from graphs.precisions.mesh import too_far
+from graphs.precisions.mesh import too_far_message
 from rfgp.errors import DataError
 from rfgp.fields.field import Field
 from rfgp.tables import Table
@@ -70,7 +70,7 @@ class Surface:
         if (numbers < 0).any():
             count = int((numbers < 0).sum())
             message = f"{self.path.name}: {count} of {len(numbers)} vertices are on no face and have no value."
-            warnings.warn(graphs.LooseVerticesWarning(message), stacklevel=6)
+            warnings.warn(graphs.UnreferencedVerticesWarning(message), stacklevel=6)
         return mesh, numbers
 
     @property
@@ -87,7 +87,9 @@ class Surface:
     def limit(self) -> float:
         """How far from the surface a place may lie."""
         corners = np.asarray(self.file.mesh.vertices)[np.unique(self.file.mesh.faces)]
-        return FARTHEST * float(np.linalg.norm(np.ptp(corners, axis=0))) if self.within is None else self.within
+        return (
+            DEFAULT_LIMIT_SHARE * float(np.linalg.norm(np.ptp(corners, axis=0))) if self.within is None else self.within
+        )
 
     def located(
         self,
@@ -114,7 +116,7 @@ class Surface:
         found = self.located(places)
         worst = int(found.distances.argmax())
         if found.distances[worst] > self.limit:
-            raise DataError(f"{table}: {too_far(int(rows[worst]), float(found.distances[worst]), self.limit)}")
+            raise DataError(f"{table}: {too_far_message(int(rows[worst]), float(found.distances[worst]), self.limit)}")
         nearest = found.faces if self.on_faces else KDTree(self.mesh.vertices).query(places)[1]
         return np.asarray(nearest, dtype=np.int64)
 

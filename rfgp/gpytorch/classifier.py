@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import graphs
-from graphs.graph import wrong_graph
+from graphs.graph import not_a_graph_message
 from graphs.kernels import GraphKernel
 from rfgp import random
 from rfgp.counts import check_count
@@ -92,7 +92,7 @@ class GraphClassifier:
         batch_size: Observations in a mini-batch.
         seed: An integer, or None for one from the system, kept as `.seed`: for walks, the softmax's draws, inducing
             nodes and batches. The global random state is neither used nor changed.
-        walk_options: Further options of `graphs.sample_walks`, such as `halt` or `lengths`.
+        walk_options: Further options of `graphs.sample_walks`, such as `p_halt` or `lengths`.
 
     Raises:
         InvalidArgumentError: no graph, an unknown name, or a number that cannot be; `graphs` raises its own for
@@ -115,7 +115,7 @@ class GraphClassifier:
         seed: int | None = None,
         walk_options: Mapping[str, Any] | None = None,
     ) -> None:
-        if (wrong := wrong_graph(graph)) is not None:
+        if (wrong := not_a_graph_message(graph)) is not None:
             raise InvalidArgumentError(wrong)
         self.graph = graph
         self.kernel = kernel if isinstance(kernel, GraphKernel) else graphs.kernels.by_name(kernel)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 import graphs
-from graphs.graph import wrong_graph
+from graphs.graph import not_a_graph_message
 from graphs.kernels import GraphKernel
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import kernel_function
@@ -39,7 +39,7 @@ class GraphExactKernel(PositionKernel):
     """
 
     def __init__(self, graph: graphs.Graph, kernel: GraphKernel, **kernel_kwargs: Any) -> None:
-        if (wrong := wrong_graph(graph)) is not None:
+        if (wrong := not_a_graph_message(graph)) is not None:
             raise InvalidArgumentError(wrong)
         super().__init__(kernel, **kernel_kwargs)
         self._shared = _Shared(graph, kernel)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from graphs.precisions import ChainField
-from graphs.precisions.chains import knots_of
+from graphs.precisions.chains import place_knots
 from graphs.precisions.chains.knots import SPACING
 from rfgp.autograd import Array, as_array
 from rfgp.errors import InvalidArgumentError
@@ -66,17 +66,17 @@ class ColumnField:
 
     def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
         """Return how rows a (n, 1) read a refined field, each by itself: A (n, N) and variances (n,)."""
-        reads, left = field.between(values, _values(a))
+        reads, left = field.conditional(values, _values(a))
         return reads, left
 
     def slopes(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
         """Return the derivatives of what `between` returns in rows a (n, 1)."""
-        reads, left = field.between_slopes(values, _values(a))
+        reads, left = field.conditional_slopes(values, _values(a))
         return reads, left
 
 
 def _read(chain: ChainField, a: Tensor) -> sp.csr_array:
-    return chain.interpolate(_values(a))
+    return chain.projector(_values(a))
 
 
 def _values(a: Tensor) -> Any:
@@ -91,4 +91,4 @@ def _unplaced(order: int) -> ChainField:
 @lru_cache(maxsize=_RECENT)
 def _chain(values: bytes, order: int, spacing: float) -> ChainField:
     """Return the chain for distinct ascending values."""
-    return ChainField(knots_of(np.frombuffer(values), spacing), order, spacing)
+    return ChainField(place_knots(np.frombuffer(values), spacing), order, spacing)

@@ -14,10 +14,10 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 import graphs
-from graphs.builders.nearest import FARTHEST
+from graphs.builders.nearest import DEFAULT_LIMIT_SHARE
 from graphs.checks import is_number, shown
 from graphs.precisions import MarkovField
-from graphs.precisions.mesh import too_far
+from graphs.precisions.mesh import too_far_message
 from rfgp.autograd import as_array
 from rfgp.errors import DataError, InvalidArgumentError
 
@@ -152,7 +152,7 @@ class MeshDomain(Domain):
     @property
     def extent(self) -> float:
         """The diagonal of the mesh's box."""
-        return self.mesh.reach / FARTHEST
+        return self.mesh.max_distance / DEFAULT_LIMIT_SHARE
 
     @property
     def field(self) -> graphs.MeshField:
@@ -162,7 +162,7 @@ class MeshDomain(Domain):
     @property
     def limit(self) -> float:
         """The largest distance of a point from the surface."""
-        return self.mesh.reach if self.within is None else float(self.within)
+        return self.mesh.max_distance if self.within is None else float(self.within)
 
     def check(self, points: Array) -> None:
         """Refuse points (n, d) that are not finite, or too far from the surface.
@@ -178,7 +178,7 @@ class MeshDomain(Domain):
             for rows in (worst, doubtful):
                 found = self.mesh.locate(points[rows]).distances
                 if found.max() > self.limit:
-                    raise DataError(too_far(int(rows[found.argmax()]), float(found.max()), self.limit))
+                    raise DataError(too_far_message(int(rows[found.argmax()]), float(found.max()), self.limit))
 
     def projector(self, points: Array) -> sp.csr_array:
         """Return the barycentric weights of the nearest points, (n, V)."""
@@ -186,7 +186,7 @@ class MeshDomain(Domain):
 
     def _located(self, points: Array) -> sp.csr_array:
         found = self.mesh.locate(points)
-        return self.mesh.weights(found.faces, found.barycentric)
+        return self.mesh.projector(found.faces, found.barycentric)
 
     @cached_property
     def _recent(self) -> "_Recent[sp.csr_array]":
@@ -255,7 +255,7 @@ class RoadDomain(Domain):
 
     def between(self, field: graphs.RoadField, values: Array, points: Array) -> tuple[sp.csr_array, Array]:
         """Return how positions (n, 2) read the values at the ends of their pieces of road, and their variances (n,)."""
-        return field.between(values, _rounded(points))
+        return field.conditional(values, _rounded(points))
 
     def _refined(self, points: Array) -> tuple[MarkovField, Projector]:
         distinct = np.unique(_rounded(points), axis=0)
@@ -263,7 +263,7 @@ class RoadDomain(Domain):
 
     def _at_positions(self, distinct: Array) -> tuple[MarkovField, Projector]:
         """Return the field with distinct positions (p, 2) among its values. The same positions share its analysis."""
-        field, index = self.roads.refined(distinct)
+        field, index = self.roads.refine(distinct)
         return field, _Selection(distinct, index, len(field.coordinates))
 
     def description(self) -> str:

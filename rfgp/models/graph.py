@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 import graphs
-from graphs.graph import wrong_graph
+from graphs.graph import not_a_graph_message
 from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import precision_order
 from rfgp import random
@@ -56,7 +56,7 @@ class GraphGP(GP):
             measured at the starting kernel and again at the fitted one (`rfgp.MeasuredFeatures`). The choice is in
             `.features`, and the measurements are in `.advice`.
         num_walkers: Walkers per node, as the next seven for `graphs.sample_walks`.
-        halt: The halting probability.
+        p_halt: The halting probability.
         lengths: The coupling of a node's lengths.
         directions: The coupling of a node's directions.
         exact_hops: An integer, a `graphs.HopRule`, or "auto", with at most four non-zeros a row for each walker; tuned
@@ -91,7 +91,7 @@ class GraphGP(GP):
         kernel: str | GraphKernel = "diffusion",
         features: str = "auto",
         num_walkers: int = 64,
-        halt: Any = 0.1,
+        p_halt: Any = 0.1,
         lengths: str = "systematic",
         directions: str = "stratified",
         exact_hops: int | str | graphs.HopRule = "auto",
@@ -106,12 +106,12 @@ class GraphGP(GP):
         likelihood: str | Likelihood = "normal",
         inference: str | None = None,
     ) -> None:
-        if (wrong := wrong_graph(graph)) is not None:
+        if (wrong := not_a_graph_message(graph)) is not None:
             raise InvalidArgumentError(wrong)
         if not isinstance(features, str) or features not in _KINDS:
             raise InvalidArgumentError(f"features must be one of {', '.join(map(repr, _KINDS))}, got {features!r}.")
         seed = random.resolve_seed(seed)
-        options = {"halt": halt, "lengths": lengths, "directions": directions, "exact_hops": exact_hops}
+        options = {"p_halt": p_halt, "lengths": lengths, "directions": directions, "exact_hops": exact_hops}
         walks = RandomWalks(num_walkers, **options, **dict(walk_options or {}), seed=seed)
         nodes = Nodes(graph, kernel)
         approximation = _approximation(features, nodes, walks, degree, rank)
@@ -272,7 +272,7 @@ def _approximation(
         graphs.sample_walks(graph, [], seed=0, kernel=kernel, **{**walks.options, "max_nonzeros": budget})
         return walks if features == "walks" else MeasuredFeatures(walks, degree, rank, seed=walks.seed)
     if features in ("chebyshev", "taylor"):
-        chosen = graphs.largest_degree(graph, budget) if degree is None else degree
+        chosen = graphs.max_series_degree(graph, budget) if degree is None else degree
         return (Chebyshev if features == "chebyshev" else Taylor)(chosen, seed=walks.seed)
     if features == "spectrum":
         return TruncatedSpectrum(min(budget, graph.num_nodes) if rank is None else rank)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 import graphs
-from graphs.precisions.role import Pattern
+from graphs.precisions.base import Pattern
 
 
 def warnings_of_parts(

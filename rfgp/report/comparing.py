@@ -248,11 +248,11 @@ def compare_nodes(
             return Compared(None, f"{remark} The model itself is exact.")
         return Compared(None, f"{remark} Estimate of the error without it: {model.diagnose(seed=seed)}.")
     hidden, y = list(field.nodes[test[:_TEST_POINTS]]), field.values[test[:_TEST_POINTS]]
-    halt, own, m = model.walk_options.halt, _own_method(model), _own_size(model)
+    p_halt, own, m = model.walk_options.p_halt, _own_method(model), _own_size(model)
 
     def run(_: int) -> tuple[Case, Exact]:
         start = time.perf_counter()
-        return node_case(model.exact(), hidden, y, halt, start, named=named)
+        return node_case(model.exact(), hidden, y, p_halt, start, named=named)
 
     named = {} if own is None or own in WALKS else {own: _at_size(model, m)}
     methods = [*(name for name in _OTHER_WALKS if name != own), *([own] if own else [])]
@@ -299,7 +299,7 @@ def _own_method(model: GraphGP) -> str | None:
 def _other_options(model: GraphGP) -> set[str]:
     """Return the names of the options of walks that differ from the usual ones and are not of a coupling."""
     changed = {name for name, _ in changed_arguments(model.walk_options)}
-    return changed - {"num_walkers", "halt", "seed", *WALKS["iid"]}
+    return changed - {"num_walkers", "p_halt", "seed", *WALKS["iid"]}
 
 
 def _own_size(model: GraphGP) -> int:

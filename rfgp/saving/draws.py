@@ -282,7 +282,7 @@ def _encode_nodes(prior: NodeTerm | NodeProductTerm, encoder: Encoder) -> tuple[
     if isinstance(features, SpectrumFeatures):  # another machine would turn or reflect them
         arrays = {"eigenvalues": features.draw.eigenvalues, "eigenvectors": features.draw.eigenvectors}
         tensors = {name: torch.as_tensor(np.array(array)) for name, array in arrays.items()}
-    halt = None if walks is None else encoder.encode(walks.settings.halting.halt)
+    halt = None if walks is None else encoder.encode(walks.settings.halting.p_halt)
     return {
         "kind": features.name,
         "size": features.size,
@@ -330,7 +330,7 @@ def _features_of_nodes(saved: SavedTerm) -> NodeFeatures:
         )
     options = {**approximation.options, **_size(content["size"])}
     options |= decode_walks(content, options["lengths"] if is_walk else None)
-    options |= {"halt": saved.decoder.decode(content["halt"])} if is_walk else {}
+    options |= {"p_halt": saved.decoder.decode(content["halt"])} if is_walk else {}
     seed = saved.seed if approximation.seed is None else random.resolve_seed(approximation.seed)
     return make_features(kind, graph, kernel, seed, options)
 

@@ -274,7 +274,8 @@ def _walks(old: Json) -> approximations.RandomWalks:
     if (limits is not None and asked not in ("auto", "rule")) or (limits is None and asked == "rule"):
         raise ValueError('a rule for exact hops comes with exact_hops="auto" or "rule"')
     hops = HopRule(limits) if asked == "rule" else asked
-    return approximations.RandomWalks(**{**old["walks"], "exact_hops": hops}, seed=old["seed"])
+    options = {"p_halt" if name == "halt" else name: value for name, value in old["walks"].items()}
+    return approximations.RandomWalks(**{**options, "exact_hops": hops}, seed=old["seed"])
 
 
 def _graph_kernel(described: Json) -> GraphKernel:

@@ -86,6 +86,8 @@ APPROXIMATIONS: Registry[Approximation] = Registry(
 )
 ADDED: Mapping[type, Mapping[str, Any]] = {approximations.Vecchia: {"block_size": 1}}
 """Arguments whose defaults are not what values in files without them have. They are always written."""
+NAMES_IN_FILES: Mapping[type, Mapping[str, str]] = {approximations.RandomWalks: {"p_halt": "halt"}}
+"""Arguments that files have under another name, which they had in earlier versions."""
 
 
 class _Role(NamedTuple):
@@ -113,13 +115,16 @@ def _changed(value: Any) -> dict[str, Any]:
 
 
 def _dated(value: Any) -> dict[str, Any]:
-    """Return the changed arguments of a value, and those that older files lack."""
-    return {**{name: getattr(value, name) for name in ADDED.get(type(value), {})}, **_changed(value)}
+    """Return the changed arguments of a value, and those that older files lack, under their names in files."""
+    arguments = {**{name: getattr(value, name) for name in ADDED.get(type(value), {})}, **_changed(value)}
+    names = NAMES_IN_FILES.get(type(value), {})
+    return {names.get(name, name): argument for name, argument in arguments.items()}
 
 
 def _of_dated(registry: Registry[Any], name: str, arguments: Mapping[str, Any]) -> Any:
     kind = registry.find(name)
-    return kind(**{**ADDED.get(kind, {}), **arguments})
+    names = {in_file: present for present, in_file in NAMES_IN_FILES.get(kind, {}).items()}
+    return kind(**{**ADDED.get(kind, {}), **{names.get(key, key): argument for key, argument in arguments.items()}})
 
 
 def _of_registry(registry: Registry[Any], name: str, arguments: Mapping[str, Any]) -> Any:

@@ -41,7 +41,7 @@ class GraphGPRegressor(ProcessRegressor):
             draws one; or None for one from the system. numpy's global state is never used.
         features: "walks", "chebyshev", "taylor", "spectrum", "precision", "rational", "exact", or "auto", as
             for `rfgp.GraphGP`.
-        halt: The halting probability.
+        p_halt: The halting probability.
         lengths: The coupling of a node's lengths.
         directions: The coupling of a node's directions.
         exact_hops: An integer, a `graphs.HopRule`, or "auto".
@@ -68,7 +68,7 @@ class GraphGPRegressor(ProcessRegressor):
         random_state: Any = None,
         *,
         features: str = "auto",
-        halt: Any = 0.1,
+        p_halt: Any = 0.1,
         lengths: str = "systematic",
         directions: str = "stratified",
         exact_hops: int | str | graphs.HopRule = "auto",
@@ -84,7 +84,7 @@ class GraphGPRegressor(ProcessRegressor):
         self.n_walkers = n_walkers
         self.random_state = random_state
         self.features = features
-        self.halt = halt
+        self.p_halt = p_halt
         self.lengths = lengths
         self.directions = directions
         self.exact_hops = exact_hops
@@ -133,7 +133,7 @@ class GraphGPRegressor(ProcessRegressor):
             self.kernel,
             self.features,
             check_count("n_walkers", self.n_walkers),
-            self.halt,
+            self.p_halt,
             self.lengths,
             self.directions,
             self.exact_hops,

@@ -141,7 +141,7 @@ def test_reports_may_ask_for_nothing():
     ("file", "text", "said"),
     [
         ("rfgp/tables/content.py", "MOST_BYTES = 1 << 30", "1 GiB"),
-        ("graphs/builders/files.py", "MOST_UNPACKED = 2**30", "1 GiB"),
+        ("graphs/builders/files.py", "MAX_UNPACKED = 2**30", "1 GiB"),
         ("rfgp/tables/text.py", "_MOST_COLUMNS = 100_000", "100,000 columns"),
         ("rfgp/datasets/download.py", "_SECONDS = (10.0, 20.0)", "10 s for a connection, 20 s without a byte"),
         ("rfgp/datasets/download.py", "_ATTEMPTS = 3", "three attempts"),

@@ -185,7 +185,7 @@ def _graph_call(case):
         if not is_error(answer):
             _is_finite(answer, "a mean")
         return
-    sizes = {"num_walkers": case["walkers"], "halt": case["halt"], "degree": case["degree"], "rank": case["rank"]}
+    sizes = {"num_walkers": case["walkers"], "p_halt": case["halt"], "degree": case["degree"], "rank": case["rank"]}
     gp = outcome(lambda: rfgp.GraphGP(g, case["kernel"], case["features"], seed=0, **sizes))
     if is_error(gp) or is_error(outcome(lambda: gp.fit(case["nodes"], build(case["y"]), max_iterations=2))):
         return

@@ -22,13 +22,13 @@ def test_costs_by_walks_are_unbiased():
     assert_mean(draws, exact)
 
 
-def test_costs_by_walks_halt_as_the_kernel_needs():
+def test_costs_by_walks_halt_for_the_kernel():
     long = kernels.Diffusion(8.0)
     costs, exact = graphs.walk_costs(SMALL, long, 0.1, 5, seed=0), graphs.quantile_costs(SMALL, long, 0.1, 5)
     assert np.linalg.norm(costs - exact) < 0.05 * np.linalg.norm(exact)
 
 
-def test_costs_by_walks_serve_a_large_graph():
+def test_costs_by_walks_on_a_large_graph():
     costs = graphs.walk_costs(LARGE, LONG, 0.1, 10, seed=0)
     exact = graphs.quantile_costs(LARGE, LONG, 0.1, 10)
     assert np.linalg.norm(costs - exact) < 0.1 * np.linalg.norm(exact)
@@ -43,6 +43,6 @@ def test_costs_by_walks_serve_a_large_graph():
         (lambda: graphs.walk_costs(SMALL, LONG, num_nodes=0), "num_nodes must be a positive"),
     ],
 )
-def test_bad_arguments_are_named(call, message):
+def test_bad_arguments_are_refused(call, message):
     with pytest.raises(graphs.InvalidArgumentError, match=message):
         call()

@@ -14,7 +14,7 @@ def worst(power, found, width):
 
 
 @pytest.mark.parametrize("power", [0.01, 0.5, 0.9, 0.99])
-def test_errors_are_as_told_and_fall_with_the_number_of_fractions(power):
+def test_errors_fall_with_the_number_of_fractions(power):
     for width in (1.0, np.log(51.0), np.log(1e4), np.log(1e8)):
         errors = []
         for terms in range(1, 9):
@@ -31,7 +31,7 @@ def test_errors_are_as_told_and_fall_with_the_number_of_fractions(power):
 
 
 @pytest.mark.parametrize("power", [0.01, 0.2, 0.49])
-def test_the_other_power_has_the_mirrored_fractions(power):
+def test_complementary_power_has_mirrored_fractions(power):
     """With t for R / t; a fit that ended early, as some did by rounding alone, differs."""
     for terms in (3, 8):
         found, other = fractional_power(power, terms), fractional_power(1 - power, terms)
@@ -50,7 +50,7 @@ def test_errors_grow_smoothly_with_the_power(terms):
     assert np.abs(np.diff(logs, 2)).max() < 0.03
 
 
-def test_least_squares_are_nearly_the_best_fractions():
+def test_least_squares_is_near_the_best_approximation():
     """The best for t^-1/2 are Zolotarev's, whose error alternates 2 m + 1 times; these alternate as often, unevenly."""
     fractions, width = fractional_power(0.5, 3), np.log(100.0)
     t = np.geomspace(1.0, 100.0, 5001)
@@ -76,6 +76,6 @@ def test_fractions_change_smoothly_with_the_range():
     ("power", "terms"),
     [(0.0, 3), (1.0, 3), (-0.5, 3), (0.005, 3), (1 - 1e-9, 1), (np.nan, 3), (0.5, 0), (0.5, 9), (0.5, 2.5)],
 )
-def test_what_is_no_power_or_number_is_refused(power, terms):
+def test_bad_powers_and_numbers_are_refused(power, terms):
     with pytest.raises(graphs.InvalidArgumentError):
         FractionalPower(power, terms)

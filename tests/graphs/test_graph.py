@@ -9,7 +9,7 @@ import graphs
 from graphs import Graph
 
 
-def test_the_ways_in_agree():
+def test_constructors_agree():
     G = nx.path_graph(4)
     G[1][2]["weight"] = 2.5
     by_networkx = Graph.from_networkx(G)
@@ -22,22 +22,22 @@ def test_the_ways_in_agree():
     assert by_networkx.adjacency.indices.dtype == np.int32
 
 
-def test_labels_and_positions():
+def test_labels_and_positions_are_inverse():
     g = Graph.from_edges([("a", "b"), ("b", (1, 2))], nodes=["z", "b"])
     assert g.labels == ("z", "b", "a", (1, 2))
     assert g.index(["a", (1, 2), "a"]).tolist() == [2, 3, 2]
-    with pytest.raises(graphs.UnknownNodeError, match="no node 'q'"):
+    with pytest.raises(graphs.UnknownNodeError, match="got 'q'"):
         g.index(["q"])
 
 
 @pytest.mark.parametrize("nodes", [[5], [-1], [0.0], [True], ["0"], np.zeros((2, 2), int)])
-def test_positions_that_are_no_nodes(nodes):
+def test_unknown_positions_are_refused(nodes):
     g = Graph.from_scipy(np.ones((3, 3)) - np.eye(3))
     with pytest.raises(graphs.UnknownNodeError):
         g.index(nodes)
 
 
-def test_normalised_laplacian_is_networkxs():
+def test_normalized_laplacian_matches_networkx():
     G = nx.gnm_random_graph(30, 60, seed=0)
     for i, (a, b) in enumerate(G.edges):
         G[a][b]["weight"] = 1 + i % 3
@@ -48,7 +48,7 @@ def test_normalised_laplacian_is_networkxs():
 
 
 class TestCombinatorialLaplacian:
-    def test_it_is_networkxs_divided_by_the_largest_degree(self):
+    def test_combinatorial_laplacian_matches_networkx(self):
         G = nx.gnm_random_graph(30, 60, seed=0)
         for i, (a, b) in enumerate(G.edges):
             G[a][b]["weight"] = 1 + i % 3
@@ -65,7 +65,7 @@ class TestCombinatorialLaplacian:
         inverse = np.linalg.inv(2 * nu / kappa**2 * np.eye(30) + expected)
         np.testing.assert_allclose(matern, scipy.linalg.fractional_matrix_power(inverse, nu), rtol=1e-9)
 
-    def test_it_stays_with_the_graph(self):
+    def test_laplacian_is_kept_by_subgraphs(self):
         g = Graph.from_edges([(0, 1), (1, 2), (3, 4)], nodes=range(6)).with_laplacian("combinatorial")
         assert g.largest_component().laplacian == "combinatorial"
         assert g.with_laplacian("combinatorial") is g
@@ -84,19 +84,19 @@ class TestCombinatorialLaplacian:
         tiny = Graph.from_edges([(0, 1), (1, 2)], [1e-310, 1e-310]).with_laplacian("combinatorial")
         np.testing.assert_allclose(tiny.shift_operator.toarray(), [[0.5, 0.5, 0], [0.5, 0, 0.5], [0, 0.5, 0.5]])
 
-    def test_uniform_moves_are_warned_of(self):
+    def test_uniform_moves_warn(self):
         g = Graph.from_networkx(nx.barabasi_albert_graph(300, 3, seed=0)).with_laplacian("combinatorial")
         with pytest.warns(graphs.LargeVarianceWarning):
             graphs.sample_walks(g, transitions="uniform", exact_hops=0, seed=0).features(graphs.kernels.Diffusion(3.0))
-        with pytest.raises(graphs.InvalidArgumentError, match="and the normalised Laplacian"):
+        with pytest.raises(graphs.InvalidArgumentError, match="normalized Laplacian"):
             graphs.sample_walks(g, directions="repelling", seed=0)
         with pytest.raises(graphs.InvalidArgumentError, match="laplacian must be one of"):
             Graph(g.adjacency, laplacian="foo")
 
-    def test_rank_and_the_rest_know_it(self):
+    def test_pagerank_and_features_use_their_laplacian(self):
         G = nx.barabasi_albert_graph(60, 2, seed=0)
         g = Graph.from_networkx(G).with_laplacian("combinatorial")
-        options = {"halt": 0.2, "num_walkers": 4, "lengths": "sigma", "seed": 0}
+        options = {"p_halt": 0.2, "num_walkers": 4, "lengths": "sigma", "seed": 0}
         plain = graphs.pagerank(g.with_laplacian("normalized"), **options)
         np.testing.assert_array_equal(graphs.pagerank(g, **options), plain)
         kernel = graphs.kernels.RegularizedLaplacian(2, 2.0)
@@ -108,7 +108,7 @@ class TestCombinatorialLaplacian:
             np.testing.assert_allclose((phi @ phi.T).toarray(), kernel.exact(g), atol=1e-6)
 
 
-def test_every_kind_of_graph_has_features_or_a_clear_error():
+def test_all_graphs_have_features_or_a_named_error():
     """Directed, multiple, disconnected, bipartite, weighted graphs, isolated nodes, a single node."""
     kernel = graphs.kernels.Diffusion(1.0)
     multi = nx.MultiGraph([(0, 1), (0, 1), (1, 2)])
@@ -127,7 +127,7 @@ def test_every_kind_of_graph_has_features_or_a_clear_error():
         )  # every hop that counts is exact
         np.testing.assert_allclose(graphs.pagerank(g, num_walkers=4, seed=0).sum(), 1)
     assert kinds[1].largest_component().num_nodes == 5
-    with pytest.raises(graphs.InvalidGraphError, match=r"Directed.*to_undirected"):
+    with pytest.raises(graphs.InvalidGraphError, match=r"to_undirected"):
         Graph.from_networkx(nx.MultiDiGraph([(0, 1)]))
     with pytest.raises(graphs.InvalidGraphError, match="duplicate"):
         Graph.from_networkx(multi)
@@ -156,25 +156,25 @@ def altered(**arrays):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: falling(sp.csr_array), "no csr matrix"),
-        (lambda: falling(sp.csr_matrix), "no csr matrix"),
-        (lambda: falling(sp.csc_array), "no csc matrix"),
-        (lambda: falling(sp.bsr_array), "no bsr matrix"),
+        (lambda: falling(sp.csr_array), "csr"),
+        (lambda: falling(sp.csr_matrix), "csr"),
+        (lambda: falling(sp.csc_array), "csc"),
+        (lambda: falling(sp.bsr_array), "bsr"),
         (lambda: altered(indptr=[0, 1]), "must ascend from 0"),
         (lambda: altered(indptr=[1, 1, 2]), "must ascend from 0"),
         (lambda: altered(indptr=[0, 1, 200]), "must ascend from 0"),
-        (lambda: altered(data=[1.0]), "no csr matrix"),
-        (lambda: altered(indices=[1, 7]), "do not fit each other: axis 1 index 7"),
-        (lambda: altered(indices=[1, -1]), "do not fit each other: negative axis 1 index"),
+        (lambda: altered(data=[1.0]), "csr"),
+        (lambda: altered(indices=[1, 7]), "fit each other.* axis 1 index 7"),
+        (lambda: altered(indices=[1, -1]), "fit each other.* negative axis 1 index"),
     ],
 )
-def test_a_sparse_matrix_whose_arrays_do_not_fit_is_refused_before_scipy_converts_it(make, message):
+def test_malformed_sparse_matrix_is_refused(make, message):
     with pytest.raises(graphs.InvalidGraphError, match=message):
         Graph.from_scipy(make())
 
 
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.bsr_array, sp.coo_array, sp.lil_array, sp.dia_array])
-def test_every_format_of_scipy_is_one_graph(kind):
+def test_all_scipy_formats_give_one_graph(kind):
     matrix = np.array([[0, 1, 0, 0], [1, 0, 2, 0], [0, 2, 0, 0], [0, 0, 0, 0]], dtype=float)
     np.testing.assert_array_equal(Graph.from_scipy(kind(matrix)).adjacency.toarray(), matrix)
 
@@ -206,42 +206,42 @@ def test_duplicate_edges_error_or_sum():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Graph.from_edges([(0, 1)], [-1.0]), r"edge \(0, 1\) is -1.0, which is negative"),
-        (lambda: Graph.from_edges([(0, 1)], [np.nan]), "not a finite number"),
-        (lambda: Graph.from_edges([(0, 1)], [1, 2]), r"weights of shape \(1,\)"),
-        (lambda: Graph.from_edges([(0, 1)], ["x"]), "not numbers"),
-        (lambda: Graph.from_edges([(0, 1), (1, 2)], [1.7e308, 1.7e308]), "more than a float can hold"),
-        (lambda: Graph.from_edges([(0, 1, 2)]), "Edge 0 is"),
+        (lambda: Graph.from_edges([(0, 1)], [-1.0]), r"edge \(0, 1\) .*-1\.0"),
+        (lambda: Graph.from_edges([(0, 1)], [np.nan]), "finite"),
+        (lambda: Graph.from_edges([(0, 1)], [1, 2]), r"shape \(1,\)"),
+        (lambda: Graph.from_edges([(0, 1)], ["x"]), "must be numbers"),
+        (lambda: Graph.from_edges([(0, 1), (1, 2)], [1.7e308, 1.7e308]), "finite sum"),
+        (lambda: Graph.from_edges([(0, 1, 2)]), "Edge 0"),
         (lambda: Graph.from_edges([]), "no nodes"),
         (lambda: Graph.from_scipy(np.ones((2, 3))), "square"),
-        (lambda: Graph.from_scipy(np.array([[0, 1], [2, 0]])), "not symmetric"),
-        (lambda: Graph.from_scipy(np.array([[0, np.inf], [np.inf, 0]])), "not a finite"),
-        (lambda: Graph.from_scipy([["a", "b"], ["c", "d"]]), "not a numeric matrix"),
-        (lambda: Graph.from_scipy(np.zeros((2, 2)), labels=["a", "a"]), "names two nodes"),
+        (lambda: Graph.from_scipy(np.array([[0, 1], [2, 0]])), "symmetric"),
+        (lambda: Graph.from_scipy(np.array([[0, np.inf], [np.inf, 0]])), "finite"),
+        (lambda: Graph.from_scipy([["a", "b"], ["c", "d"]]), "numeric matrix"),
+        (lambda: Graph.from_scipy(np.zeros((2, 2)), labels=["a", "a"]), "distinct"),
         (lambda: Graph.from_scipy(np.zeros((2, 2)), labels=["a"]), "1 label for 2 nodes"),
         (lambda: Graph.from_scipy([[0, 1e13, 1], [1e13, 0, 0], [0, 0, 0]]), r"entries \(0, 2\)"),
         (lambda: Graph.from_scipy(np.array([[0, 1j], [1j, 0]])), "complex"),
         (lambda: Graph.from_edges([(float("nan"), 0.0)]), "NaN"),
-        (lambda: Graph.from_networkx(nx.DiGraph([(0, 1)])), "Directed"),
+        (lambda: Graph.from_networkx(nx.DiGraph([(0, 1)])), "undirected"),
         (lambda: Graph.from_networkx(nx.Graph()), "no nodes"),
         (lambda: Graph.from_mesh(trimesh.Trimesh([[0, 0, 0]], [], process=False)), "no faces"),
     ],
 )
-def test_bad_graphs_are_named(make, message):
+def test_bad_graphs_are_refused(make, message):
     with pytest.raises(graphs.InvalidGraphError, match=message):
         make()
 
 
-def test_a_weight_that_is_no_number():
+def test_non_numeric_weight_is_refused():
     G = nx.Graph()
     G.add_edge(0, 1, weight="heavy")
-    with pytest.raises(graphs.InvalidGraphError, match="'heavy', not a number"):
+    with pytest.raises(graphs.InvalidGraphError, match=r"number.*'heavy'"):
         Graph.from_networkx(G)
 
 
 @pytest.mark.parametrize("unit", [5e-324, 2.0**-1040, 2.0**-500, 2.0**1010])
 @pytest.mark.parametrize("laplacian", ["normalized", "combinatorial"])
-def test_the_unit_of_weights_changes_nothing(unit, laplacian):
+def test_shift_is_invariant_to_unit_of_weights(unit, laplacian):
     """Not a bit, down to the smallest number there is: powers of two are taken out exactly."""
     G = nx.gnm_random_graph(30, 70, seed=1)
     weights = np.random.default_rng(0).integers(1, 50, 70).astype(float)
@@ -258,26 +258,26 @@ def test_the_unit_of_weights_changes_nothing(unit, laplacian):
     np.testing.assert_allclose(roots[1], roots[0], rtol=1e-14)
 
 
-def test_weights_whose_ratios_are_out_of_range():
+def test_weights_of_extreme_ratios_are_refused():
     assert np.isfinite(Graph.from_edges([(0, 1), (1, 2)], [1e-320, 1e270]).shift_operator.data).all()
-    with pytest.raises(graphs.InvalidGraphError, match="range from 1e-320 to 1e\\+300"):
+    with pytest.raises(graphs.InvalidGraphError, match="1e-320 to 1e\\+300"):
         Graph.from_edges([(0, 1), (1, 2)], [1e-320, 1e300])
 
 
-def test_zero_weights_are_no_edges():
+def test_zero_weights_are_dropped():
     assert Graph.from_edges([(0, 1), (1, 2)], [0.0, 1.0]).num_edges == 1
 
 
-def test_arrays_cannot_be_written():
+def test_arrays_are_read_only():
     g = Graph.from_edges([(0, 1)])
     for array in (g.adjacency.data, g.adjacency.indices, g.shift_operator.data):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 5
 
 
-def test_masks_and_tuple_arrays_as_labels():
+def test_masks_are_refused_and_tuple_arrays_accepted():
     g = Graph.from_networkx(nx.path_graph(4))
-    with pytest.raises(graphs.UnknownNodeError, match="not a mask"):
+    with pytest.raises(graphs.UnknownNodeError, match="mask"):
         g.index(np.array([True, False, True, False]))
     grid = Graph.from_networkx(nx.grid_2d_graph(2, 3))
     assert grid.index(np.array([(1, 2), (0, 0)])).tolist() == [5, 0]
@@ -285,7 +285,7 @@ def test_masks_and_tuple_arrays_as_labels():
         grid.index([{}])
 
 
-def test_dense_algebra_has_a_limit():
+def test_dense_spectrum_is_limited():
     with pytest.raises(graphs.InvalidArgumentError, match="at most 20000 nodes"):
         graphs.kernels.Diffusion().exact(Graph.from_scipy(sp.csr_array((20_001, 20_001))))
 
@@ -295,7 +295,7 @@ def test_largest_component_keeps_labels():
     part = g.largest_component()
     assert part.labels == (2, 3, 4)
     assert part.index([4]).tolist() == [2]
-    with pytest.raises(graphs.InvalidArgumentError, match="each position once"):
+    with pytest.raises(graphs.InvalidArgumentError, match="distinct"):
         g.subgraph(np.array([1, 1]))
 
 
@@ -306,28 +306,28 @@ LINE = [[0, 0], [1, 1]]
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Graph.from_networkx(None), "A networkx graph is needed, got NoneType"),
+        (lambda: Graph.from_networkx(None), "networkx graph.*got NoneType"),
         (lambda: Graph.from_networkx(sp.eye_array(3)), "Graph.from_scipy"),
         (lambda: Graph.from_networkx(nx.path_graph(2), weight=["a"]), "weight must be the name"),
-        (lambda: Graph.from_networkx(nx.Graph([(0, 1, {"weight": 10**5000})])), "is a very long int"),
+        (lambda: Graph.from_networkx(nx.Graph([(0, 1, {"weight": 10**5000})])), "a very long int"),
         (lambda: Graph.from_edges(None), "Edges must be a sequence of pairs"),
-        (lambda: Graph.from_edges([5]), "Edge 0 is 5"),
-        (lambda: Graph.from_edges([(1, [2])]), r"\[2\] is no label"),
-        (lambda: Graph.from_edges([(1, (2, [3]))]), r"\(2, \[3\]\) is no label"),
-        (lambda: Graph.from_edges([(0, 1)], [10**400]), "weights are not numbers"),
+        (lambda: Graph.from_edges([5]), "Edge 0 .*5"),
+        (lambda: Graph.from_edges([(1, [2])]), r"Labels .*\[2\]"),
+        (lambda: Graph.from_edges([(1, (2, [3]))]), r"Labels .*\(2, \[3\]\)"),
+        (lambda: Graph.from_edges([(0, 1)], [10**400]), "weights must be numbers"),
         (lambda: Graph.from_edges([(0, 1)], nodes=5), "Nodes must be a sequence"),
-        (lambda: Graph.from_edges([(0, 1)], nodes=[{}]), "{} is no label"),
-        (lambda: Graph.from_scipy(None), "not a numeric matrix.*, but None"),
-        (lambda: Graph.from_scipy([[0, 10**400], [10**400, 0]]), "not a numeric matrix"),
-        (lambda: Graph.from_scipy([[0], [1, 0]]), "not a numeric matrix"),
-        (lambda: Graph.from_scipy(TWO, labels=[[1], 2]), r"\[1\] is no label"),
+        (lambda: Graph.from_edges([(0, 1)], nodes=[{}]), "Labels .*{}"),
+        (lambda: Graph.from_scipy(None), "numeric matrix.*None"),
+        (lambda: Graph.from_scipy([[0, 10**400], [10**400, 0]]), "numeric matrix"),
+        (lambda: Graph.from_scipy([[0], [1, 0]]), "numeric matrix"),
+        (lambda: Graph.from_scipy(TWO, labels=[[1], 2]), r"Labels .*\[1\]"),
         (lambda: Graph.from_scipy(TWO, labels=5), "Labels must be a sequence"),
         (lambda: Graph.from_points([[1, 2], [3]]), r"got \[\[1, 2\], \[3\]\]"),
-        (lambda: Graph.from_points([["a"], ["b"]], 1), "Points are numbers"),
+        (lambda: Graph.from_points([["a"], ["b"]], 1), "(?i)points must be numbers"),
         (lambda: Graph.from_points(None), "got None"),
         (lambda: Graph.from_roads(None), "list of lines"),
-        (lambda: Graph.from_roads([LINE, [[1, 2], [3]]]), "Road 1 needs"),
-        (lambda: Graph.from_roads([LINE, [[1, 2], [3, "x"]]]), "Road 1 needs"),
+        (lambda: Graph.from_roads([LINE, [[1, 2], [3]]]), "Road 1"),
+        (lambda: Graph.from_roads([LINE, [[1, 2], [3, "x"]]]), "Road 1"),
         (lambda: Graph.from_roads([LINE], min_length=None), "min_length"),
         (lambda: Graph.from_scipy(TWO).subgraph([]), "at least one node"),
         (lambda: Graph.from_roads([LINE], None), "roads of sensors must be integers below 2.53, got None"),
@@ -338,35 +338,35 @@ LINE = [[0, 0], [1, 1]]
         (lambda: Graph.from_roads([LINE], [0], ["0.5"]), r"got \['0.5'\]"),
         (lambda: Graph.from_roads([LINE], [0], [True]), r"got \[True\]"),
         (lambda: Graph.from_roads([LINE], [0, 0], [[0.1], [0.2, 0.3]]), r"got \[\[0.1\], \[0.2, 0.3\]\]"),
-        (lambda: Graph.from_points([[0, True], [1, 1]], 1), "Points are numbers"),
+        (lambda: Graph.from_points([[0, True], [1, 1]], 1), "(?i)points must be numbers"),
         (lambda: Graph.from_grid((2, 2), spacing=[1, True]), r"spacing must be .* got \[1, True\]"),
         (lambda: Graph.from_grid((2, 2), spacing=["1", 2]), "spacing must be"),
         (lambda: Graph.from_grid((2, 2), spacing=[1, 10**400]), "spacing must be"),
-        (lambda: Graph.from_scipy(TWO).index([0, True]), "True or False is none"),
-        (lambda: Graph.from_scipy(TWO).labels_at([0, True]), "True or False is none"),
-        (lambda: Graph.from_scipy(TWO).subgraph([0, np.True_]), "True or False is none"),
-        (lambda: Graph.from_edges([(0, 1)]).index([False, True]), "no node False"),
+        (lambda: Graph.from_scipy(TWO).index([0, True]), "not booleans"),
+        (lambda: Graph.from_scipy(TWO).labels_at([0, True]), "not booleans"),
+        (lambda: Graph.from_scipy(TWO).subgraph([0, np.True_]), "not booleans"),
+        (lambda: Graph.from_edges([(0, 1)]).index([False, True]), "got False"),
     ],
 )
-def test_what_is_none_ragged_or_unhashable_is_named(make, message):
+def test_invalid_values_are_refused(make, message):
     with pytest.raises(graphs.GraphError, match=message):
         make()
 
 
 @pytest.mark.parametrize("labels", [None, 5, "a", [(1, [2])], [[1, [2]]], [set()], [np.zeros(2)], [float("nan")]])
 @pytest.mark.parametrize("g", [Graph.from_edges([("a", (1, 2))]), Graph.from_scipy(TWO)], ids=["labels", "positions"])
-def test_labels_that_are_none_or_unhashable(g, labels):
+def test_invalid_labels_are_refused(g, labels):
     with pytest.raises(graphs.UnknownNodeError):
         g.index(labels)
 
 
-def test_labels_with_lists_for_tuples_inside():
+def test_lists_in_labels_count_as_tuples():
     g = Graph.from_edges([("a", (1, (2, 3)))])
     assert g.index([[1, [2, 3]], (1, (2, 3))]).tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("g", [Graph.from_edges([], nodes=["a"]), Graph.from_edges([], nodes=range(9))])
-def test_eigenvectors_of_any_graph_have_plain_strides(g):
+def test_eigenvectors_are_contiguous(g):
     draw = graphs.spectral_features(g, rank=1)
     for array in (*g.spectrum, draw.eigenvalues, draw.eigenvectors):
         assert all(stride > 0 for stride in array.strides)
@@ -375,30 +375,30 @@ def test_eigenvectors_of_any_graph_have_plain_strides(g):
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        (nx.path_graph(3), "got Graph of networkx; graphs.Graph.from_networkx makes one of it"),
-        (sp.eye_array(3), "got dia_array of scipy; graphs.Graph.from_scipy makes one"),
-        (np.eye(3), "got ndarray of numpy; graphs.Graph.from_scipy makes one"),
-        (trimesh.creation.box(), "got Trimesh of trimesh; graphs.Graph.from_mesh makes one"),
-        (None, "got NoneType; build one, for example with graphs.Graph.from_edges"),
+        (nx.path_graph(3), "from_networkx"),
+        (sp.eye_array(3), "dia_array of scipy.*from_scipy"),
+        (np.eye(3), "ndarray of numpy.*from_scipy"),
+        (trimesh.creation.box(), "Trimesh of trimesh.*from_mesh"),
+        (None, "NoneType.*from_edges"),
     ],
     ids=["networkx", "scipy", "numpy", "trimesh", "None"],
 )
-def test_what_takes_a_graph_names_the_way_in(what, message):
+def test_non_graph_error_names_the_constructor(what, message):
     kernel = graphs.kernels.Diffusion()
     for ask in (
         lambda: kernel.exact(what),
         lambda: graphs.sample_walks(what),
         lambda: graphs.chebyshev_features(what),
         lambda: graphs.spectral_features(what),
-        lambda: graphs.largest_degree(what, 8),
+        lambda: graphs.max_series_degree(what, 8),
         lambda: graphs.advise(what, kernel),
         lambda: graphs.walk_costs(what, kernel),
         lambda: graphs.match_quantiles(what, kernel),
         lambda: graphs.quantile_costs(what, kernel, 0.1, 8),
         lambda: graphs.couple_quantiles(what, kernel),
         lambda: graphs.matching_variance(what, kernel, [1, 0]),
-        lambda: graphs.choose_halt(what, kernel),
-        lambda: graphs.largest_halt(what, kernel),
+        lambda: graphs.choose_p_halt(what, kernel),
+        lambda: graphs.max_p_halt(what, kernel),
         lambda: graphs.spectral_density(what, [1.0]),
         lambda: graphs.pagerank(what),
         lambda: graphs.match_pagerank_quantiles(what),
@@ -407,5 +407,5 @@ def test_what_takes_a_graph_names_the_way_in(what, message):
             ask()
 
 
-def test_a_label_may_be_a_truth_value():
+def test_booleans_can_be_labels():
     assert Graph.from_edges([(True, "a")]).index(["a", True]).tolist() == [1, 0]

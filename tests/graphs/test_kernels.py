@@ -46,14 +46,14 @@ def g():
     return Graph.from_networkx(nx.karate_club_graph())
 
 
-def test_every_kernel_is_listed_here_and_by_name():
+def test_all_kernels_are_tested_and_registered():
     classes = {c for _, c in inspect.getmembers(kernels, inspect.isclass) if issubclass(c, kernels.GraphKernel)}
     classes = {c for c in classes if not inspect.isabstract(c) and not c.__name__.startswith("_")}
     assert classes == {type(kernel) for kernel in KERNELS}
     assert classes == {type(kernels.by_name(name)) for name in kernels.names()}
 
 
-def test_exact_matrices_against_dense_algebra(g):
+def test_exact_matches_dense_algebra(g):
     L = np.eye(g.num_nodes) - g.shift_operator.toarray()
     np.testing.assert_allclose(kernels.Diffusion(1.7).exact(g), expm(-(1.7**2) / 2 * L), atol=1e-13)
     inverse = np.linalg.inv(np.eye(g.num_nodes) + 2.25 * L)
@@ -110,7 +110,7 @@ def mpmath_modulation(kernel, length):
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
-def test_modulation_against_mpmath(kernel):
+def test_modulation_matches_mpmath(kernel):
     np.testing.assert_allclose(kernel.modulation(20), mpmath_modulation(kernel, 20), rtol=1e-10, atol=1e-30)
 
 
@@ -124,7 +124,7 @@ def test_modulation_squared_is_the_kernel(g, kernel):
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
-def test_jacobians_against_finite_differences(kernel):
+def test_jacobians_match_differences(kernel):
     eigenvalues = np.linspace(0, 2, 7)
     step = 1e-6
     for i in range(len(kernel.parameters)):
@@ -148,37 +148,37 @@ def test_radius_is_where_the_series_stops_converging():
 
 @pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf, "1", None, True])
 def test_parameters_must_be_positive_numbers(value):
-    with pytest.raises(graphs.InvalidArgumentError, match="lengthscale must be positive"):
+    with pytest.raises(graphs.InvalidArgumentError, match="lengthscale must"):
         kernels.Diffusion(value)
 
 
-def test_unknown_names_and_shapes():
-    with pytest.raises(graphs.InvalidArgumentError, match="no graph kernel 'heat'"):
+def test_unknown_names_and_shapes_are_refused():
+    with pytest.raises(graphs.InvalidArgumentError, match="got 'heat'"):
         kernels.by_name("heat")
-    with pytest.raises(graphs.InvalidArgumentError, match=r"no graph kernel \[2\]"):
+    with pytest.raises(graphs.InvalidArgumentError, match=r"got \[2\]"):
         kernels.by_name([2])
     with pytest.raises(graphs.InvalidArgumentError, match="nu"):
         kernels.by_name("diffusion", nu=1)
-    with pytest.raises(graphs.InvalidArgumentError, match="has parameters"):
+    with pytest.raises(graphs.InvalidArgumentError, match="parameters"):
         kernels.Diffusion(1.0).with_values([1.0, 2.0])
 
 
 class TestRootOfSeries:
     @pytest.mark.parametrize("t", [0.1, 1, 30, 200])
-    def test_entire_functions_in_relative_accuracy(self, t):
+    def test_entire_functions_have_relative_accuracy(self, t):
         """Against the Poisson law, over the whole range of double precision, far beyond where f * f loses f."""
         f, law = root_coefficients(lambda u: -t * (1 - u), 400, np.inf), stats.poisson.pmf(np.arange(401), t / 2)
         normal = law > 1e-290
         np.testing.assert_allclose(f[normal], law[normal], rtol=2e-12)
 
     @pytest.mark.parametrize(("sigma", "order"), [(0.5, 1), (4, 3), (10, 1.5)])
-    def test_finite_radii_in_relative_accuracy(self, sigma, order):
+    def test_finite_radii_have_relative_accuracy(self, sigma, order):
         c = sigma**2 / (1 + sigma**2)
         f = root_coefficients(lambda u: -order * np.log(1 + sigma**2 * (1 - u)), 400, 1 / c)
         law = stats.nbinom.pmf(np.arange(401), order / 2, 1 - c)
         np.testing.assert_allclose(f, law, rtol=2e-12, atol=1e-290)
 
-    def test_the_recursion_fails_where_this_does_not(self):
+    def test_planted_recursion_loses_all_digits(self):
         """Why: at t = 30 the recursion has no digit of f_60 right, and f * f agrees with the kernel all the same."""
         kernel = kernels.Diffusion(np.sqrt(60.0))
         alpha, f = stats.poisson.pmf(np.arange(61), 30), np.zeros(61)
@@ -188,15 +188,15 @@ class TestRootOfSeries:
         np.testing.assert_allclose(np.convolve(f, f)[:61], alpha, atol=1e-12)
         assert abs(f[60] / kernel.modulation(60)[60] - 1) > 0.5
 
-    def test_circles_around_two_zeros_are_left_out(self):
+    def test_circles_around_two_zeros_are_skipped(self):
         """Beyond both the root is continuous again, and a power series no more."""
         f = root_coefficients(lambda u: np.log((1 - u / 0.3) * (1 - u / 0.4)), 12, 1.0)
         with mpmath.workdps(40):
             exact = mpmath.taylor(lambda u: mpmath.sqrt((1 - u / mpmath.mpf(0.3)) * (1 - u / mpmath.mpf(0.4))), 0, 12)
         np.testing.assert_allclose(f, [float(c) for c in exact], rtol=1e-9)
 
-    def test_a_zero_near_the_origin(self):
-        with pytest.raises(graphs.InvalidArgumentError, match="zeros near 0"):
+    def test_zero_near_the_origin_is_refused(self):
+        with pytest.raises(graphs.InvalidArgumentError, match="zeros near"):
             root_coefficients(lambda u: np.log(u - 1e-12), 10, 1.0)
 
 
@@ -205,7 +205,7 @@ class TestRootOfSeries:
     [
         (lambda: kernels.RandomWalk(1.5), "p must be an integer"),
         (lambda: kernels.RandomWalk(2, 1.9), "alpha at least 2"),
-        (lambda: kernels.PowerSeries([1.0, 2.0]), r"zero at \|u\| = 0.5"),
+        (lambda: kernels.PowerSeries([1.0, 2.0]), "zero .* 0.5"),
         (lambda: kernels.PowerSeries([]), "finite numbers"),
         (lambda: kernels.Modulated([0.0, 1.0]), "the first positive"),
         (lambda: kernels.Modulated([1.0, np.nan]), "finite numbers"),
@@ -224,13 +224,13 @@ class TestRootOfSeries:
         (lambda: kernels.FreeModulation(factors=3.0), "factors must be positive"),
         (lambda: kernels.FreeModulation(factors=[[1.0]]), "factors must be positive"),
         (lambda: kernels.FreeModulation(factors=(1e300,)), "double precision"),
-        (lambda: kernels.FreeModulation().with_values([1.0, 2.0]), "has parameters .'lengthscale', 'factor_0'"),
-        (lambda: kernels.FreeModulation().with_values(-np.ones(9)), "lengthscale must be positive"),
+        (lambda: kernels.FreeModulation().with_values([1.0, 2.0]), "parameters .'lengthscale', 'factor_0'"),
+        (lambda: kernels.FreeModulation().with_values(-np.ones(9)), "lengthscale must"),
         (lambda: kernels.Matern(1.5, 1e200), "double precision"),
         (lambda: kernels.RandomWalk(301, 1e10), "double precision"),
     ],
 )
-def test_kernels_that_cannot_be(make, words):
+def test_invalid_kernels_are_refused(make, words):
     with pytest.raises(graphs.InvalidArgumentError, match=words):
         make()
 
@@ -256,7 +256,7 @@ class TestFreeModulation:
             np.testing.assert_allclose(free.exact(g), base.exact(g), rtol=1e-12)
             assert free.radius == base.radius
 
-    def test_parameters_go_round(self):
+    def test_parameters_round_trip(self):
         free = kernels.FreeModulation(kernels.RegularizedLaplacian(3, 2.0), [0.5, 2.0])
         assert free.parameters == ("sigma", "factor_0", "factor_1")
         np.testing.assert_array_equal(free.values, [2.0, 0.5, 2.0])
@@ -264,7 +264,7 @@ class TestFreeModulation:
         assert other == kernels.FreeModulation(kernels.RegularizedLaplacian(3, 4.0), (5.0, 6.0))
         np.testing.assert_array_equal(other.modulation(1), other.base.modulation(1) * [5.0, 6.0])
 
-    def test_it_is_a_value(self):
+    def test_kernel_is_hashable_and_picklable(self):
         free = kernels.FreeModulation(kernels.Diffusion(3.0), np.array([0.5, 2.0]))
         same = kernels.FreeModulation(kernels.Diffusion(3.0), [0.5, 2])
         assert free == same
@@ -273,7 +273,7 @@ class TestFreeModulation:
         assert repr(free) == "FreeModulation(base=Diffusion(lengthscale=3.0), factors=(0.5, 2.0))"
         assert pickle.loads(pickle.dumps(free)) == free
 
-    def test_a_root_that_changes_its_sign(self):
+    def test_root_may_change_its_sign(self):
         """f(U) f(U)^T is the kernel still, and walks estimate it: the root is not sqrt(k) there."""
         free = kernels.FreeModulation(kernels.Diffusion(2.0), (0.1, 3.0))
         bipartite = Graph.from_networkx(nx.cycle_graph(6))
@@ -295,7 +295,7 @@ ALONE = [
 
 
 @pytest.mark.parametrize(("kernel", "function"), ALONE, ids=lambda one: getattr(type(one), "__name__", ""))
-def test_a_function_of_the_eigenvalue_has_the_modulation_of_its_family(kernel, function, g):
+def test_spectral_function_has_the_modulation_of_its_family(kernel, function, g):
     alone, f = kernels.Spectral(function), kernel.modulation(80)
     np.testing.assert_allclose(alone.modulation(80), f, rtol=0, atol=1e-14 * np.abs(f).max())
     assert 1 <= alone.radius <= kernel.radius
@@ -311,7 +311,7 @@ def test_a_function_of_the_eigenvalue_has_the_modulation_of_its_family(kernel, f
     [lambda x: np.maximum(1 - x, 0) + 0.1, lambda x: np.abs(x - 0.5) + 0.1, lambda x: (x - 0.5) ** 2 + 0.01],
     ids=["max", "abs", "zeros inside"],
 )
-def test_a_function_without_a_power_series_is_refused_where_one_is_needed(function, g):
+def test_function_without_power_series_has_no_modulation(function, g):
     kernel = kernels.Spectral(function)
     for ask in (lambda: kernel.modulation(5), lambda: graphs.sample_walks(g, seed=0).features(kernel)):
         with pytest.raises(graphs.InvalidArgumentError, match=r"converges for \|u\| <= 1"):
@@ -321,7 +321,7 @@ def test_a_function_without_a_power_series_is_refused_where_one_is_needed(functi
 
 
 @pytest.mark.parametrize("function", [None, lambda x: -x, lambda x: x, lambda x: 1.0, lambda x: 1 / (x - 2)])
-def test_a_function_that_is_no_kernel(function):
+def test_invalid_spectral_functions_are_refused(function):
     with np.errstate(all="ignore"), pytest.raises(graphs.InvalidArgumentError, match="Spectral: function must map"):
         kernels.Spectral(function)
 
@@ -337,7 +337,7 @@ class ByItsSpectrum(kernels.GraphKernel):
         return (2 * self.nu / self.kappa**2 + eigenvalues) ** -self.nu
 
 
-def test_a_subclass_needs_its_spectrum_alone(g):
+def test_subclass_needs_only_spectral(g):
     alone, kernel = ByItsSpectrum(1.5, 2.0), kernels.Matern(1.5, 2.0)
     assert alone.parameters == ("nu", "kappa")
     np.testing.assert_allclose(alone.modulation(50), kernel.modulation(50), atol=1e-14)
@@ -349,5 +349,5 @@ def test_a_subclass_needs_its_spectrum_alone(g):
     ):
         slopes, expected = getattr(alone, name)(argument)[:, 1:], getattr(kernel, name)(argument)
         np.testing.assert_allclose(slopes, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
-    with pytest.raises(graphs.InvalidArgumentError, match="not a kernel of this package"):
+    with pytest.raises(graphs.InvalidArgumentError, match="of another class"):
         kernels.name_of(alone)

@@ -33,7 +33,7 @@ def test_uniforms_are_uniform_and_inside_the_unit_interval():
     assert max(map(abs, neighbours)) < 6 / np.sqrt(1000)
 
 
-def test_the_ends_of_the_bits_stay_inside():
+def test_extreme_bits_stay_inside():
     ends = random.to_unit(np.array([0, MASK], dtype=np.uint64))
     assert ends[0] > 0
     assert ends[1] < 1

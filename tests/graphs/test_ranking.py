@@ -25,16 +25,16 @@ def example(weighted):
     return Graph.from_networkx(G), np.array([ranks[k] for k in G])
 
 
-def estimates(g, repeats=1000, halt=HALT, **options):
+def estimates(g, repeats=1000, p_halt=HALT, **options):
     """Independent estimates (repeats, N), from one draw over as many copies of g."""
     options = {"num_walkers": 4, "permutation": graphs.match_pagerank_quantiles(g, HALT, 10), **options}
-    return repeats * pagerank(copies(g, repeats), halt, seed=0, **options).reshape(repeats, -1)
+    return repeats * pagerank(copies(g, repeats), p_halt, seed=0, **options).reshape(repeats, -1)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("directions", DIRECTIONS)
 @pytest.mark.parametrize("lengths", [name for name in LENGTHS if name != "learned"])
-def test_it_estimates_that_of_networkx(weighted, directions, lengths):
+def test_estimates_match_networkx(weighted, directions, lengths):
     if weighted and directions == "repelling":
         pytest.skip("repelling walkers move uniformly, which a test of the arguments shows")
     g, exact = example(weighted)
@@ -44,9 +44,9 @@ def test_it_estimates_that_of_networkx(weighted, directions, lengths):
     assert_mean(ranks[:, :12], exact[:12])
 
 
-def test_planted_another_halting_probability():
+def test_planted_halting_probability_is_found():
     g, exact = example(False)
-    ranks = estimates(g, 2000, halt=0.4, lengths="iid")[:, :12]
+    ranks = estimates(g, 2000, p_halt=0.4, lengths="iid")[:, :12]
     assert fails(assert_mean, ranks, exact[:12])
 
 
@@ -63,7 +63,7 @@ def test_couplings_lower_the_error():
     assert (plain - ours) / np.hypot(a, c) > 4
 
 
-def test_the_matching_costs_are_those_of_dense_matrices(monkeypatch):
+def test_matching_costs_match_dense_matrices(monkeypatch):
     g, _ = example(True)
     P = transposed_moves(g).toarray().T
     np.testing.assert_allclose(P.sum(1), 1)
@@ -84,7 +84,7 @@ def test_the_matching_costs_are_those_of_dense_matrices(monkeypatch):
     assert cost[np.arange(8), probed].sum() < 1.1 * best
 
 
-def test_threads_and_chunks_change_nothing(monkeypatch):
+def test_threads_and_chunks_do_not_change_results(monkeypatch):
     g = Graph.from_networkx(nx.gnm_random_graph(300, 900, seed=0))
     one = pagerank(g, seed=3, num_threads=1)
     monkeypatch.setattr("graphs.ranking.CHUNK_WALKERS", 20)
@@ -95,21 +95,21 @@ def test_threads_and_chunks_change_nothing(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"halt": 0.0}, "halt must lie strictly between"),
-        ({"halt": [1.0, 0.5]}, "one halting probability"),
+        ({"p_halt": 0.0}, "halt must lie strictly between"),
+        ({"p_halt": [1.0, 0.5]}, "one halting probability"),
         ({"num_walkers": 0}, "num_walkers must be a positive integer"),
         ({"num_walkers": 3}, "must be even"),
         ({"lengths": "all"}, "lengths must be one of"),
         ({"directions": "all"}, "directions must be one of"),
-        ({"permutation": [0, 0]}, "each once"),
+        ({"permutation": [0, 0]}, "permutation"),
         ({"num_quantiles": 1}, "an integer from 2 on"),
-        ({"directions": "repelling"}, "unweighted graph"),
+        ({"directions": "repelling"}, "weighted graph"),
     ],
 )
-def test_bad_arguments(options, words):
+def test_bad_arguments_are_refused(options, words):
     with pytest.raises(graphs.InvalidArgumentError, match=words):
         pagerank(example(True)[0], **{"seed": 0, **options})
 
 
-def test_a_graph_without_edges():
+def test_graph_without_edges():
     np.testing.assert_allclose(pagerank(Graph.from_edges([], nodes=[0, 1, 2]), seed=0), 1 / 3)

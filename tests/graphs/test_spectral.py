@@ -21,7 +21,7 @@ def test_lanczos_quadrature_agrees_with_the_spectrum(monkeypatch):
     assert len(lanczos(g.shift_operator, np.ones(1000))[0]) == 1  # an eigenvector ends it at once
 
 
-def test_squared_growth_is_the_spectral_radius():
+def test_squared_growth_is_a_spectral_radius():
     rng = np.random.default_rng(0)
     for size in (30, 80):
         G = nx.gnm_random_graph(size, 4 * size, seed=2)
@@ -33,7 +33,7 @@ def test_squared_growth_is_the_spectral_radius():
         assert squared_growth(g, "weights") == pytest.approx(abs(np.linalg.eigvals(by_weight)).max())
 
 
-def test_the_density_of_eigenvalues():
+def test_density_matches_eigenvalues():
     g = Graph.from_networkx(nx.convert_node_labels_to_integers(nx.grid_2d_graph(30, 40)))
     eigenvalues = g.spectrum.eigenvalues
     at = (np.arange(20_000) + 0.5) / 10_000
@@ -42,5 +42,5 @@ def test_the_density_of_eigenvalues():
     shares = [density[at <= limit].sum() / 10_000 for limit in (0.3, 0.7, 1.05, 1.6)]
     np.testing.assert_allclose(shares, [(eigenvalues <= limit).mean() for limit in (0.3, 0.7, 1.05, 1.6)], atol=0.015)
     for bad in ([-0.1], [2.1], [[1.0]]):
-        with pytest.raises(graphs.InvalidArgumentError, match=r"within \[0, 2\]"):
+        with pytest.raises(graphs.InvalidArgumentError, match="eigenvalues"):
             graphs.spectral_density(g, bad)

@@ -32,7 +32,7 @@ def covariance(field, lengthscale):
 
 def law(roads, positions, alpha, lengthscale, boundary="neumann"):
     """Return the covariance (n, n) of u at positions."""
-    field, index = graphs.RoadField(roads, alpha, boundary).refined(positions)
+    field, index = graphs.RoadField(roads, alpha, boundary).refine(positions)
     return covariance(field, lengthscale)[np.ix_(index, index)]
 
 

@@ -143,7 +143,7 @@ class PermutedField:
         matrix.sort_indices()
         self._field, self._places = field, matrix.data - 1
         self.pattern, self.coordinates = type(field.pattern)(matrix.indptr.astype(np.int64), matrix.indices), None
-        self.analysis = graphs.cholesky.analyse(*self.pattern)
+        self.analysis = graphs.cholesky.analyze(*self.pattern)
         self.log_determinant = field.log_determinant
 
     @staticmethod
@@ -188,7 +188,7 @@ def along_road(x):
 def on_road(field, values, x):
     """Return A (n, N) of rows of a table, and variances (n,) given the field's values: 0 for rows among its cuts."""
     fraction = along_road(x).detach().numpy()
-    return field.between(values, np.column_stack([np.zeros(len(x)), fraction]))
+    return field.conditional(values, np.column_stack([np.zeros(len(x)), fraction]))
 
 
 def read_road(field, x):
@@ -199,7 +199,7 @@ def read_road(field, x):
 def with_cuts(inputs):
     """Return the field on the road with values at rows of a table, and what reads these."""
     fraction = along_road(inputs).detach().numpy()
-    field, _ = road().refined(np.column_stack([np.zeros(len(inputs)), fraction]))
+    field, _ = road().refine(np.column_stack([np.zeros(len(inputs)), fraction]))
     return field, partial(read_road, field)
 
 

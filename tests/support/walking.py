@@ -53,10 +53,10 @@ def copies(g, count):
     return many.with_laplacian(g.laplacian)
 
 
-def draws(g, walkers=4, halt=0.3, **options):
+def draws(g, walkers=4, p_halt=0.3, **options):
     """Return Phi of REPEATS independent draws, (REPEATS, N, N)."""
     many, size = copies(g, REPEATS), g.num_nodes
-    phi = sample_walks(many, num_walkers=walkers, halt=halt, seed=0, **options).features(KERNEL).tocoo()
+    phi = sample_walks(many, num_walkers=walkers, p_halt=p_halt, seed=0, **options).features(KERNEL).tocoo()
     out = np.zeros((REPEATS, size, size))
     out[phi.row // size, phi.row % size, phi.col % size] = phi.data
     return out

@@ -26,8 +26,9 @@ from benchmarks.papers.couplings.walks_shared import (
 from benchmarks.protocol import mean_error, ratio_of_means
 from benchmarks.record import Figure, Result, Scale, Value, worst
 from graphs import kernels
-from graphs.couplings import as_halting
-from graphs.matching.pairs import assign_by_scipy, averaged_features, exhaustive
+from graphs.couplings import as_halting_distribution
+from graphs.matching.costs import averaged_features
+from graphs.matching.pairs import assign_by_scipy, exhaustive
 from graphs.spectral import spectral_measure
 from rfgp import datasets
 
@@ -94,19 +95,19 @@ def _powers(U: Floats) -> Any:
 
 
 @cache
-def permutation(halt: float) -> np.ndarray:  # (n,)
+def permutation(p_halt: float) -> np.ndarray:  # (n,)
     """Return the permutation of Eq. 56 on the random graph."""
-    return graphs.match_quantiles(random_graph(), KERNEL, halt, QUANTILES, objective="quartic")
+    return graphs.match_quantiles(random_graph(), KERNEL, p_halt, QUANTILES, objective="quartic")
 
 
 def errors(
-    graph: graphs.Graph, K: Floats, halt: float, draws: int, **options: Any
+    graph: graphs.Graph, K: Floats, p_halt: float, draws: int, **options: Any
 ) -> tuple[Floats, Floats]:  # (draws,), (draws,)
     """Return the relative Frobenius errors of draws, and the shares of their squares that are on the diagonal."""
     whole, on_diagonal = np.sum(K**2), []
     squares = []
     for seed in range(draws):
-        phi = draw(graph, 2, halt, seed, **options).features(KERNEL)
+        phi = draw(graph, 2, p_halt, seed, **options).features(KERNEL)
         estimate = (phi @ phi.T).tocoo()
         exact = K[estimate.row, estimate.col]
         squares.append(whole + np.sum(estimate.data * (estimate.data - 2 * exact)))
@@ -120,9 +121,9 @@ def curves(name: str, draws: int) -> tuple[list[dict[str, Floats]], list[dict[st
     graph = datasets.load(name)
     K, found, shares = KERNEL.exact(graph), [], []
     with quiet():
-        for halt in HALTS:
+        for p_halt in HALTS:
             each = {
-                method: errors(graph, K, halt, draws, permutation=permutation(halt), **options)
+                method: errors(graph, K, p_halt, draws, permutation=permutation(p_halt), **options)
                 for method, options in {**PAPER, **OURS}.items()
             }
             found.append({method: pair[0] for method, pair in each.items()})
@@ -138,12 +139,12 @@ def figure_3(scale: Scale) -> Result:
     """
     cases, shares = curves("cora", scale(DRAWS))
     values = [*nowhere_worse("cora", cases), *mean_ratios("cora, mean over p", cases)]
-    for halt, case, share in zip(HALTS, cases, shares, strict=True):
+    for p_halt, case, share in zip(HALTS, cases, shares, strict=True):
         for method, e in case.items():
-            values.append(Value(f"p = {halt}, {method}", *mean_error(e)))
-        name = f"p = {halt}, i.i.d., share of the square on the diagonal"
+            values.append(Value(f"p = {p_halt}, {method}", *mean_error(e)))
+        name = f"p = {p_halt}, i.i.d., share of the square on the diagonal"
         values.append(Value(name, *mean_error(share["i.i.d."])))
-    excess = [_excess_of_the_reversal(halt) for halt in HALTS]
+    excess = [_excess_of_the_reversal(p_halt) for p_halt in HALTS]
     values.append(Value("excess of the reversal over the least cost of Eq. 56, largest over p", max(excess)))
     return Result(
         "relative Frobenius error on cora against the halting probability",
@@ -161,8 +162,8 @@ def figure_3(scale: Scale) -> Result:
     )
 
 
-def _excess_of_the_reversal(halt: float) -> float:
-    costs = graphs.quartic_costs(random_graph(), KERNEL, halt, QUANTILES)
+def _excess_of_the_reversal(p_halt: float) -> float:
+    costs = graphs.quartic_costs(random_graph(), KERNEL, p_halt, QUANTILES)
     places = np.arange(QUANTILES)
     least = costs[places, assign_by_scipy(costs)].sum()
     return float(costs[places, places[::-1]].sum() / least - 1)
@@ -209,21 +210,21 @@ def figure_8(scale: Scale) -> Result:
     graph = datasets.load("eurosis")
     K, measure, draws = KERNEL.exact(graph), spectral_measure(graph), scale(EXACT_DRAWS)
     values, z, gaps = [], [], []
-    for halt in EXACT_HALTS:
-        base = sigma_errors(graph, K, halt, draws, **PAPER["i.i.d."])
+    for p_halt in EXACT_HALTS:
+        base = sigma_errors(graph, K, p_halt, draws, **PAPER["i.i.d."])
         for n in ORDERS[:-2] if scale.quick else ORDERS:
-            exact = exhaustive(averaged_features(KERNEL, as_halting(halt), n, measure[0]), measure[1])
-            linear = assign_by_scipy(graphs.quartic_costs(graph, KERNEL, halt, n))
-            found = [sigma_errors(graph, K, halt, draws, permutation=exact, **PAPER["sigma"])] * 2
+            exact = exhaustive(averaged_features(KERNEL, as_halting_distribution(p_halt), n, measure[0]), measure[1])
+            linear = assign_by_scipy(graphs.quartic_costs(graph, KERNEL, p_halt, n))
+            found = [sigma_errors(graph, K, p_halt, draws, permutation=exact, **PAPER["sigma"])] * 2
             if not np.array_equal(exact, linear):
-                found[1] = sigma_errors(graph, K, halt, draws, permutation=linear, **PAPER["sigma"])
+                found[1] = sigma_errors(graph, K, p_halt, draws, permutation=linear, **PAPER["sigma"])
             for label, e in zip(("exact", "approximate"), found, strict=True):
-                name = f"p = {halt}, n = {n}, {label} objective / i.i.d."
+                name = f"p = {p_halt}, n = {n}, {label} objective / i.i.d."
                 values.append(Value(name, *ratio_of_means(e, base)))
-            values.append(Value(f"p = {halt}, n = {n}, Cayley distance", cayley(exact, linear)))
+            values.append(Value(f"p = {p_halt}, n = {n}, Cayley distance", cayley(exact, linear)))
             if found[0] is not found[1]:
                 z.append(behind(*found))
-            pair = [graphs.matching_variance(graph, KERNEL, sigma, halt) for sigma in (linear, exact)]
+            pair = [graphs.matching_variance(graph, KERNEL, sigma, p_halt) for sigma in (linear, exact)]
             gaps.append(pair[0] / pair[1] - 1)
     values.append(same_errors(z))
     values.append(Value("variance of the approximate over that of the exact objective, less 1, largest", max(gaps)))
@@ -250,10 +251,10 @@ def same_errors(z: Sequence[float]) -> Value:
     return Value(name, max(map(abs, z), default=0.0), printed="0", z=far, why="no significant difference is claimed")
 
 
-def sigma_errors(graph: graphs.Graph, K: Floats, halt: float, draws: int, **options: Any) -> Floats:  # (draws,)
+def sigma_errors(graph: graphs.Graph, K: Floats, p_halt: float, draws: int, **options: Any) -> Floats:  # (draws,)
     """Return the relative Frobenius errors of draws, whatever their loads."""
     with quiet():
-        return errors(graph, K, halt, draws, **options)[0]
+        return errors(graph, K, p_halt, draws, **options)[0]
 
 
 def cayley(first: np.ndarray, second: np.ndarray) -> int:

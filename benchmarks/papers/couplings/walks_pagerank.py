@@ -28,14 +28,14 @@ _NODES = 200_000
 
 
 @cache
-def permutation(halt: float) -> np.ndarray:  # (n,)
+def permutation(p_halt: float) -> np.ndarray:  # (n,)
     """Return the permutation of Eq. 82 on the random graph."""
-    return graphs.match_pagerank_quantiles(random_graph(), halt, QUANTILES)
+    return graphs.match_pagerank_quantiles(random_graph(), p_halt, QUANTILES)
 
 
-def exact_rank(graph: graphs.Graph, halt: float) -> Floats:  # (N,)
+def exact_rank(graph: graphs.Graph, p_halt: float) -> Floats:  # (N,)
     """Return the PageRank of all nodes by power iteration."""
-    ranks = nx.pagerank(nx.from_scipy_sparse_array(graph.adjacency), alpha=1 - halt, tol=1e-14, max_iter=10_000)
+    ranks = nx.pagerank(nx.from_scipy_sparse_array(graph.adjacency), alpha=1 - p_halt, tol=1e-14, max_iter=10_000)
     return np.array([ranks[k] for k in range(graph.num_nodes)])
 
 
@@ -48,11 +48,11 @@ class Copies:
         self.count = -(-repeats // self.batches)
         self.copies = graphs.Graph.from_scipy(sp.csr_array(sp.block_diag([graph.adjacency] * self.count)))
 
-    def errors(self, halt: float, lengths: str, directions: str, sigma: np.ndarray) -> Floats:  # (repeats,)
+    def errors(self, p_halt: float, lengths: str, directions: str, sigma: np.ndarray) -> Floats:  # (repeats,)
         """Return |estimate - rank| of each repeat."""
-        exact, options = exact_rank(self.graph, halt), {"lengths": lengths, "directions": directions}
+        exact, options = exact_rank(self.graph, p_halt), {"lengths": lengths, "directions": directions}
         found = [
-            graphs.pagerank(self.copies, halt, 2, permutation=sigma, seed=seed, num_threads=1, **options)
+            graphs.pagerank(self.copies, p_halt, 2, permutation=sigma, seed=seed, num_threads=1, **options)
             for seed in range(self.batches)
         ]
         each = self.count * np.concatenate(found).reshape(self.batches * self.count, -1)
@@ -72,7 +72,8 @@ def figure_9(scale: Scale) -> Result:
         graph = datasets.load(name)
         copies = Copies(graph, scale(REPEATS))
         cases = [
-            {method: copies.errors(halt, *how, permutation(halt)) for method, how in methods.items()} for halt in HALTS
+            {method: copies.errors(p_halt, *how, permutation(p_halt)) for method, how in methods.items()}
+            for p_halt in HALTS
         ]
         values += [*nowhere_worse(label, cases), *mean_ratios(f"{label}, mean over p", cases)]
         parts = [f"i.i.d. {curve([case['i.i.d.'].mean() for case in cases])}"]

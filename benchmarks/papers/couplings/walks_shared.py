@@ -71,10 +71,10 @@ def random_graph() -> graphs.Graph:
     return graphs.Graph.from_networkx(nx.gnp_random_graph(100, 0.1, seed=0))
 
 
-def draw(graph: graphs.Graph, walkers: int, halt: float, seed: int, **options: Any) -> graphs.Walks:
+def draw(graph: graphs.Graph, walkers: int, p_halt: float, seed: int, **options: Any) -> graphs.Walks:
     """Return walks of all nodes."""
     return graphs.sample_walks(
-        graph, num_walkers=walkers, halt=halt, seed=seed, num_threads=1, progress=False, **options
+        graph, num_walkers=walkers, p_halt=p_halt, seed=seed, num_threads=1, progress=False, **options
     )
 
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 import graphs
 from benchmarks.record import Result, Scale, Value
 from graphs import Graph, kernels
-from graphs.couplings import Halting
-from graphs.matching import pairs
+from graphs.couplings import HaltingDistribution
+from graphs.matching import diagonal
 
 QUANTILES, HALTS = 6, (0.1, 0.3)
 KERNELS = {"inverse cosine": kernels.InverseCosine(), "random walk, p = 3": kernels.RandomWalk(3, 2.0)}
@@ -28,28 +28,28 @@ PROJECTIONS = {"positive": "positive", "gaussian": "gaussian", "the better of bo
 OBJECTIVES = ("linear", "quartic")
 
 
-def equal_nodes(graph: Graph, kernel: kernels.GraphKernel, halt: float) -> dict[str, float]:
+def equal_nodes(graph: Graph, kernel: kernels.GraphKernel, p_halt: float) -> dict[str, float]:
     """Return how far permutations are from the best over pairs i = j, in units of the range of all permutations."""
-    whole = pairs.reduced_vectors(graph, kernel, Halting(halt), QUANTILES, graph.num_nodes)
+    whole = diagonal.reduced_vectors(graph, kernel, HaltingDistribution(p_halt), QUANTILES, graph.num_nodes)
     grams = np.einsum("qid,rid->iqr", whole, whole)
 
     def value(permutation: NDArray[np.int64]) -> float:
-        return pairs.diagonal_objective(grams, permutation)
+        return diagonal.diagonal_objective(grams, permutation)
 
     values = [value(np.array(sigma)) for sigma in permutations(range(QUANTILES))]
     chosen = {"the reversal": REVERSAL}
     for name, projections in PROJECTIONS.items():
         options = {"objective": "diagonal", "projections": projections, "dimension": graph.num_nodes}
-        chosen[name] = graphs.match_quantiles(graph, kernel, halt, QUANTILES, **options)
+        chosen[name] = graphs.match_quantiles(graph, kernel, p_halt, QUANTILES, **options)
     return {name: (value(sigma) - min(values)) / np.ptp(values) for name, sigma in chosen.items()}
 
 
-def all_pairs(graph: Graph, kernel: kernels.GraphKernel, halt: float) -> dict[str, float]:
+def all_pairs(graph: Graph, kernel: kernels.GraphKernel, p_halt: float) -> dict[str, float]:
     """Return the same over all pairs of nodes, where the range is that from the best to the identity."""
     chosen = {"the reversal": REVERSAL, "the identity": np.arange(QUANTILES)}
     for objective in (*OBJECTIVES, "quadratic"):
-        chosen[objective] = graphs.match_quantiles(graph, kernel, halt, QUANTILES, objective=objective)
-    values = {name: graphs.matching_variance(graph, kernel, sigma, halt) for name, sigma in chosen.items()}
+        chosen[objective] = graphs.match_quantiles(graph, kernel, p_halt, QUANTILES, objective=objective)
+    values = {name: graphs.matching_variance(graph, kernel, sigma, p_halt) for name, sigma in chosen.items()}
     best, spread = values["quadratic"], values["the identity"] - values["quadratic"]
     return {name: (values[name] - best) / spread for name in ("the reversal", *OBJECTIVES)}
 
@@ -60,9 +60,9 @@ def matching(scale: Scale) -> Result:
     for label, kernel in KERNELS.items():
         for measure, words in ((equal_nodes, "pairs i = j"), (all_pairs, "all pairs")):
             found = [
-                measure(Graph.from_networkx(graph), kernel, halt)
+                measure(Graph.from_networkx(graph), kernel, p_halt)
                 for graph in list(GRAPHS.values())[: 2 if scale.quick else None]
-                for halt in HALTS
+                for p_halt in HALTS
             ]
             for name in found[0]:
                 worst = max(one[name] for one in found)

@@ -1,4 +1,4 @@
-"""The loops of the sparse Cholesky factorisation; imported when first used, for numba takes its time."""
+"""The loops of the sparse Cholesky factorization, imported on first use to delay numba."""
 
 from graphs.cholesky.compiled.blas import ADDRESSES as ADDRESSES
 from graphs.cholesky.compiled.factoring import factorize as factorize

@@ -1,8 +1,8 @@
-"""SciPy's BLAS and LAPACK in compiled loops.
+"""BLAS and LAPACK of SciPy in compiled loops.
 
 SciPy exports the addresses of its routines (`scipy.linalg.cython_blas`). They are passed to the loops as integers in an
-array, `ADDRESSES`, and not as function pointers, which could not be cached on disk. Matrices are column-major, given as
-one-dimensional arrays that begin at their first entry, with the distance of their columns ("ld").
+array, `ADDRESSES`, since function pointers could not be cached on disk. Matrices are column-major, given as
+one-dimensional arrays from their first entry on, with the distance of columns ("ld").
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ _NOT_UNIT = PLAIN
 
 @intrinsic
 def _call(typing_context, address, arguments):
-    """Call the C function at an address: numbers are passed by reference, addresses (uintp) as they are."""
+    """Call the C function at an address; numbers are passed by reference, addresses (uintp) directly."""
 
     def generate(context, builder, signature, values):
         byte = ir.IntType(8).as_pointer()
@@ -79,7 +79,7 @@ def trsm(f, a_is, m, n, a, lda, b, ldb):
 
 @jit
 def potrf(f, n, a, lda, info):
-    """A (n, n) <- its lower Cholesky factor; return 0, or the number from 1 on of the pivot that is not positive."""
+    """A (n, n) <- its lower Cholesky factor; return 0, or the number from 1 of a pivot that is not positive."""
     _call(f[_POTRF], (LOWER, np.int32(n), a.ctypes.data, np.int32(lda), info.ctypes.data))
     return info[0]
 

@@ -1,8 +1,8 @@
-"""The multifrontal factorisation: the panels of the factor, supernode by supernode.
+"""The multifrontal factorization: the panels of the factor, supernode by supernode.
 
-A front is the panel of a supernode beside its update matrix, of the rows below its own columns. What the children's
-update matrices add goes into both; then the panel is factored, L_JJ L_JJ^T and L_RJ = A_RJ L_JJ^-T, and its update
-matrix U - L_RJ L_RJ^T waits on a stack until the parent takes it.
+A front consists of the panel of a supernode and the update matrix of the rows below its columns. The update matrices of
+the children are added to both. Then the panel is factored, L_JJ L_JJ^T and L_RJ = A_RJ L_JJ^-T, and its update matrix U
+- L_RJ L_RJ^T stays on a stack until the parent takes it.
 """
 
 import numpy as np
@@ -15,7 +15,8 @@ from graphs.compiled import jit
 def _assemble(panel, update, added, there, columns, rows, width):
     """Add the lower triangle of a child's update matrix (width, width) to the front of its parent.
 
-    `there` says where the child's rows are among the `rows` of the front, the first `columns` of which are the panel's.
+    `there` has the places of the child's rows among the `rows` of the front, the first `columns` of which are in the
+    panel.
     """
     below = rows - columns
     for j in range(width):
@@ -47,7 +48,7 @@ def _eliminate_one(panel, update, rows):
 
 @jit
 def _eliminate(f, panel, update, columns, rows, info):
-    """Factor a panel; return 0, or the number of the column from 1 on whose pivot is not positive."""
+    """Factor a panel; return 0, or the number from 1 of the column whose pivot is not positive."""
     below = rows - columns
     wrong = potrf(f, columns, panel, rows, info)
     if wrong == 0 and below > 0:
@@ -58,22 +59,22 @@ def _eliminate(f, panel, update, columns, rows, info):
 
 @jit
 def factorize(f, first, last, starts, tops, there, children, panels, entries, stack, update, waiting, state):
-    """Factor the supernodes from `first` to `last`, in place of the `entries` of the panels.
+    """Factor the supernodes from `first` to `last`; panels overwrite `entries`.
 
     Args:
         f: Addresses of BLAS.
-        first: A supernode.
+        first: The first supernode.
         last: One after the last.
-        starts: Columns where supernodes begin, (s + 1,).
-        tops: Where the rows of panels begin, (s + 1,).
-        there: Of each row of a panel below its own columns, where it is in the parent's panel.
-        children: How many each supernode has, (s,).
-        panels: Where panels begin, (s + 1,).
-        entries: Of all panels: those of the matrix before, of the factor after.
-        stack: Update matrices that wait, one after another.
-        update: Room for one.
-        waiting: Supernodes whose update matrices wait, and where these begin, (2, s + 1).
-        state: How many wait, and where the stack ends, (2,).
+        starts: The first column of each supernode, (s + 1,).
+        tops: The index of the first row of each panel, (s + 1,).
+        there: The place of each row below a supernode's columns in the panel of its parent.
+        children: The numbers of children, (s,).
+        panels: The index of the first entry of each panel, (s + 1,).
+        entries: Entries of all panels, of the matrix before and of the factor after.
+        stack: Space for pending update matrices, one after another.
+        update: Space for one update matrix.
+        waiting: Supernodes with pending update matrices, and the begins of these, (2, s + 1).
+        state: The number of pending ones, and the end of the stack, (2,).
 
     Returns:
         -1, or the column whose pivot is not positive.

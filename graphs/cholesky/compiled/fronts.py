@@ -1,9 +1,10 @@
 """Supernodes and their fronts: ranges of columns whose factor is one dense panel.
 
-The panel of a supernode holds its rows, its own columns first, ascending; it is stored by columns. The rows below its
-own columns are among the rows of its parent's panel (Duff and Reid 1983, The multifrontal solution of indefinite sparse
-symmetric linear systems; Liu 1992, The multifrontal method for sparse matrix solution). Small supernodes merge with
-their parents where that adds few zeros (Ashcraft and Grimes 1989), for a few zeros are cheaper than small fronts.
+The panel of a supernode holds its rows, its own columns first, ascending. It is stored by columns. The rows below its
+own columns are among the rows of the panel of its parent (Duff and Reid 1983, The multifrontal solution of indefinite
+sparse symmetric linear systems; Liu 1992, The multifrontal method for sparse matrix solution). Small supernodes are
+merged with their parents if that adds few zeros (Ashcraft and Grimes 1989), since a few zeros are cheaper than small
+fronts.
 """
 
 import numpy as np
@@ -11,14 +12,14 @@ import numpy as np
 from graphs.compiled import jit
 
 ALWAYS, NARROW, WIDE = 4, 16, 48
-"""Columns up to which supernodes merge: always, with many zeros, and with some."""
+"""The numbers of columns up to which supernodes merge always, with many zeros, and with some zeros."""
 MANY, SOME, FEW = 0.8, 0.1, 0.05
-"""Shares of zeros below which they do; beyond `WIDE` columns the last."""
+"""The shares of zeros below which they merge, with the last one above `WIDE` columns."""
 
 
 @jit
 def _fundamental(parent, counts):
-    """Return where supernodes without a zero begin, (s + 1,)."""
+    """Return the first columns of supernodes without zeros, (s + 1,)."""
     n = len(parent)
     children = np.zeros(n, np.int32)
     for j in range(n):
@@ -43,14 +44,17 @@ def _is_worth_it(columns, zeros, entries):
 
 @jit
 def supernodes(parent, counts):
-    """Return where supernodes begin, (s + 1,), and how many rows their panels have, (s,), of a tree in postorder."""
+    """Return the first columns of supernodes (s + 1,) and the heights of their panels (s,).
+
+    The tree must be in postorder.
+    """
     starts = _fundamental(parent, counts)
     found = len(starts) - 1
     begin, width, height = np.empty(found, np.int32), np.empty(found, np.int64), np.empty(found, np.int64)
     zeros, top = np.empty(found), 0
     for s in range(found):
         first, columns, rows, empty = starts[s], np.int64(starts[s + 1] - starts[s]), counts[starts[s]], 0.0
-        while top > 0:  # merge with the ranges before it whose parent it is
+        while top > 0:  # merge with the ranges before it that are its children
             last = begin[top - 1] + width[top - 1] - 1
             if parent[last] < first or parent[last] >= starts[s + 1]:
                 break
@@ -70,7 +74,7 @@ def supernodes(parent, counts):
 
 @jit
 def supernode_tree(parent, starts):
-    """Return the supernode of each column, (n,), the parents (s,) and numbers of children (s,) of supernodes."""
+    """Return the supernode of each column (n,), and the parents (s,) and numbers of children (s,)."""
     count = len(starts) - 1
     of = np.empty(len(parent), np.int32)
     for s in range(count):
@@ -86,9 +90,9 @@ def supernode_tree(parent, starts):
 
 @jit
 def panel_rows(indptr, indices, starts, above, tops):
-    """Return the rows of each panel, one after another, and where those below its own are in the parent's panel.
+    """Return the rows of each panel, one after another, and their places in the panel of the parent.
 
-    `tops` (s + 1,) say where the rows of each panel begin.
+    `tops` (s + 1,) are the indices of the first rows of panels.
     """
     count, n = len(starts) - 1, len(indptr) - 1
     rows, there = np.empty(tops[count], np.int32), np.zeros(tops[count], np.int32)
@@ -133,9 +137,9 @@ def panel_rows(indptr, indices, starts, above, tops):
 
 @jit
 def placement(indptr, indices, order, rank, starts, tops, rows, panels):
-    """Return where each entry of the factored triangle is in the matrix, and where it goes in the panels.
+    """Return the places of the entries of the factored triangle in the matrix and in the panels.
 
-    In the order of the supernodes, whose entries begin at the third array returned, (s + 1,).
+    They are in the order of the supernodes, whose first entries are the third result, (s + 1,).
     """
     count, n = len(starts) - 1, len(order)
     total = 0
@@ -161,7 +165,7 @@ def placement(indptr, indices, order, rank, starts, tops, rows, panels):
 
 @jit
 def peaks(starts, tops, above, children):
-    """Return the most entries at once: of update matrices that wait, one update matrix, inverse fronts, one front."""
+    """Return peak numbers of entries: of the stack of updates, one update, the path of fronts, one front."""
     count = len(starts) - 1
     waiting, below = 0, np.zeros(count, np.int64)
     stack = update = path = front = 0

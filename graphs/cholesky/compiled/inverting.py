@@ -1,10 +1,10 @@
 """The entries of the inverse on the pattern of the factor, from the roots of the tree to its leaves.
 
-With the panel L_JJ, L_RJ of a supernode and Y = L_RJ L_JJ^-1, the inverse Z = (L L^T)^-1 has
+With the panel L_JJ, L_RJ of a supernode and Y = L_RJ L_JJ^-1, the inverse Z = (L L^T)^-1 satisfies
 
     Z_RJ = -Z_RR Y,    Z_JJ = (L_JJ L_JJ^T)^-1 - Y^T Z_RJ,
 
-and Z_RR is part of what the parent knows, whose rows have all of R (Takahashi, Fagan and Chin 1973; Rouet 2009). The
+and Z_RR is part of the front of the parent, whose rows include R (Takahashi, Fagan and Chin 1973; Rouet 2009). The
 inverse of a front is kept as long as children need it, on a path from a root.
 """
 
@@ -16,7 +16,7 @@ from graphs.compiled import jit
 
 @jit
 def _invert_one(panel, inverse, y, rows):
-    """Fill the first column of a front's inverse, for a panel of one column."""
+    """Fill the first column of the inverse of a front, for a panel of one column."""
     below, pivot = rows - 1, panel[0]
     for i in range(below):
         y[i] = panel[1 + i] / pivot
@@ -36,7 +36,7 @@ def _invert_one(panel, inverse, y, rows):
 
 @jit
 def _invert(f, panel, inverse, y, columns, rows, info):
-    """Fill the first columns of a front's inverse."""
+    """Fill the first columns of the inverse of a front."""
     below = rows - columns
     for j in range(columns):
         for i in range(j, columns):
@@ -80,24 +80,24 @@ def invert(
 
     Args:
         f: Addresses of BLAS.
-        first: A supernode.
+        first: The first supernode.
         last: One after the last.
-        starts: Columns where supernodes begin, (s + 1,).
-        tops: Where the rows of panels begin, (s + 1,).
-        there: Of each row of a panel below its own columns, where it is in the parent's panel.
+        starts: The first column of each supernode, (s + 1,).
+        tops: The index of the first row of each panel, (s + 1,).
+        there: The place of each row below a supernode's columns in the panel of its parent.
         above: The parents of supernodes, (s,).
-        children: How many each supernode has, (s,).
-        panels: Where panels begin, (s + 1,).
-        entries: Of the factor.
-        target: Where wanted entries are in the panels, (e,), ...
-        begins: ... which begin here for each supernode, (s + 1,).
-        out: Of the inverse at these, (e,).
-        diagonal: Of the inverse, (n,).
-        path: Room for the inverses of fronts on a path.
-        leaf: Room for that of a front without children.
-        y: Room for a panel.
-        open_fronts: Supernodes on the path, and where their inverses begin, (2, s + 1).
-        state: How many there are, and where the path ends, (2,).
+        children: The numbers of children, (s,).
+        panels: The index of the first entry of each panel, (s + 1,).
+        entries: Entries of the factor.
+        target: Places of wanted entries in the panels, (e,).
+        begins: The index of the first wanted entry of each supernode, (s + 1,).
+        out: Entries of the inverse at `target`, (e,).
+        diagonal: The diagonal of the inverse, (n,).
+        path: Space for the inverses of fronts on a path.
+        leaf: Space for the inverse of a front without children.
+        y: Space for a panel.
+        open_fronts: Supernodes on the path, and the begins of their inverses, (2, s + 1).
+        state: The number of them, and the end of the path, (2,).
     """
     info = np.zeros(1, np.int32)
     depth, top = state[0], state[1]

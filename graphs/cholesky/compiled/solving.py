@@ -1,6 +1,6 @@
-"""Solves with a factor of panels: right-hand sides x (n, k) by rows, in place.
+"""Solves with a factor of panels, in place, for right-hand sides x (n, k) by rows.
 
-A matrix (columns, k) by rows is (k, columns) by columns, so that L X = B is X^T <- B^T L^-T for BLAS.
+A matrix (columns, k) by rows is (k, columns) by columns, so L X = B is X^T <- B^T L^-T for BLAS.
 """
 
 import numpy as np
@@ -33,7 +33,7 @@ def _backward_one(panel, below, x, own, columns, rows):
 
 @jit
 def forward(f, starts, tops, lists, panels, entries, x, room):
-    """X (n, k) <- L^-1 x; `lists` are the rows of panels, `room` holds as many rows of x as the highest panel has."""
+    """X (n, k) <- L^-1 x; `lists` are the rows of panels, `room` has space for the highest panel."""
     k = x.shape[1]
     flat = x.reshape(-1)
     for s in range(len(starts) - 1):
@@ -53,7 +53,7 @@ def forward(f, starts, tops, lists, panels, entries, x, room):
 
 @jit
 def backward(f, starts, tops, lists, panels, entries, x, room):
-    """X (n, k) <- L^-T x; the rest as for `forward`."""
+    """X (n, k) <- L^-T x; other arguments as for `forward`."""
     k = x.shape[1]
     flat = x.reshape(-1)
     for s in range(len(starts) - 2, -1, -1):

@@ -1,7 +1,8 @@
-"""The elimination tree of a symmetric pattern, and how many entries each column of the factor has.
+"""The elimination tree of a symmetric pattern, and the column counts of the factor.
 
-The pattern is CSR with both triangles; columns are eliminated in their order. j's parent is the first row below the
-diagonal of column j of the factor, -1 of roots (Liu 1990, The role of elimination trees in sparse factorization).
+The pattern is CSR with both triangles, and columns are eliminated in their order. The parent of j is the first row
+below the diagonal of column j of the factor, -1 for roots (Liu 1990, The role of elimination trees in sparse
+factorization).
 """
 
 import numpy as np
@@ -29,9 +30,9 @@ def elimination_tree(indptr, indices):
 
 @jit
 def postorder(parent):
-    """Return the columns in an order in which each subtree is a range that its root ends, (n,)."""
+    """Return the columns (n,) in an order in which each subtree is a range that ends with its root."""
     n = len(parent)
-    child = np.full(n + 1, -1, np.int32)  # the first one left; n is the parent of roots
+    child = np.full(n + 1, -1, np.int32)  # the first remaining child; n is the parent of roots
     sibling = np.full(n, -1, np.int32)
     for j in range(n - 1, -1, -1):
         above = parent[j] if parent[j] >= 0 else n
@@ -70,12 +71,12 @@ def _first_descendants(parent, counts):
 
 @jit
 def column_counts(indptr, indices, parent):
-    """Return the entries of each column of the factor, with the diagonal, (n,), of a tree in postorder.
+    """Return the number of entries of each column of the factor, (n,), for a postordered tree.
 
-    Gilbert, Ng and Peyton (1994, An efficient algorithm to compute row and column counts for sparse Cholesky
-    factorization): the row i of the factor is the subtree of i with the leaves j of its entries. Each leaf adds one to
-    the column of the leaf and takes one from the least common ancestor with the leaf before it; sums over subtrees are
-    the counts.
+    The diagonal counts. Source: Gilbert, Ng and Peyton (1994), An efficient algorithm to compute row and column counts
+    for sparse Cholesky factorization. The row i of the factor is the subtree of i with the leaves j of its entries.
+    Each leaf adds one to its column and subtracts one from the least common ancestor with the previous leaf. Sums over
+    subtrees are the counts.
     """
     n = len(parent)
     counts = np.zeros(n, np.int64)

@@ -1,4 +1,4 @@
 """Matern processes of one column as Gaussian vectors with a sparse precision."""
 
 from graphs.precisions.chains.field import ChainField as ChainField
-from graphs.precisions.chains.knots import knots_of as knots_of
+from graphs.precisions.chains.knots import place_knots as place_knots

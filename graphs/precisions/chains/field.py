@@ -1,4 +1,4 @@
-"""Half-integer Matern processes of one column as Gaussian vectors with a block tridiagonal precision."""
+"""Half-integer Matern processes of one column as Gaussian vectors with a block-tridiagonal precision."""
 
 import math
 from collections.abc import Callable
@@ -11,49 +11,50 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphs.checks import as_numbers, check_count, is_number, shown
 from graphs.errors import InvalidArgumentError
-from graphs.precisions.chains.knots import hermite_reads
+from graphs.precisions.base import Floats, MarkovField, Pattern
+from graphs.precisions.chains.knots import hermite_projector
 from graphs.precisions.chains.transition import (
     STATIONARY,
     Step,
-    beyond,
-    beyond_slopes,
     bridge,
     bridge_slopes,
+    extrapolation,
+    extrapolation_slopes,
     steps,
 )
-from graphs.precisions.role import Floats, MarkovField, Pattern
 
 
 @dataclass(frozen=True, eq=False)
 class ChainField(MarkovField):
-    """A process of one column with the Matern kernel of nu = alpha - 1/2 and variance 1, at knots.
+    """A process of one column with a Matern kernel, nu = alpha - 1/2 and variance 1, at knots.
 
-    The latent values at a knot are f, unit f', ..., unit^(alpha - 1) f^(alpha - 1), side by side. Their precision is
-    that of the process, without approximation, and block tridiagonal.
+    The latent values at a knot are f, unit f', ..., unit^(alpha - 1) f^(alpha - 1), next to each other. Their precision
+    is exact and block tridiagonal.
 
     Source: Hartikainen and Sarkka (2010), Kalman filtering and smoothing solutions to temporal Gaussian process
     regression models; the formulas are in `graphs.precisions.chains.transition`.
 
-    Numerics: entries grow as (kappa gap)^(1 - 2 alpha) with kappa = sqrt(2 nu) / lengthscale, and a covariance loses as
-    many digits: it is right to about 1e-8 if gaps are at least `SPACING` of `graphs.precisions.chains.knots` over
-    kappa. `knots_of` returns such knots.
+    Numerics: entries grow like (kappa gap)^(1 - 2 alpha) with kappa = sqrt(2 nu) / lengthscale, and covariances lose as
+    many digits. They are accurate to about 1e-8 if gaps are at least `SPACING` of `graphs.precisions.chains.knots` over
+    kappa. `place_knots` returns such knots.
 
     Attributes:
-        knots: Distinct numbers, ascending, (K,).
-        alpha: 1, 2 or 3, for nu = 1/2, 3/2 or 5/2.
+        knots: Distinct ascending numbers (K,).
+        alpha: The order 1, 2 or 3, for nu = 1/2, 3/2 or 5/2.
         unit: The unit of the derivatives, in units of the knots.
         parameters: ("lengthscale",), in the units of the knots.
         coordinates: None.
 
     Raises:
-        InvalidArgumentError: the knots do not ascend, or alpha or the unit is invalid.
+        InvalidArgumentError: If the knots do not ascend, or alpha or the unit is invalid.
 
     Examples:
         >>> import numpy as np
         >>> from graphs.precisions import ChainField
         >>> field = ChainField([0.0, 1.0, 3.0], alpha=2)
-        >>> len(field.pattern.indptr) - 1
-        6
+        >>> Q = field.factor_at(np.array([2.0]))
+        >>> Q.variances[::2].round(6).tolist()  # of f, which is followed by its derivative at each knot
+        [1.0, 1.0, 1.0]
     """
 
     knots: ArrayLike
@@ -67,7 +68,7 @@ class ChainField(MarkovField):
         knots = as_numbers(self.knots)
         if knots.ndim != 1 or not len(knots) or not np.isfinite(knots).all() or not (np.diff(knots) > 0).all():
             raise InvalidArgumentError(
-                f"knots must be ascending finite numbers, at least one, got {shown(self.knots)}."
+                f"knots must be ascending finite numbers (K,), got {shown(self.knots)}. Pass np.unique(knots)."
             )
         if not is_number(self.unit) or not 0 < self.unit < np.inf:
             raise InvalidArgumentError(f"unit must be a positive number, got {shown(self.unit)}.")
@@ -75,7 +76,7 @@ class ChainField(MarkovField):
 
     @cached_property
     def _there(self) -> NDArray[np.bool_]:
-        """Which of the blocks before, at and after each knot exist, (K, alpha, 3, alpha)."""
+        """A mask of the blocks before, at and after each knot that exist, (K, alpha, 3, alpha)."""
         size = len(self._gaps) + 1
         there = np.ones((size, self.alpha, 3, self.alpha), dtype=bool)
         there[0, :, 0], there[-1, :, 2] = False, False
@@ -83,12 +84,12 @@ class ChainField(MarkovField):
 
     @cached_property
     def _gaps(self) -> Floats:
-        """The distances of knots, (K - 1,)."""
+        """The distances between knots, (K - 1,)."""
         return np.diff(np.asarray(self.knots))
 
     @cached_property
     def pattern(self) -> Pattern:
-        """All pairs of values at a knot and at two neighbouring knots."""
+        """Pairs of values at the same knot and at neighboring knots."""
         a, there = self.alpha, self._there
         first = a * np.arange(len(there)) - a
         columns = np.broadcast_to(first[:, None, None] + np.arange(3 * a).reshape(3, a), (*there.shape[:1], 3, a))
@@ -100,10 +101,10 @@ class ChainField(MarkovField):
         self,
         values: Floats,  # (1,)
     ) -> Floats:  # (nnz,)
-        """Return the entries (nnz,) of Q on the pattern at a lengthscale.
+        """Return the entries (nnz,) of Q on the pattern for a lengthscale.
 
         Raises:
-            InvalidArgumentError: no one positive number.
+            InvalidArgumentError: If the lengthscale is not one positive number.
         """
         kappa = self._kappa(values)
         return self._laid_out(steps(self.alpha, kappa * self._gaps)[0], kappa)
@@ -144,61 +145,63 @@ class ChainField(MarkovField):
         value -= orders * math.log(kappa * self.unit)
         return value, np.array([(orders - float(x @ slope.log_determinant)) / lengthscale])
 
-    def interpolate(
+    def projector(
         self,
         points: ArrayLike,  # (n,)
     ) -> sp.csr_array:  # (n, N)
-        """Return the matrix that reads f at points: exactly at knots, by Hermite interpolation between them.
+        """Return the matrix that maps latent values to f at points between the knots.
+
+        It is exact at knots, and Hermite interpolation between them.
 
         Raises:
-            InvalidArgumentError: a point is outside of the knots.
+            InvalidArgumentError: If a point is outside the knots.
         """
-        return hermite_reads(np.asarray(self.knots), as_numbers(points), self.alpha, self.unit)
+        return hermite_projector(np.asarray(self.knots), as_numbers(points), self.alpha, self.unit)
 
-    def between(
+    def conditional(
         self,
         values: Floats,  # (1,)
         points: ArrayLike,  # (n,)
     ) -> tuple[sp.csr_array, Floats]:  # (n, N), (n,)
-        """Return f at n points, anywhere, given the latent values: the mean is A (n, N) times these, the variance (n,).
+        """Return f at n points given the latent values: the mean is A (n, N) times these, with variances (n,).
 
-        Errors of points between the same knots, or beyond the ends, are correlated.
+        Points may be anywhere. Errors of points between the same knots, or beyond the same end, are correlated.
 
         Args:
             values: The lengthscale, (1,).
             points: Numbers, in the units of the knots.
 
         Raises:
-            InvalidArgumentError: no one positive number.
+            InvalidArgumentError: If the lengthscale is not one positive number.
         """
         kappa, knots, given = self._kappa(values), np.asarray(self.knots), as_numbers(points)
         after = np.searchsorted(knots, given)  # knots[after - 1] < point <= knots[after]
-        weights, variances = self._placed(kappa, given, after, (bridge, beyond), 1.0)
+        weights, variances = self._placed(kappa, given, after, (bridge, extrapolation), 1.0)
         exact = knots[np.minimum(after, len(knots) - 1)] == given
         weights[exact], variances[exact] = 0.0, 0.0
         weights[exact, 1, 0] = 1.0
         return self._matrix(after, weights * self._scales(kappa)[0, 0]), variances
 
-    def between_slopes(
+    def conditional_slopes(
         self,
         values: Floats,  # (1,)
         points: ArrayLike,  # (n,)
     ) -> tuple[sp.csr_array, Floats]:  # (n, N), (n,)
-        """Return the derivatives in the points of what `between` returns.
+        """Return the derivatives of the results of `conditional` in the points.
 
-        With alpha 1, slopes at both sides of a knot differ. At a knot the mean of both is returned.
+        For alpha 1 the derivatives on both sides of a knot differ. At a knot their mean is returned.
 
         Args:
             values: The lengthscale, (1,).
             points: Numbers, in the units of the knots.
 
         Raises:
-            InvalidArgumentError: no one positive number.
+            InvalidArgumentError: If the lengthscale is not one positive number.
         """
         kappa, knots, given = self._kappa(values), np.asarray(self.knots), as_numbers(points)
         reads, slopes = sp.csr_array((len(given), self.alpha * len(knots))), np.zeros(len(given))
         for after in (np.searchsorted(knots, given, side="left"), np.searchsorted(knots, given, side="right")):
-            weights, own = self._placed(kappa, given, after, (bridge_slopes, beyond_slopes), -1.0)
+            weights, own = self._placed(kappa, given, after, (bridge_slopes, extrapolation_slopes), -1.0)
             reads = reads + self._matrix(after, kappa / 2 * weights * self._scales(kappa)[0, 0])
             slopes += kappa / 2 * own
         return reads, slopes
@@ -211,20 +214,23 @@ class ChainField(MarkovField):
         formulas: tuple[Callable[..., tuple[Floats, ...]], Callable[..., tuple[Floats, ...]]],
         sign: float,
     ) -> tuple[Floats, Floats]:  # (n, 2, alpha), (n,)
-        """Return formulas of the transition for points among knots: weights of the states at two knots, and numbers.
+        """Evaluate formulas of the transition at points among knots.
 
         Args:
             kappa: sqrt(2 nu) / lengthscale.
             points: Numbers, in the units of the knots.
-            after: The places of the knots after the points.
+            after: The indices of the knots after the points.
             formulas: One for points between two states, and one for points after the last state.
-            sign: 1, or -1 if the formulas are derivatives, which change their sign for points before the first state.
+            sign: 1, or -1 if the formulas are derivatives, which change their sign before the first state.
+
+        Returns:
+            Weights of the states at two knots, and numbers.
         """
         (within, outside), knots = formulas, np.asarray(self.knots)
         weights, numbers = np.zeros((len(points), 2, self.alpha)), np.zeros(len(points))
         first, last = np.flatnonzero(after == 0), np.flatnonzero(after == len(knots))
         found, own = outside(self.alpha, kappa * (knots[0] - points[first]))
-        weights[first, 1] = sign * found * (-1.0) ** np.arange(self.alpha)  # derivatives, seen from after
+        weights[first, 1] = sign * found * (-1.0) ** np.arange(self.alpha)  # derivatives in reversed direction
         numbers[first] = sign * own
         weights[last, 0], numbers[last] = outside(self.alpha, kappa * (points[last] - knots[-1]))
         inside = np.flatnonzero((after > 0) & (after < len(knots)))
@@ -233,7 +239,7 @@ class ChainField(MarkovField):
         return weights, numbers
 
     def _matrix(self, after: NDArray[np.int64], weights: Floats) -> sp.csr_array:
-        """Return the matrix (n, N) of the weights (n, 2, alpha) of the states before and after each point."""
+        """Return the matrix (n, N) of weights (n, 2, alpha) of the states before and after each point."""
         knots = np.stack([after - 1, after], axis=1)
         columns = self.alpha * knots[:, :, None] + np.arange(self.alpha)
         kept = np.broadcast_to(((knots >= 0) & (knots < len(self._there)))[:, :, None], weights.shape) & (weights != 0)
@@ -242,7 +248,7 @@ class ChainField(MarkovField):
         return sp.csr_array((weights[kept], columns[kept], starts), shape=(len(after), size))
 
     def _laid_out(self, step: Step, kappa: float) -> Floats:
-        """Return the entries (nnz,) of the steps' energies, and of the precision of the first state."""
+        """Return the entries (nnz,) of the energies of steps and of the precision of the first state."""
         blocks = np.zeros(self._there.shape)
         blocks[0, :, 1] = np.linalg.inv(STATIONARY[self.alpha])
         blocks[:-1, :, 1] += step.left
@@ -252,7 +258,7 @@ class ChainField(MarkovField):
         return np.asarray((blocks * self._scales(kappa))[self._there])
 
     def _scales(self, kappa: float) -> Floats:
-        """Return what entries of the states are multiplied by in derivatives with a unit, (alpha, 1, alpha)."""
+        """Return the factors (alpha, 1, alpha) of entries for derivatives with a unit."""
         powers = (kappa * self.unit) ** -np.arange(float(self.alpha))
         return powers[:, None, None] * powers
 

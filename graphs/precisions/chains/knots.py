@@ -1,13 +1,13 @@
 """Knots of a chain and interpolation between them.
 
-Values of a column that are very close make the entries of a precision so large that it loses its digits. Where values
-are closer than a spacing, the chain has knots at that spacing in their place, and a value between two knots is read by
-Hermite interpolation of degree 2 alpha - 1 from f and its derivatives at both. That is the conditional mean of the
-process up to terms of the order (kappa spacing)^(2 alpha). It leaves a variance of
+Values of a column that are very close make the entries of a precision so large that it loses digits. Values closer than
+a spacing are therefore replaced by knots at that spacing. A value between two knots is interpolated from f and its
+derivatives at both, by Hermite interpolation of degree 2 alpha - 1. This is the conditional mean of the process up to
+terms of the order (kappa spacing)^(2 alpha). It ignores the variance
 
     q (kappa spacing)^(2 alpha - 1) / ((2 alpha - 1) (alpha - 1)!^2 4^(2 alpha - 1))
 
-in the middle of two knots, which is ignored.
+in the middle of two knots.
 """
 
 import math
@@ -22,21 +22,27 @@ from graphs.errors import InvalidArgumentError
 Floats = NDArray[np.float64]
 
 SPACING = {1: 1e-8, 2: 0.012, 3: 0.12}
-"""The spacing of knots times kappa, by alpha, at which the variance that interpolation ignores and the digits that the
-precision loses are both about 1e-8, or 1e-7 of a chain of thousands of knots."""
+"""The spacing of knots times kappa, by alpha. It balances the variance that interpolation ignores and the digits that
+the precision loses, both about 1e-8, or 1e-7 for thousands of knots."""
 SAME = 1e-10
-"""Values closer than this share of the spacing are one, and so are values that differ by rounding."""
+"""Values closer than this share of the spacing are equal, and so are values that differ by rounding."""
 
 
-def knots_of(
+def place_knots(
     values: Floats,  # (T,)
     spacing: float,
 ) -> Floats:  # (K,)
-    """Return knots, ascending: the values themselves except where they are closer than the spacing.
+    """Return ascending knots: the values themselves, or a grid where they are too close.
 
     Args:
-        values: Distinct values, ascending, at least one.
-        spacing: The least distance of two knots, positive.
+        values: Distinct ascending values, at least one.
+        spacing: The smallest distance of two knots, positive.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.chains import place_knots
+        >>> place_knots(np.array([0.0, 1.0, 1.01, 3.0]), 0.5).tolist()
+        [0.0, 1.0, 1.5, 3.0]
     """
     if (np.diff(values) >= spacing).all():
         return values
@@ -54,7 +60,7 @@ def knots_of(
     return np.array(knots)
 
 
-def hermite_reads(
+def hermite_projector(
     knots: Floats,  # (K,)
     points: Floats,  # (n,)
     alpha: int,
@@ -63,17 +69,26 @@ def hermite_reads(
     """Return the matrix that interpolates f at points from f^(j) unit^j, j < alpha, at knots.
 
     Args:
-        knots: Ascending.
-        points: Between the first and the last knot.
+        knots: Ascending numbers.
+        points: Numbers between the first and the last knot.
         alpha: The number of values at a knot.
         unit: The unit of the derivatives.
 
     Raises:
-        InvalidArgumentError: a point is outside of the knots.
+        InvalidArgumentError: If a point is outside the knots.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.chains.knots import hermite_projector
+        >>> hermite_projector(np.array([0.0, 2.0]), np.array([0.5]), 1, 1.0).toarray().tolist()
+        [[0.75, 0.25]]
     """
     slack = _same(knots, unit)
     if len(points) and not (points.min() >= knots[0] - slack and points.max() <= knots[-1] + slack):
-        raise InvalidArgumentError(f"Points must be between {knots[0]:g} and {knots[-1]:g}, the first and last knot.")
+        raise InvalidArgumentError(
+            f"Points must be between the knots {knots[0]:g} and {knots[-1]:g}, got {points.min():g} to "
+            f"{points.max():g}."
+        )
     above = np.clip(np.searchsorted(knots, points), 1, max(len(knots) - 1, 1)) if len(knots) > 1 else None
     if above is None:
         nearest = np.zeros(len(points), dtype=np.int64)
@@ -95,18 +110,18 @@ def hermite_reads(
 
 
 def _same(values: Floats, spacing: float) -> float:
-    """Return the largest distance of values that are one."""
+    """Return the largest distance of values that count as equal."""
     return float(max(SAME * spacing, 8 * np.finfo(np.float64).eps * np.abs(values).max()))
 
 
 def _basis(u: Floats, ratio: Floats, alpha: int) -> Floats:
     """Return the weights (n, 2 alpha) of both ends of an interval at shares u (n,) of it.
 
-    The function with the derivative j equal to 1 at the left end and all others 0 is u^j / j! (1 - u)^alpha
+    The polynomial whose derivative j is 1 at the left end, and all others 0, is u^j / j! (1 - u)^alpha
     sum_(k < alpha - j) binom(alpha - 1 + k, k) u^k on [0, 1].
 
     Args:
-        u: From 0 to 1.
+        u: Shares from 0 to 1.
         ratio: The lengths of the intervals in units, (n,).
         alpha: The number of values at an end.
     """

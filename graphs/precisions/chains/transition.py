@@ -1,7 +1,7 @@
-"""Half-integer Matern processes of one column as Markov chains: the energy of a step, and its derivatives.
+"""Half-integer Matern processes as Markov chains: the energy of a step and its derivatives.
 
-For nu = alpha - 1/2 and kappa = sqrt(2 nu) / lengthscale, the process with the Matern kernel of variance 1 solves
-(d/dt + kappa)^alpha f = white noise (Hartikainen and Sarkka 2010, "Kalman filtering and smoothing solutions to temporal
+For nu = alpha - 1/2 and kappa = sqrt(2 nu) / lengthscale, the process with the Matern kernel of variance 1 solves (d/dt
++ kappa)^alpha f = white noise (Hartikainen and Sarkka 2010, "Kalman filtering and smoothing solutions to temporal
 Gaussian process regression models", Section 3). Its state z = (f, f' / kappa, ..., f^(alpha - 1) / kappa^(alpha - 1))
 is a Markov process. Over a distance x / kappa
 
@@ -10,17 +10,17 @@ is a Markov process. Over a distance x / kappa
 with F the companion matrix of (s + 1)^alpha. Since (F + I)^alpha = 0, exp(F x) = exp(-x) sum_k x^k (F + I)^k / k!. The
 energy of a step, z_0^T (A^T R^-1 A) z_0 - 2 z_0^T A^T R^-1 z_1 + z_1^T R^-1 z_1, adds to the precision of the chain.
 
-R = P - A P A^T with the stationary covariance P cancels in short steps, where R_ij is of the order x^(2 alpha - 1 - i -
-j). There R / (x_i x_j), x_i = x^(alpha - 1/2 - i), is the integral over [0, 1] of products of polynomials times
-exp(-2 x s), by Gauss-Legendre quadrature: a matrix of condition below 1,000 that does not depend on x in the limit.
+R = P - A P A^T, with the stationary covariance P, cancels in short steps, where R_ij is of the order x^(2 alpha - 1 - i
+- j). There R / (x_i x_j), x_i = x^(alpha - 1/2 - i), is the integral over [0, 1] of products of polynomials times
+exp(-2 x s), computed by Gauss-Legendre quadrature. Its condition is below 1,000 and does not depend on x in the limit.
 
 The derivatives are dA / dx = F A and dR / dx = q g(x) g(x)^T. With v = R^-1 g(x), d R^-1 / dx = -q v v^T and
 d log|R^-1| / dx = -q g(x)^T v.
 
 Given the states z_0 and z_1 at distances x before and y after a point, its state has the mean A(x) z_0 + G (z_1 - A(x +
 y) z_0) and the covariance R(x) - G A(y) R(x), with G = R(x) A(y)^T R(x + y)^-1. As the point moves towards z_1, x grows
-by what y shrinks. With M = R'(x) A(y)^T - R(x) A'(y)^T, the derivative of G is M R(x + y)^-1, and that of the
-covariance is R'(x) - G M^T - M G^T.
+and y shrinks by the same amount. With M = R'(x) A(y)^T - R(x) A'(y)^T, the derivative of G is M R(x + y)^-1, and that
+of the covariance is R'(x) - G M^T - M G^T.
 """
 
 import math
@@ -32,22 +32,30 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 INTENSITY = {1: 2.0, 2: 4.0, 3: 16 / 3}
-"""q, which makes the variance of f 1, by alpha."""
+"""q by alpha, such that f has variance 1."""
 STATIONARY = {
     1: np.eye(1),
     2: np.eye(2),
     3: np.array([[1.0, 0.0, -1 / 3], [0.0, 1 / 3, 0.0], [-1 / 3, 0.0, 1.0]]),
 }
-"""P, the covariance of the state, by alpha."""
+"""P by alpha, the covariance of the state."""
 LONGEST = 700.0
-"""Longer steps count as this one. Their ends are independent to the last bit."""
+"""The longest step; longer ones count as this. Its ends are independent to the last bit."""
 _SHORT = 2.0
-"""The longest step whose R is integrated. The difference P - A P A^T loses no digits in longer ones."""
+"""The longest step whose R is integrated. The difference P - A P A^T loses no digits for longer ones."""
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
 class Step(NamedTuple):
-    """The energy z_0^T L z_0 + 2 z_0^T C z_1 + z_1^T R^-1 z_1 of n steps, or the derivatives of its matrices in x."""
+    """The energy z_0^T L z_0 + 2 z_0^T C z_1 + z_1^T R^-1 z_1 of n steps, or derivatives in x.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.chains.transition import steps
+        >>> energy, slopes = steps(1, np.array([1.0]))
+        >>> round(float(energy.right[0, 0, 0]), 4)  # 1 / (1 - exp(-2))
+        1.1565
+    """
 
     left: Floats  # L (n, alpha, alpha)
     cross: Floats  # C (n, alpha, alpha)
@@ -56,7 +64,13 @@ class Step(NamedTuple):
 
 
 def companion(alpha: int) -> Floats:  # (alpha, alpha)
-    """Return F, the companion matrix of (s + 1)^alpha."""
+    """Return F, the companion matrix of (s + 1)^alpha.
+
+    Examples:
+        >>> from graphs.precisions.chains.transition import companion
+        >>> companion(2).tolist()
+        [[0.0, 1.0], [-1.0, -2.0]]
+    """
     found = np.eye(alpha, k=1)
     found[-1] = [-math.comb(alpha, k) for k in range(alpha)]
     return found
@@ -66,7 +80,14 @@ def propagator(
     alpha: int,
     x: Floats,  # (n,)
 ) -> Floats:  # (n, alpha, alpha)
-    """Return A = exp(F x)."""
+    """Return A = exp(F x).
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.chains.transition import propagator
+        >>> propagator(2, np.array([0.0]))[0].tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
+    """
     with np.errstate(under="ignore"):
         powers = [np.exp(-x) * x**k for k in range(alpha)]
         return np.asarray(np.einsum("kn,kij->nij", np.stack(powers), _terms(alpha)), dtype=np.float64)
@@ -80,7 +101,14 @@ def steps(
 
     Args:
         alpha: 1, 2 or 3.
-        x: Distances times kappa, positive. Those beyond `LONGEST` count as that.
+        x: Distances times kappa, positive. They are truncated at `LONGEST`.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.chains.transition import steps
+        >>> energy, slopes = steps(2, np.array([0.5, 1.0]))
+        >>> energy.left.shape, slopes.log_determinant.shape
+        ((2, 2, 2), (2,))
     """
     x = np.minimum(x, LONGEST)
     with np.errstate(under="ignore"):
@@ -108,12 +136,19 @@ def bridge(
     x: Floats,  # (n,)
     y: Floats,  # (n,)
 ) -> tuple[Floats, Floats, Floats]:  # (n, alpha), (n, alpha), (n,)
-    """Return f at points between two states: the weights of both states, and the variance that they leave.
+    """Return f at points between two states: the weights of both states, and the remaining variance.
 
     Args:
         alpha: 1, 2 or 3.
-        x: Distances of the states before the points times kappa, at least 0.
-        y: Distances of the states after the points times kappa. At least one of x and y is positive.
+        x: Distances from the states before the points times kappa, at least 0.
+        y: Distances from the states after the points times kappa. At least one of x and y is positive.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.chains.transition import bridge
+        >>> before, after, variance = bridge(1, np.array([0.5]), np.array([0.5]))
+        >>> round(float(before[0, 0]), 4), round(float(variance[0]), 4)
+        (0.4434, 0.4621)
     """
     x, y = np.minimum(x, LONGEST), np.minimum(y, LONGEST)
     with np.errstate(under="ignore"):
@@ -124,15 +159,22 @@ def bridge(
     return start, gain, np.maximum(variance, 0.0)
 
 
-def beyond(
+def extrapolation(
     alpha: int,
     x: Floats,  # (n,)
 ) -> tuple[Floats, Floats]:  # (n, alpha), (n,)
-    """Return f at points after the last state: its weights, and the variance that it leaves.
+    """Return f at points after the last state: its weights, and the remaining variance.
 
     Args:
         alpha: 1, 2 or 3.
         x: Distances times kappa, at least 0.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.chains.transition import extrapolation
+        >>> weights, variance = extrapolation(1, np.array([1.0]))
+        >>> weights.round(4).tolist(), variance.round(4).tolist()
+        ([[0.3679]], [0.8647])
     """
     x = np.minimum(x, LONGEST)
     with np.errstate(under="ignore"):
@@ -144,7 +186,14 @@ def bridge_slopes(
     x: Floats,  # (n,)
     y: Floats,  # (n,)
 ) -> tuple[Floats, Floats, Floats]:  # (n, alpha), (n, alpha), (n,)
-    """Return the derivatives of what `bridge` returns, as points move from the state before to that after them."""
+    """Return the derivatives of the results of `bridge` as points move from one state to the other.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.chains.transition import bridge_slopes
+        >>> bridge_slopes(1, np.array([0.5]), np.array([0.5]))[2].round(6).tolist()  # the variance is largest there
+        [0.0]
+    """
     x, y = np.minimum(x, LONGEST), np.minimum(y, LONGEST)
     with np.errstate(under="ignore"):
         spread, growth = innovations(alpha, x)[:, :1], _innovation_slopes(alpha, x)[:, :1]
@@ -157,11 +206,18 @@ def bridge_slopes(
         return start, slope, growth[:, 0, 0] - 2 * (gain * moved[:, 0]).sum(1)
 
 
-def beyond_slopes(
+def extrapolation_slopes(
     alpha: int,
     x: Floats,  # (n,)
 ) -> tuple[Floats, Floats]:  # (n, alpha), (n,)
-    """Return the derivatives in x of what `beyond` returns."""
+    """Return the derivatives in x of the results of `extrapolation`.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.chains.transition import extrapolation_slopes
+        >>> extrapolation_slopes(1, np.array([1.0]))[0].round(4).tolist()  # -exp(-1)
+        [[-0.3679]]
+    """
     x = np.minimum(x, LONGEST)
     with np.errstate(under="ignore"):
         return (companion(alpha) @ propagator(alpha, x))[:, 0], _innovation_slopes(alpha, x)[:, 0, 0]
@@ -171,7 +227,14 @@ def innovations(
     alpha: int,
     x: Floats,  # (n,)
 ) -> Floats:  # (n, alpha, alpha)
-    """Return R, the covariance of a state given that at a distance x before."""
+    """Return R, the covariance of a state given the one at a distance x before.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.chains.transition import innovations
+        >>> innovations(1, np.array([1.0])).round(4).tolist()  # 1 - exp(-2)
+        [[[0.8647]]]
+    """
     if alpha == 1:
         return -np.expm1(-2 * x)[:, None, None]
     covariance, scales = _scaled_innovations(alpha, x)

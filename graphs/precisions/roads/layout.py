@@ -1,12 +1,12 @@
-"""Which latent values a field on pieces of road has, and which entries of its precision each piece adds to.
+"""The latent values of a field on pieces of road, and the entries of the precision from each piece.
 
-The first V latent values are u at the vertices. For alpha = 2 each end of a piece has u' as well, into the piece, and
-Kirchhoff's condition at a vertex with d ends is that these sum to 0. Coordinates of the d - 1 dimensions that are left
-are the partial sums S_1, ..., S_(d - 1) over the ends in any order: the k-th derivative is S_k - S_(k - 1), where S_0 =
-S_d = 0. So each derivative has two latent values at most, however many roads meet, and a precision on them stays
-sparse; eliminating one derivative would tie all others. Derivatives are in units of kappa, as in `line`, and the
-condition has no kappa. A free end, d = 1, has no latent derivative: u' = 0. An end that shall look like a point of the
-line keeps its own, S_1.
+The first V latent values are u at the vertices. For alpha = 2 each end of a piece also has u', into the piece, and by
+Kirchhoff's condition these sum to 0 at a vertex with d ends. The remaining d - 1 dimensions have the partial sums S_1,
+..., S_(d - 1) over the ends, in any order, as coordinates: the k-th derivative is S_k - S_(k - 1), with S_0 = S_d = 0.
+Each derivative then involves at most two latent values, however many roads meet, and the precision stays sparse.
+Eliminating one derivative would couple all others. Derivatives are in units of kappa, as in `line`, so the condition
+does not depend on kappa. A free end, d = 1, has no latent derivative: u' = 0. An end that continues to infinity keeps
+its own, S_1.
 """
 
 from typing import NamedTuple
@@ -15,25 +15,32 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from graphs.precisions.base import Pattern
 from graphs.precisions.roads.pieces import Pieces
-from graphs.precisions.role import Pattern
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 SIGNS = {1: (1,), 2: (1, 1, -1)}
-"""Of the slots of an end: u; for alpha = 2 also S_k and S_(k - 1), whose difference is the derivative."""
+"""The signs of the slots of an end: u, and for alpha = 2 S_k and S_(k - 1), whose difference is the derivative."""
 KINDS = {1: (0,), 2: (0, 1, 1)}
-"""What each slot is part of: 0 for u, 1 for its derivative."""
+"""The kind of each slot: 0 for u, 1 for its derivative."""
 
 
 BOUNDARIES = ("neumann", "stationary", "open")
 
 
 class Layout(NamedTuple):
-    """The N latent values of a field, its pattern, and the linear map from blocks of pieces to entries."""
+    """The N latent values of a field, its pattern, and the linear map from blocks of pieces to entries.
 
-    slots: Integers  # (2, c, P) the latent values at the two ends of each piece, -1 where there is none
+    Examples:
+        >>> import graphs
+        >>> roads = graphs.RoadNetwork.from_lines([[(0, 0), (1, 0)], [(1, 0), (1, 2)]], metric="euclidean")
+        >>> graphs.RoadField(roads, alpha=2).layout.owner.tolist()  # u at 3 vertices, a derivative at the middle one
+        [0, 1, 2, 1]
+    """
+
+    slots: Integers  # (2, c, P) the latent values at the two ends of each piece, -1 for none
     owner: Integers  # (N,) the vertex of each latent value
     pattern: Pattern
     spread: sp.csr_array  # (nnz, 2 k P) from O and C of the pieces (`line.blocks`) to entries of the pattern
@@ -50,8 +57,15 @@ def lay_out(
     Args:
         pieces: The pieces.
         alpha: 1 or 2.
-        boundary: One of `BOUNDARIES`. Where free ends look like points of an infinite line, the side that is not built
-            lacks its half of the precision I of (u, u' / kappa) at a point of the line, see `line`.
+        boundary: One of `BOUNDARIES`. If free ends continue to infinity, the missing side adds half of the precision I
+            of (u, u' / kappa) at a point of the line, see `line`.
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.precisions.roads.layout import lay_out
+        >>> roads = graphs.RoadNetwork.from_lines([[(0, 0), (1, 0)], [(1, 0), (1, 2)]], metric="euclidean")
+        >>> len(lay_out(graphs.RoadField(roads).pieces, 1, "neumann").owner)
+        3
     """
     num_vertices, num_pieces = len(pieces.coordinates), len(pieces.source)
     ends = np.concatenate([pieces.source, pieces.target])
@@ -65,7 +79,7 @@ def lay_out(
 
 
 def _slots(ends: Integers, degree: Integers, sums: Integers, alpha: int) -> Integers:
-    """Return the latent values (c, 2 P) at ends of pieces, given their vertices (2 P,): u, S_k and S_(k - 1)."""
+    """Return the latent values (c, 2 P) at ends of pieces with given vertices: u, S_k and S_(k - 1)."""
     if alpha == 1:
         return ends[None]
     order = np.argsort(ends, kind="stable")
@@ -76,7 +90,7 @@ def _slots(ends: Integers, degree: Integers, sums: Integers, alpha: int) -> Inte
 
 
 def _assemble(slots: Integers, owner: Integers, own_half: Integers, alpha: int) -> Layout:
-    """Return the layout, whose pattern has all pairs of latent values of a piece."""
+    """Return the layout, whose pattern has all pairs of latent values of each piece."""
     size, (_, width, num_pieces) = len(owner), slots.shape
     num_kinds = 1 if alpha == 1 else 3
     keys, features, signs = [], [], []

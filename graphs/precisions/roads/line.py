@@ -1,37 +1,37 @@
-"""Whittle-Matern fields on one stretch of road: the energy of its ends, in closed form.
+"""Whittle-Matern fields on one stretch of road: the energy of its ends in closed form.
 
-u solves (kappa^2 - Laplace)^(alpha / 2) (tau u) = white noise, where tau makes the variance 1 on the infinite line:
-2 kappa tau^2 = 1 for alpha = 1 (covariance exp(-x), x = kappa distance) and 4 kappa^3 tau^2 = 1 for alpha = 2
-(covariance (1 + x) exp(-x)). Its law is exp(-E / 2) with the energy E = tau^2 int kappa^2 u^2 + u'^2 for alpha = 1 and
-tau^2 int kappa^4 u^2 + 2 kappa^2 u'^2 + u''^2 for alpha = 2, which adds up over the stretches of a network. One stretch
-of length x / kappa adds, given its ends and with the inside integrated out, z_0^T O z_0 + z_1^T O z_1 + 2 z_0^T C z_1.
-Here z is u at an end and, for alpha = 2, w = u' / kappa there, in the direction into the stretch: w_0 = u' / kappa and
-w_1 = -u' / kappa. O ("own") and C ("cross") are symmetric.
+u solves (kappa^2 - Laplace)^(alpha / 2) (tau u) = white noise, with tau such that the variance is 1 on the infinite
+line: 2 kappa tau^2 = 1 for alpha = 1 (covariance exp(-x), x = kappa distance) and 4 kappa^3 tau^2 = 1 for alpha = 2
+(covariance (1 + x) exp(-x)). Its density is proportional to exp(-E / 2) with the energy E = tau^2 int kappa^2 u^2 +
+u'^2 for alpha = 1 and tau^2 int kappa^4 u^2 + 2 kappa^2 u'^2 + u''^2 for alpha = 2, which is a sum over the stretches
+of a network. With its inside integrated out, one stretch of length x / kappa adds z_0^T O z_0 + z_1^T O z_1 + 2 z_0^T C
+z_1 for its ends. Here z is u at an end and, for alpha = 2, w = u' / kappa there, in the direction into the stretch: w_0
+= u' / kappa and w_1 = -u' / kappa. O ("own") and C ("cross") are symmetric.
 
 alpha = 1. The least energy with given ends is that of the solution of u'' = kappa^2 u:
 
     O = coth(x) / 2,    C = -1 / (2 sinh x).
 
 alpha = 2. Let R be the covariance (4, 4) of both ends of the stretch within an infinite line. A point of the line, with
-its covariance I of (u, w), is shared by the two sides, so that each has half of its precision: [[O, C], [C, O]] =
-R^-1 - I / 2 (Bolin, Simas and Wallin 2024, "Gaussian Whittle-Matern fields on metric graphs", arrive at the same by
-conditioning independent stretches on the conditions at vertices). From the energy above this differs by a multiple of
-u w at each end, and these cancel over a vertex, where the w sum to 0. Sums and differences of the two ends are
-independent on the line, which makes R two blocks of two,
+covariance I of (u, w), is shared by the two sides, so each has half of its precision: [[O, C], [C, O]] = R^-1 - I / 2
+(Bolin, Simas and Wallin 2024, "Gaussian Whittle-Matern fields on metric graphs", derive the same by conditioning
+independent stretches on the conditions at vertices). This differs from the energy above by a multiple of u w at each
+end, and these cancel at a vertex, where the w sum to 0. Sums and differences of the two ends are independent on the
+line, so R has two blocks of size two,
 
     var (u_0 +- u_1, w_0 +- w_1) / sqrt(2) = [[1 +- (1 + x) e, +- x e], [+- x e, 1 -+ (1 - x) e]],    e = exp(-x),
 
-with determinants 2 e (sinh x +- x). With s = sinh x, c = cosh x and D = s^2 - x^2 the inverses come to
+with determinants 2 e (sinh x +- x). With s = sinh x, c = cosh x and D = s^2 - x^2 the inverses give
 
     O = [[s c + x, x^2], [x^2, s c - x]] / (2 D),    C = -[[s + x c, x s], [x s, x c - s]] / (2 D).
 
-Slopes need nothing new. With k = 1 + 4 O_uw, differentiating in x:
+Derivatives follow from O and C. With k = 1 + 4 O_uw, differentiating in x:
 
     alpha = 1:  O' = -2 C^2,                            C' = -2 O C;
     alpha = 2:  O' = -4 (C_uw, C_ww) (C_uw, C_ww)^T,    C_uu' = -k C_uw,  C_uw' = -k C_ww,  C_ww' = C_uw - 4 O_ww C_ww.
 
-sinh x - x and x cosh x - sinh x cancel in short stretches; there their series have positive terms. In long ones s and c
-overflow: above and below, everything is multiplied by 2 exp(-x), once for each of them.
+sinh x - x and x cosh x - sinh x cancel in short stretches, where their series have positive terms. In long stretches s
+and c overflow, so numerators and denominators are multiplied by 2 exp(-x) for each of them.
 """
 
 from typing import NamedTuple
@@ -42,20 +42,28 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 KAPPA = {1: 1.0, 2: float(np.sqrt(3.0))}
-"""kappa times the lengthscale, by alpha: correlations are exp(-d / l), and those of the Matern kernel with nu = 3/2."""
+"""kappa times the lengthscale, by alpha. Correlations are exp(-d / l), and Matern with nu = 3/2."""
 
 SHORTEST = {1: 1e-8, 2: 3e-4}
-"""What shorter stretches count as, in 1 / kappa. Entries grow as 1 / (2 x) and 3 / x^3, and sums of them with entries
-of order one are rounded: at these lengths that costs as much of the law as a longer stretch does, 1e-8 and 1e-4."""
+"""The length that shorter stretches count as, in 1 / kappa. Entries grow like 1 / (2 x) and 3 / x^3, and their sums
+with entries of order one are rounded. At these lengths rounding and the longer stretch cause equal errors."""
 LONGEST = 1e3
-"""What longer stretches count as: their ends have been independent, to the last bit, from 750 on."""
+"""The length that longer stretches count as. Their ends are independent to the last bit beyond 750."""
 
 _SERIES = 1.0
 _TERMS = 9  # the next one is below 1e-18 of the first
 
 
 class Bridge(NamedTuple):
-    """u at a point between two ends: weights . (what is at the ends) + an independent error."""
+    """u at a point between two ends: weights of the ends, and an independent error.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.roads.line import bridge
+        >>> found = bridge(1, np.array([0.5]), np.array([0.5]))
+        >>> found.start.round(4).tolist(), found.variance.round(4).tolist()
+        ([[0.4434]], [0.4621])
+    """
 
     start: Floats  # (alpha, n) weights of u and w at the first end
     end: Floats  # (alpha, n)
@@ -66,11 +74,17 @@ def blocks(
     alpha: int,
     x: Floats,  # (n,)
 ) -> Floats:  # (2, k, n)
-    """Return O and C, each as k rows: its one entry, or for alpha = 2 the entries uu, uw and ww.
+    """Return O and C, each as k rows: the single entry, or for alpha = 2 the entries uu, uw and ww.
 
     Args:
         alpha: 1 or 2.
-        x: Lengths (n,), positive, times kappa; beyond 1,000 they count as that.
+        x: Lengths (n,), positive, times kappa. They are truncated at 1,000.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.roads.line import blocks
+        >>> blocks(1, np.array([1.0])).round(4).ravel().tolist()  # coth(1) / 2, -1 / (2 sinh(1))
+        [0.6565, -0.4255]
     """
     x = np.minimum(x, LONGEST)
     with np.errstate(under="ignore"):
@@ -78,7 +92,7 @@ def blocks(
         s, c = -np.expm1(-2 * x), 1 + e * e  # 2 e sinh x, 2 e cosh x
         if alpha == 1:
             return np.stack([c / (2 * s), -e / s])[:, None]
-        y, gap = 2 * e * x, bent(x)
+        y, gap = 2 * e * x, cosine_gap(x)
         double = 2 * (s + y) * sine_gap(x)  # 8 e^2 D
         own = np.stack([s * c + 2 * e * y, y * y, sine_gap(2 * x)])
         cross = -np.stack([2 * e * (s + x * c), y * s, 2 * e * gap])
@@ -88,7 +102,14 @@ def blocks(
 def slopes(
     found: Floats,  # (2, k, n)
 ) -> Floats:  # (2, k, n)
-    """Return the derivatives of what `blocks` returned, in x."""
+    """Return the derivatives in x of the results of `blocks`.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.roads.line import blocks, slopes
+        >>> slopes(blocks(1, np.array([1.0]))).round(4).ravel().tolist()
+        [-0.362, 0.5586]
+    """
     with np.errstate(under="ignore"):
         if found.shape[1] == 1:
             own, cross = found[:, 0]
@@ -104,44 +125,65 @@ def bridge(
     x: Floats,  # (n,)
     y: Floats,  # (n,)
 ) -> Bridge:
-    """Return u at points of stretches, given the ends, x before and y behind them (both (n,), positive, in 1 / kappa).
+    """Return u at points of stretches given the ends, at distances x before and y after them.
 
-    The point cuts its stretch in two, whose energies add up. What they have in (u, u' / kappa) at the point is K, the
-    precision there given the ends; the derivative points into the second stretch and out of the first.
+    The distances (n,) are positive and in units of 1 / kappa. The point divides its stretch in two, whose energies are
+    added. Their sum for (u, u' / kappa) at the point is K, the precision given the ends. The derivative points into the
+    second stretch and out of the first.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.roads.line import bridge
+        >>> bridge(2, np.array([0.5]), np.array([0.5])).start.shape
+        (2, 1)
     """
-    (own, cross), (behind, beyond) = blocks(alpha, x), blocks(alpha, y)
+    (own, cross), (after_own, after_cross) = blocks(alpha, x), blocks(alpha, y)
     with np.errstate(under="ignore"):
         if alpha == 1:
-            total = own[0] + behind[0]
-            return Bridge(-cross / total, -beyond / total, 1 / total)
-        uu, uw, ww = own[0] + behind[0], behind[1] - own[1], own[2] + behind[2]
+            total = own[0] + after_own[0]
+            return Bridge(-cross / total, -after_cross / total, 1 / total)
+        uu, uw, ww = own[0] + after_own[0], after_own[1] - own[1], own[2] + after_own[2]
         determinant = uu * ww - uw * uw
         a, b = ww / determinant, -uw / determinant  # the first row of the inverse of K
         start = np.stack([b * cross[1] - a * cross[0], b * cross[2] - a * cross[1]])
-        end = -np.stack([a * beyond[0] + b * beyond[1], a * beyond[1] + b * beyond[2]])
+        end = -np.stack([a * after_cross[0] + b * after_cross[1], a * after_cross[1] + b * after_cross[2]])
         return Bridge(start, end, a)
 
 
 def sine_gap(
     x: Floats,  # (n,)
 ) -> Floats:  # (n,)
-    """Return 2 exp(-x) (sinh x - x), (n,): x^3 / 6 (1 + x^2 / 20 (1 + x^2 / 42 (...))) for small x."""
+    """Return 2 exp(-x) (sinh x - x), as exp(-x) x^3 / 3 (1 + x^2 / 20 (1 + x^2 / 42 (...))) for small x.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.roads.line import sine_gap
+        >>> sine_gap(np.array([2.0])).round(4).tolist()  # 1 - exp(-4) - 4 exp(-2)
+        [0.4403]
+    """
     ratios = [1 / ((2 * k + 2) * (2 * k + 3)) for k in range(1, _TERMS)]
     e = np.exp(-x)
     return np.where(x < _SERIES, e * _nested(x, 3.0, ratios), -np.expm1(-2 * x) - 2 * e * x)
 
 
-def bent(
+def cosine_gap(
     x: Floats,  # (n,)
 ) -> Floats:  # (n,)
-    """Return 2 exp(-x) (x cosh x - sinh x), (n,): x^3 / 3 (1 + x^2 / 10 (1 + x^2 / 28 (...))) for small x."""
+    """Return 2 exp(-x) (x cosh x - sinh x), by a series with positive terms for small x.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.roads.line import cosine_gap
+        >>> cosine_gap(np.array([2.0])).round(4).tolist()  # 2 (1 + exp(-4)) - (1 - exp(-4))
+        [1.0549]
+    """
     ratios = [1 / (2 * k * (2 * k + 3)) for k in range(1, _TERMS)]
     e = np.exp(-x)
     return np.where(x < _SERIES, e * _nested(x, 1.5, ratios), x * (1 + e * e) + np.expm1(-2 * x))
 
 
 def _nested(x: Floats, divisor: float, ratios: list[float]) -> Floats:
-    """Return x^3 / divisor (1 + r_1 x^2 (1 + r_2 x^2 (...))), of which only small x are wanted."""
+    """Return x^3 / divisor (1 + r_1 x^2 (1 + r_2 x^2 (...))) for small x."""
     small = np.minimum(x, _SERIES)
     total = np.ones_like(small)
     for ratio in reversed(ratios):

@@ -13,29 +13,46 @@ Integers = NDArray[np.int64]
 
 
 class Pieces(NamedTuple):
-    """P pieces of road between two different vertices each, ordered by road and along it."""
+    """P pieces of road between two different vertices each, ordered by road and along it.
 
-    source: Integers  # (P,) the vertex at its first point
+    Examples:
+        >>> import graphs
+        >>> roads = graphs.RoadNetwork.from_lines([[(0, 0), (4, 0)]], metric="euclidean")
+        >>> graphs.RoadField(roads, cuts=[(0, 0.25)]).pieces.length.tolist()
+        [1.0, 3.0]
+    """
+
+    source: Integers  # (P,) the vertex at the first point
     target: Integers  # (P,)
     length: Floats  # (P,) positive
     road: Integers  # (P,)
-    low: Floats  # (P,) fraction of its road where a piece begins
+    low: Floats  # (P,) fraction of the road at the begin of a piece
     high: Floats  # (P,)
-    coordinates: Floats  # (V, 2) of the vertices: those of the network, then the places where roads are cut
-    vertex: Integers  # (c,) of each position at which roads were to be cut
+    coordinates: Floats  # (V, 2) of the vertices: those of the network, then the cuts
+    vertex: Integers  # (c,) the vertex of each requested cut
 
     @property
     def begins(self) -> NDArray[np.complex128]:
-        """Road + i low of each piece, (P,), ascending: complex numbers are sorted by real, then by imaginary parts."""
+        """Road + i low of each piece, (P,), ascending, since complex numbers are sorted lexicographically."""
         return np.asarray(self.road + 1j * self.low)
 
 
 class Spots(NamedTuple):
-    """Where positions are among pieces."""
+    """The vertices and pieces of positions.
 
-    vertex: Integers  # (n,) where a position is a vertex, else -1
-    piece: Integers  # (n,) where it is inside a piece, else 0
-    share: Floats  # (n,) of the piece's length before it
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> from graphs.precisions.roads.pieces import locate
+        >>> roads = graphs.RoadNetwork.from_lines([[(0, 0), (4, 0)]], metric="euclidean")
+        >>> pieces = graphs.RoadField(roads, cuts=[(0, 0.5)]).pieces
+        >>> locate(roads, pieces, pieces.begins, np.array([0]), np.array([0.75])).share.tolist()
+        [0.5]
+    """
+
+    vertex: Integers  # (n,) the vertex at a position, -1 for none
+    piece: Integers  # (n,) the piece around a position, 0 at a vertex
+    share: Floats  # (n,) of the length of the piece before a position
 
 
 def cut(
@@ -43,7 +60,16 @@ def cut(
     road: Integers,  # (c,)
     fraction: Floats,  # (c,)
 ) -> Pieces:
-    """Cut roads at positions, and in the middle those stretches that would still end where they begin."""
+    """Cut roads at positions, and cut in the middle stretches that would still begin and end at one vertex.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> from graphs.precisions.roads.pieces import cut
+        >>> roads = graphs.RoadNetwork.from_lines([[(0, 0), (4, 0)]], metric="euclidean")
+        >>> cut(roads, np.array([0]), np.array([0.25])).length.tolist()
+        [1.0, 3.0]
+    """
     stretch, fraction, vertex = roads.stretches.locate(road, fraction, roads.lengths)
     inner = np.flatnonzero(vertex < 0)
     loops = _used(roads) & (roads.stretches.source == roads.stretches.target)
@@ -64,12 +90,12 @@ def cut(
 
 
 def _used(roads: RoadNetwork) -> NDArray[np.bool_]:  # (S,)
-    """Return which stretches have a length and stand for themselves."""
+    """Return a mask of stretches with a length that represent themselves."""
     return roads.stretches.is_distinct & (roads.lengths[roads.stretches.road] > 0)
 
 
 def _between_cuts(roads: RoadNetwork, at: Integers, where: Floats, places: Floats, vertex: Integers) -> Pieces:
-    """Return the pieces between distinct places inside stretches, ascending, numbered after the network's vertices."""
+    """Return the pieces between distinct ascending cuts inside stretches, numbered after the vertices."""
     found, used = roads.stretches, np.flatnonzero(_used(roads))
     stretch = np.concatenate([used, at, used])
     fraction = np.concatenate([found.begin[used], where, found.end[used]])
@@ -89,7 +115,17 @@ def locate(
     road: Integers,  # (n,)
     fraction: Floats,  # (n,)
 ) -> Spots:
-    """Return the vertex, or the piece, of each of n positions; `begins` are those of the pieces, which callers keep."""
+    """Return the vertex or the piece of each of n positions; `begins` are those of the pieces.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> from graphs.precisions.roads.pieces import locate
+        >>> roads = graphs.RoadNetwork.from_lines([[(0, 0), (4, 0)]], metric="euclidean")
+        >>> pieces = graphs.RoadField(roads, cuts=[(0, 0.5)]).pieces
+        >>> locate(roads, pieces, pieces.begins, np.array([0, 0]), np.array([0.5, 0.75])).vertex.tolist()
+        [2, -1]
+    """
     stretch, fraction, vertex = roads.stretches.locate(road, fraction, roads.lengths)
     piece = np.searchsorted(begins, roads.stretches.road[stretch] + 1j * fraction, side="right") - 1
     piece = np.where(vertex < 0, piece, 0)

@@ -1,14 +1,14 @@
-"""The compiled loops of the walks. Serial and `nogil`: `graphs.walks.drawing` runs them in a thread pool.
+"""Compiled loops of walks: serial and `nogil`, run by `graphs.walks.drawing` in a thread pool.
 
-A visit is a 64-bit number, node << 32 | hop. Where the load of a visit follows from its start, node and hop, visits
-carry nothing else; otherwise `carried` holds their loads.
+A visit is a 64-bit number, node << 32 | hop. If the load of a visit follows from its start, node and hop, only visits
+are stored. Otherwise `carried` holds their loads.
 """
 
 from graphs.walks.compiled.merging import gather as gather
 from graphs.walks.compiled.merging import merge as merge
 from graphs.walks.compiled.merging import scatter as scatter
-from graphs.walks.compiled.pushing import begin_after as begin_after
 from graphs.walks.compiled.pushing import cumulate as cumulate
+from graphs.walks.compiled.pushing import draw_starts as draw_starts
 from graphs.walks.compiled.pushing import push as push
 from graphs.walks.compiled.pushing import reach as reach
 from graphs.walks.compiled.stepping import walk as walk

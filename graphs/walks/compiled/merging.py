@@ -1,4 +1,4 @@
-"""Visits merged by start, node and hop, and sums over them."""
+"""Merging of visits by start, node and hop, and sums over them."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ _DIGIT, _DIGIT_MASK, _DIGITS = np.uint64(7), np.uint64(127), 128
 
 @jit
 def _sort(visits, carried, other_visits, other_carried, counts):
-    """Sort by node, stably, by digits of 7 bits; return the sorted arrays, which are one pair or the other."""
+    """Sort visits by node, stably, by digits of 7 bits; return the sorted pair of arrays."""
     size = visits.size
     differing = np.uint64(0)
     for a in range(size):
@@ -40,19 +40,19 @@ def _sort(visits, carried, other_visits, other_carried, counts):
 
 @jit
 def merge(
-    offsets,  # (n,) where the visits of each start begin
-    ends,  # (n,) and end
+    offsets,  # (n,) beginnings of the visits of each start
+    ends,  # (n,) their ends
     visits,
-    carried,  # as `visits`, or (0,)
-    columns,  # the rest as large as `visits`, written here
+    carried,  # like `visits`, or (0,)
+    columns,  # this and the following arrays are outputs of the size of `visits`
     hop_counts,
     hops,
     loads,
 ):
-    """Merge the visits of each start by node and hop; those of one start are ascending in their hop.
+    """Merge the visits of each start by node and hop; they must ascend in the hop.
 
-    A load is the sum of what was carried, or the number of visits. Writes per distinct node columns and hop_counts,
-    per distinct visit hops and loads; returns how many of each there are of each start, (n,) and (n,).
+    A load is the sum of the carried loads, or the number of visits. Writes columns and hop_counts per distinct node,
+    and hops and loads per distinct visit. Returns the number of nodes and of visits of each start, (n,) and (n,).
     """
     node_counts, visit_counts = np.empty(offsets.size, np.int64), np.empty(offsets.size, np.int64)
     widest = 0
@@ -96,7 +96,7 @@ def gather(
     left,  # (n,) factors of rows, or (0,)
     right,  # (N,) and of columns
 ):
-    """Return sum_l weights_l load_l of each entry, times the factors of its row and column, (nnz,)."""
+    """Return sum_l weights_l load_l of each entry (nnz,), times the factors of its row and column."""
     out = np.empty(indices.size)
     for row in range(indptr.size - 1):
         place = visit_indptr[row]

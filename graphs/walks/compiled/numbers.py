@@ -1,4 +1,4 @@
-"""Random numbers in compiled code, keyed as those of `graphs.random`."""
+"""Random numbers in compiled code, with the keys of `graphs.random`."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ def derive(key, index):
 
 @jit
 def to_unit(bits):
-    """Map to (0, 1) as `random.to_unit`; a signed integer converts faster to a float."""
+    """Map bits to (0, 1) like `random.to_unit`; signed integers convert faster to floats."""
     return (np.float64(np.int64(bits >> np.uint64(12))) + 0.5) * 2.0**-52
 
 
@@ -28,7 +28,7 @@ def uniform(key, index):
 
 @jit
 def shuffle(key, first_index, items):
-    """Put items in a random order (Fisher and Yates), with the uniforms of `key` from `first_index` on."""
+    """Shuffle items in place (Fisher-Yates), with the uniforms of `key` from `first_index` on."""
     for q in range(items.size - 1, 0, -1):
         other = np.int64(uniform(key, first_index + q) * (q + 1))
         items[q], items[other] = items[other], items[q]
@@ -36,7 +36,7 @@ def shuffle(key, first_index, items):
 
 @jit
 def search(cumulative, first, count, x):
-    """Return the place from `first` on at quantile x in (0, 1); `cumulative` ends with 1 after `count` places."""
+    """Return the index of quantile x in (0, 1) among `count` entries of `cumulative` from `first` on."""
     last = first + count
     while first < last - 1:
         middle = (first + last - 1) // 2

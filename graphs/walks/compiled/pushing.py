@@ -1,4 +1,4 @@
-"""The first steps of a walk, exactly, and walkers that begin after them."""
+"""Exact first steps of walks, and the draw of walkers that begin after them."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from graphs.walks.compiled.numbers import shuffle, uniform
 
 @jit
 def cumulate(indptr, probabilities):
-    """Return each row's running sums (nnz,), each row by itself, its last entry 1."""
+    """Return the cumulative sums (nnz,) within each row, whose last entry is set to 1."""
     cumulative = np.empty_like(probabilities)
     for row in range(indptr.size - 1):
         total = 0.0
@@ -24,17 +24,16 @@ def cumulate(indptr, probabilities):
 def push(
     indptr,
     indices,
-    probabilities,  # (nnz,) of the moves in proportion to weight, or (0,) where they are uniform
+    probabilities,  # (nnz,) of moves in proportion to weight, or (0,) if they are uniform
     roots,  # (N,) sqrt of the stationary mass
     starts,  # (n,) int64
     num_hops,  # (n,) int64
 ):
-    """Compute the laws of the first steps of a walk, exactly.
+    """Compute the distributions of the first steps of a walk exactly.
 
-    Returns:
-        ends (n, H + 1), H the most hops: where the entries of each hop of each start end; then, in that order, nodes,
-        ascending within a hop, the probabilities to stand there, and the loads U^hop, probability times the ratio of
-        roots.
+    Returns: ends (n, H + 1), the ends of the entries of each hop of each start, with H the largest number of hops.
+        Then, in this order, the nodes, ascending within a hop, their probabilities, and the loads U^hop, which are
+        probabilities times a ratio of roots.
     """
     most = num_hops.max() if num_hops.size else 0
     ends = np.empty((starts.size, most + 1), np.int64)
@@ -85,7 +84,7 @@ def reach(
 ):
     """Count the nodes within 0, 1, ..., `most` hops of each start, (n, most + 1).
 
-    Once more than `limit` are found the search ends; that hop and the later ones get a number beyond it.
+    The search ends when more than `limit` are found. This and the later hops then have a count above the limit.
     """
     balls = np.empty((starts.size, most + 1), np.int64)
     seen, touched = np.zeros(indptr.size - 1, np.int64), np.empty(max(limit, 0) + 2, np.int32)
@@ -110,7 +109,7 @@ def reach(
 
 
 @jit
-def begin_after(
+def draw_starts(
     ends,  # (n, H + 1)
     num_hops,  # (n,)
     mass,  # with `ends` from `push`
@@ -118,9 +117,10 @@ def begin_after(
     num_walkers,
     together,  # bool
 ):
-    """Draw nodes from the law of the last hop of each start, for its walkers to begin at.
+    """Draw nodes for the walkers of each start, from the distribution of its last hop.
 
-    Together: by systematic sampling, in a random order; else independently. Returns their places (n, m) in `mass`.
+    If `together` is true, by systematic sampling in a random order, otherwise independently. Returns indices (n, m)
+    into `mass`.
     """
     places = np.empty((keys.size, num_walkers), np.int64)
     for row in range(keys.size):

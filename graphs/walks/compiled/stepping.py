@@ -1,7 +1,7 @@
-"""Steps: the walkers of many start nodes advance together.
+"""Steps of walks: the walkers of many start nodes advance together.
 
-Each step is a few short loops over all of them: the reads from the adjacency, which miss the caches, are then
-independent of each other and overlap. Each node's walks depend on its own key alone, so chunks can be cut anywhere.
+Each step is a few short loops over all walkers. Reads from the adjacency, which miss the caches, are then independent
+of each other and overlap. The walks of a node depend on its key alone, so chunks can be cut anywhere.
 """
 
 import numpy as np
@@ -18,12 +18,12 @@ _FEW = 48
 
 @jit
 def _spread(key, first, degree, cumulative, group, edges):
-    """Choose the next edges of a group of walkers that stand on one node, stratified.
+    """Choose the next edges of a group of walkers at one node, stratified.
 
-    The group is shuffled; walker q of c gets the point (q + U) / c of the moves, turned by a second
-    uniform V. A walker's rank is uniform, so its point is uniform on (0, 1) whatever V is, and it
-    moves by the transition law; the points of a group are 1/c apart. With uniform moves over k
-    neighbours the turn is a whole number of neighbours, so for c <= k no two walkers share one.
+    The group is shuffled. Walker q of c gets the point (q + U) / c of the transition distribution, rotated by a second
+    uniform V. A walker's rank is uniform, so its point is uniform on (0, 1) for every V, and it follows the transition
+    probabilities. The points of a group are 1/c apart. With uniform moves over k neighbors the rotation is a whole
+    number of neighbors, so for c <= k no two walkers share one.
     """
     count = group.size
     shift, turn = uniform(key, 0), uniform(key, 1)
@@ -40,9 +40,9 @@ def _spread(key, first, degree, cumulative, group, edges):
 
 @jit
 def _repel(key, first, degree, group, edges, taken):
-    """Choose the next edges of a group, without replacement in blocks of as many walkers as there are neighbours.
+    """Choose the next edges of a group without replacement, in blocks of the number of neighbors.
 
-    Each block takes a uniformly random subset of the neighbours (Floyd's algorithm), and the group is shuffled.
+    Each block takes a uniformly random subset of the neighbors (Floyd's algorithm), and the group is shuffled.
     """
     shuffle(key, 0, group)
     count, drawn = group.size, group.size
@@ -62,7 +62,7 @@ def _repel(key, first, degree, group, edges, taken):
 
 @jit
 def _choose(streams, step, firsts, degrees, cumulative, count, edges):
-    """Choose the next edges of walkers 0..count-1, each by itself."""
+    """Choose the next edges of walkers 0..count-1 independently."""
     offset = np.uint64(step) * random.GOLDEN
     if cumulative.size == 0:
         for a in range(count):
@@ -74,7 +74,7 @@ def _choose(streams, step, firsts, degrees, cumulative, count, edges):
 
 @jit
 def _choose_in_groups(directions, keys, step, rows, nodes, firsts, degrees, cumulative, count, order, edges, taken):
-    """Choose the next edges of walkers 0..count-1, those of one start node that stand together as a group."""
+    """Choose the next edges of walkers 0..count-1, in groups of one start node and one position."""
     begin = 0
     while begin < count:
         row, end = rows[begin], begin
@@ -106,7 +106,7 @@ def _choose_in_groups(directions, keys, step, rows, nodes, firsts, degrees, cumu
 def _choose_edges(
     indptr, cumulative, directions, keys, streams, step, rows, nodes, count, firsts, degrees, order, taken, edges
 ):
-    """Choose the next edges of walkers 0..count-1; the last five arrays are written."""
+    """Choose the next edges of walkers 0..count-1; the last five arrays are outputs."""
     for a in range(count):
         node = np.uint64(nodes[a])
         firsts[a] = indptr[node]
@@ -119,7 +119,7 @@ def _choose_edges(
 
 @jit
 def _record(nodes, rows, edges, count, first_hops, step, reached, cursors, visits, factors, loads, carried):
-    """Write down where walkers 0..count-1 stand now."""
+    """Record the visits of walkers 0..count-1."""
     for a in range(count):
         start = np.uint64(rows[a])
         place = np.uint64(cursors[start])
@@ -132,7 +132,7 @@ def _record(nodes, rows, edges, count, first_hops, step, reached, cursors, visit
 
 @jit
 def _keep(nodes, rows, left, streams, loads, count, step):
-    """Close the ranks behind walkers that have come to their end; return how many go on."""
+    """Remove walkers that have reached their length; return the number of the others."""
     kept = np.uint64(0)
     for a in range(count):
         nodes[kept], rows[kept], left[kept], streams[kept] = nodes[a], rows[a], left[a], streams[a]
@@ -146,20 +146,20 @@ def _keep(nodes, rows, left, streams, loads, count, step):
 def walk(
     indptr,  # (N + 1,) int32 or int64, the rows of U
     indices,  # (nnz,) int32
-    cumulative,  # (nnz,) of the moves' probabilities in each row, or (0,) where they are uniform
-    factors,  # (nnz,) U_ab / p_ab, or (0,) where visits carry nothing
-    begins,  # (n, m) int32, where the walkers begin
+    cumulative,  # (nnz,) cumulative transition probabilities of each row, or (0,) if they are uniform
+    factors,  # (nnz,) U_ab / p_ab, or (0,) if loads are not carried
+    begins,  # (n, m) int32, the nodes at which walkers begin
     first_loads,  # (n, m) their loads there, or (0, 0)
     first_hops,  # (n,) the hops at which they begin
     keys,  # (n,) uint64, one per start
     lengths,  # (n, m) int64
     survival,  # (longest + 1,)
     directions,
-    cursors,  # (n,) where the next visit of each start is written
+    cursors,  # (n,) index of the next visit of each start
     visits,  # uint64
-    carried,  # as `visits`, or (0,)
+    carried,  # like `visits`, or (0,)
 ):
-    """Walk with the m walkers of n start nodes; write their visits behind those that are there."""
+    """Walk with the m walkers of n start nodes; append their visits to the existing ones."""
     room = lengths.size
     nodes, rows, left = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
     firsts, degrees, edges = np.empty(room, indptr.dtype), np.empty(room, np.int32), np.empty(room, indptr.dtype)
@@ -210,7 +210,7 @@ def walk_to_the_end(
     lengths,  # (n, m) int64
     directions,
 ):
-    """Return where the m walkers of n start nodes end, in some order, (n m,); they walk as in `walk`."""
+    """Return the last nodes (n m,) of the m walkers of n start nodes, in some order, as in `walk`."""
     room = lengths.size
     nodes, rows, left = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
     firsts, degrees, edges = np.empty(room, indptr.dtype), np.empty(room, np.int32), np.empty(room, indptr.dtype)

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from graphs.precisions.role import MarkovField, Pattern
+from graphs.precisions.base import MarkovField, Pattern
 from rfgp.blocks import NeighborBlock, PrecisionBlock, WeightBlock
 from rfgp.blocks.precision import Array
 from rfgp.solvers.bordered.latent_process import LatentProcess

@@ -38,13 +38,13 @@ class JointPattern:
         csr: The pattern, (N, N).
         factorize: Returns the factor of a matrix with entries (nnz,) on the pattern.
         places: Of each field, the places of its entries among those of the pattern. None stands for all in order.
-        analyse: Returns the analysis of the pattern, which has the memory and the operations of a factor.
+        analyze: Returns the analysis of the pattern, which has the memory and the operations of a factor.
     """
 
     csr: Csr
     factorize: Callable[[Array], Factor]
     places: Sequence[NDArray[np.int64] | None]
-    analyse: Callable[[], Any]
+    analyze: Callable[[], Any]
 
     @classmethod
     def of(cls, fields: Sequence[Field], reads: sp.csr_array, *, mixes: bool = False) -> "JointPattern":
@@ -81,7 +81,7 @@ class JointPattern:
         csr = Csr(union.indptr.astype(np.int64), union.indices.astype(np.int32))
         ends = np.cumsum([0, *(pattern.shape[0] for pattern in patterns)])
         places = [positions(csr, pattern, offset) for pattern, offset in zip(patterns, ends[:-1], strict=True)]
-        analysis = cholesky.analyse(*csr)
+        analysis = cholesky.analyze(*csr)
         return cls(csr, partial(cholesky.Factor.of, analysis), places, lambda: analysis)
 
     @property

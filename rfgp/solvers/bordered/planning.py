@@ -40,7 +40,7 @@ def bordered_latent(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> B
         return None
     solver = BorderedSolver(prior, rows, mean, noise)
     with suppress(MemoryBudgetError):
-        analysis = solver.system.elimination.prior.pattern.analyse()
+        analysis = solver.system.elimination.prior.pattern.analyze()
         analysis.check_fits()
         if not _exceeds(analysis) and _has_digits(solver):
             return solver

@@ -12,7 +12,7 @@ from graphs import Graph
 LINES = [[(0, 0), (1, 0)], [(1, 0), (1, 1), (2, 1)], [(0, 0), (0, 3), (1, 0)]]
 
 
-def test_geojson_round_trip_and_bad_files(tmp_path):
+def test_geojson_round_trip(tmp_path):
     point = {"type": "Point", "coordinates": [0.5, 0]}
     features = [
         {"type": "Feature", "properties": {}, "geometry": {"type": "LineString", "coordinates": LINES[1]}},
@@ -55,7 +55,7 @@ def collection(features):
 ROAD = ("LineString", [[8.0, 50.0], [8.0, 50.01], [8.02, 50.01]], {})
 
 
-def test_sensors_without_a_road_go_to_the_nearest(tmp_path):
+def test_sensors_without_edge_move_to_nearest_road(tmp_path):
     path = tmp_path / "r.geojson"
     second = ("MultiLineString", [[[8.0, 50.0], [8.0, 49.99, 120.0]], [[8.1, 50.0], [8.2, 50.0]]], None)
     points = [
@@ -78,8 +78,8 @@ def test_sensors_without_a_road_go_to_the_nearest(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[]", "not a GeoJSON FeatureCollection"),
-        ('{"type": "FeatureCollection"}', "not a GeoJSON FeatureCollection"),
+        ("[]", "GeoJSON FeatureCollection"),
+        ('{"type": "FeatureCollection"}', "GeoJSON FeatureCollection"),
         ('{"type": "FeatureCollection", "features": [3]}', "feature 0 has no geometry"),
         (
             '{"type": "FeatureCollection", "features": [{"type": "Feature", "properties": {}}]}',
@@ -87,22 +87,22 @@ def test_sensors_without_a_road_go_to_the_nearest(tmp_path):
         ),
         (collection([("Polygon", [], {})]), "feature 0 must be a LineString .* got 'Polygon'"),
         (collection([("MultiLineString", 3, {})]), "feature 0 must have a list of lines"),
-        (collection([("LineString", [["a", "b"], [1, 2]], {})]), "coordinates that are no numbers"),
-        (collection([("LineString", [1, 2], {})]), "coordinates that are no numbers"),
-        (collection([("LineString", [[1], [2]], {})]), "points of two finite numbers"),
+        (collection([("LineString", [["a", "b"], [1, 2]], {})]), "coordinates that are"),
+        (collection([("LineString", [1, 2], {})]), "coordinates that are"),
+        (collection([("LineString", [[1], [2]], {})]), "two finite numbers"),
         (collection([]), "has no LineString with points"),
-        (collection([("LineString", [[1, 10**400], [2, 2]], {})]), "coordinates that are no numbers"),
+        (collection([("LineString", [[1, 10**400], [2, 2]], {})]), "coordinates that are"),
         (collection([ROAD, ("Point", [8.0, 50.0], {})]), r"no sensor has the property 'value'.* have none at all"),
         (
             collection(
                 [ROAD, *[("Point", [8.0, 50.0], {"edge": 0, **more}) for more in ({"a": "1"}, {"b": 3, "a": 1})]]
             ),
-            r"no sensor has the property 'value'; they have numbers in 'b', 'a'. Name the one .* as in target='b'",
+            r"no sensor has the property 'value'; they have numbers in 'b', 'a'. .*as in target='b'",
         ),
         (collection([ROAD, ("Point", [8.0, 50.0], {"a": True})]), r"nor another that holds numbers \(they have 'a'\)"),
         (
             collection([ROAD, *[("Point", [8.0, 50.0], {name: 3}) for name in ("value", "speed")]]),
-            r"sensor 1 has no property 'value' \(it has 'speed'\)",
+            r"sensor 1 .*'value'.*'speed'",
         ),
         (collection([ROAD, ("Point", [8.0, 50.0], {"value": "fast"})]), "'value' of sensor 0 must be .* got 'fast'"),
         (collection([ROAD, ("Point", [8.0, 50.0], {"value": True})]), "'value' of sensor 0 must be .* got 'True'"),
@@ -115,11 +115,11 @@ def test_sensors_without_a_road_go_to_the_nearest(tmp_path):
             )
             for edge in (0.5, True, 1e300)
         ),
-        ("[" * 100_000, "not a road network that can be read"),
-        ("\x00" * 100, "not a road network that can be read: it is no JSON \\(line 1, column 1: "),
+        ("[" * 100_000, "road network that can be read"),
+        ("\x00" * 100, "must be JSON.* line 1, column 1: "),
     ],
 )
-def test_bad_geojson_is_named(content, message, tmp_path):
+def test_bad_geojson_raises_named_errors(content, message, tmp_path):
     path = tmp_path / "bad.geojson"
     path.write_text(content)
     with pytest.raises(graphs.FileFormatError, match=message) as caught:
@@ -146,7 +146,7 @@ MIXED = [
 """Two features that are neither road nor sensor, two sensors without a number, one with a text, one 1,112 m away."""
 
 
-def test_what_is_no_road_or_sensor_is_left_out_if_one_says_so(tmp_path):
+def test_skip_drops_other_features(tmp_path):
     path = tmp_path / "r.geojson"
     path.write_text(json.dumps({"type": "FeatureCollection", "features": MIXED}))
     with pytest.warns(graphs.SkippedFeaturesWarning) as caught:
@@ -169,11 +169,11 @@ def test_what_is_no_road_or_sensor_is_left_out_if_one_says_so(tmp_path):
     [
         (1, "feature 2 must be .* got 'Polygon'.* Pass skip=True to leave others out"),
         (4, "must be a finite number or null, got '2.5'. Pass skip=True"),
-        (7, "has no property 'value'.* Pass skip=True to take it as not measured"),
+        (7, "property 'value'.*skip=True"),
         (8, "within 500 m of a road, got 1,111.95 m.* Pass within= for more, or skip=True to leave it out"),
     ],
 )
-def test_without_a_word_they_are_refused_with_a_remedy(place, message, tmp_path):
+def test_other_features_are_refused_with_a_remedy(place, message, tmp_path):
     path = tmp_path / "r.geojson"
     path.write_text(json.dumps({"type": "FeatureCollection", "features": [MIXED[0], MIXED[3], MIXED[place]]}))
     with pytest.raises(graphs.FileFormatError, match=message):
@@ -182,10 +182,10 @@ def test_without_a_word_they_are_refused_with_a_remedy(place, message, tmp_path)
         graphs.read_roads(path, within=0)
 
 
-def test_faults_of_features_come_together(tmp_path):
+def test_faulty_features_are_listed_together(tmp_path):
     path, bad = tmp_path / "r.geojson", [feature("Polygon", []) for _ in range(6)]
     path.write_text(json.dumps({"type": "FeatureCollection", "features": [MIXED[0], feature("Point", ["a", 1]), *bad]}))
-    with pytest.raises(graphs.FileFormatError, match="has 7 features that cannot be used:\nfeature 1 has") as caught:
+    with pytest.raises(graphs.FileFormatError, match="has 7 features that cannot be used:\nfeature 1 ") as caught:
         graphs.read_roads(path)
     assert [line.split(" ")[1] for line in str(caught.value).splitlines()[1:]] == ["1", "2", "3", "4", "5", "2"]
     assert str(caught.value).endswith("and 2 more.")
@@ -208,7 +208,7 @@ def test_roads_of_one_point_are_refused_or_skipped(tmp_path):
         assert len(graphs.read_roads(path, skip=True).lines) == 1
 
 
-def test_properties_that_identify_sensors_are_proposed_last(tmp_path):
+def test_identifier_properties_are_suggested_last(tmp_path):
     path = tmp_path / "r.geojson"
     sensors = [feature("Point", [8.01, 49.0], id=i, number=10 + i, speed=i % 3) for i in range(6)]
     path.write_text(json.dumps({"type": "FeatureCollection", "features": [MIXED[0], *sensors]}))
@@ -248,7 +248,7 @@ GRID = [feature("LineString", [[0, 0], [50, 0]]), feature("LineString", [[50, 0]
         ("urn:ogc:def:crs:EPSG::4258", "haversine"),
     ],
 )
-def test_the_metric_follows_from_the_crs(name, metric, has_pyproj, tmp_path, monkeypatch):
+def test_metric_follows_from_crs(name, metric, has_pyproj, tmp_path, monkeypatch):
     if not has_pyproj:
         monkeypatch.setitem(sys.modules, "pyproj", None)
     path = file_of(tmp_path / "r.geojson", GRID, crs=named(name))
@@ -274,7 +274,7 @@ def test_the_metric_follows_from_the_crs(name, metric, has_pyproj, tmp_path, mon
         {"type": "name"},
     ],
 )
-def test_unknown_crs_need_a_metric(crs, tmp_path):
+def test_unknown_crs_requires_metric(crs, tmp_path):
     path = file_of(tmp_path / "r.geojson", GRID, crs=crs)
     with pytest.raises(graphs.FileFormatError, match=r"known one.* Pass metric"):
         graphs.read_roads(path, None)
@@ -282,13 +282,13 @@ def test_unknown_crs_need_a_metric(crs, tmp_path):
     assert (roads.metric, roads.unit) == ("euclidean", "")
 
 
-def test_without_crs_coordinates_are_degrees(tmp_path):
+def test_missing_crs_means_degrees(tmp_path):
     path = file_of(tmp_path / "r.geojson", GRID)
     assert graphs.read_roads(path, None)[5] == "haversine"
     assert graphs.read_roads(path, None, "euclidean").unit == ""
 
 
-def test_systems_in_feet_are_read_by_pyproj(tmp_path):
+def test_pyproj_reads_systems_in_feet(tmp_path):
     pytest.importorskip("pyproj")
     path = file_of(tmp_path / "r.geojson", GRID, crs=named("EPSG:2263"))
     assert graphs.read_roads(path, None)[5:] == graphs.read_roads(path, None, "euclidean")[5:]
@@ -318,7 +318,7 @@ def test_ids_properties_and_members_are_kept(tmp_path):
     assert found.members == {"name": "streets", "crs": named("EPSG:3857")}
 
 
-def test_a_byte_order_mark_and_nan_are_read(tmp_path):
+def test_byte_order_mark_and_nan_are_read(tmp_path):
     path = tmp_path / "r.geojson"
     features = [*GRID, feature("Point", [25, 0], value=float("nan")), feature("Point", [50, 25], value=3)]
     text = json.dumps({"type": "FeatureCollection", "crs": named("EPSG:3857"), "features": features})
@@ -329,21 +329,21 @@ def test_a_byte_order_mark_and_nan_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("point", "properties", "message"),
     [
-        ("12", {"value": 1}, "coordinates that are no numbers"),
-        (["0", "0"], {"value": 1}, "coordinates that are no numbers"),
-        ([False, True], {"value": 1}, "coordinates that are no numbers"),
+        ("12", {"value": 1}, "coordinates that are"),
+        (["0", "0"], {"value": 1}, "coordinates that are"),
+        ([False, True], {"value": 1}, "coordinates that are"),
         ([25, 0], {"value": 10**400}, "'value' of sensor 0 must be a finite number"),
         ([25, 0], {"value": 1, "edge": 10**400, "fraction": 0.5}, "edge and fraction of sensor 0 must be numbers"),
     ],
 )
-def test_odd_numbers_of_sensors_are_named(point, properties, message, tmp_path):
+def test_odd_sensor_numbers_are_refused(point, properties, message, tmp_path):
     sensor = {"type": "Feature", "geometry": {"type": "Point", "coordinates": point}, "properties": properties}
     path = file_of(tmp_path / "r.geojson", [*GRID, sensor], crs=named("EPSG:25832"))
     with pytest.raises(graphs.FileFormatError, match=message):
         graphs.read_roads(path)
 
 
-def test_places_that_are_null_are_not_named(tmp_path):
+def test_null_positions_count_as_missing(tmp_path):
     path = file_of(
         tmp_path / "r.geojson",
         [*GRID, feature("Point", [25, 0], value=1, edge=None, fraction=None)],
@@ -353,17 +353,17 @@ def test_places_that_are_null_are_not_named(tmp_path):
 
 
 @pytest.mark.parametrize("within", ["a", True, 0, float("nan")])
-def test_limits_are_positive_numbers(within, tmp_path):
+def test_within_must_be_positive(within, tmp_path):
     with pytest.raises(graphs.InvalidArgumentError, match="within must be a positive number"):
         graphs.read_roads(file_of(tmp_path / "r.geojson", GRID), within=within)
 
 
-def test_metrics_are_checked_before_the_file_is_blamed(tmp_path):
+def test_metric_is_checked_before_the_file(tmp_path):
     with pytest.raises(graphs.InvalidArgumentError, match="metric must be one of"):
         graphs.read_roads(file_of(tmp_path / "r.geojson", GRID, crs=named("EPSG:25832")), metric="miles")
 
 
-def test_features_that_hold_nothing_are_left_out(tmp_path):
+def test_empty_features_are_skipped(tmp_path):
     nothing = [
         {"type": "Feature", "properties": {"value": 1}, "geometry": None},
         feature("LineString", []),
@@ -390,7 +390,7 @@ def test_one_way_streets_have_no_direction(tmp_path):
     assert lengths[0] == lengths[1] == lengths[2]
 
 
-def test_values_that_are_lists_are_named(tmp_path):
+def test_list_values_are_refused(tmp_path):
     points = [feature("Point", [25, 0], value=[1, 2]), feature("Point", [20, 0], value=2)]
     path = file_of(tmp_path / "r.geojson", [*GRID, *points], crs=named("EPSG:3857"))
     with pytest.raises(graphs.FileFormatError, match=r"must be a finite number or null, got '\[1, 2\]'"):
@@ -399,7 +399,7 @@ def test_values_that_are_lists_are_named(tmp_path):
         np.testing.assert_array_equal(graphs.read_roads(path, skip=True).values, [np.nan, 2])
 
 
-def test_sensors_far_away_in_a_plane_are_named_without_metres(tmp_path):
+def test_far_sensors_in_a_plane_are_named_without_meters(tmp_path):
     path = file_of(tmp_path / "r.geojson", [*GRID, feature("Point", [25, 9], value=1)])
     with pytest.raises(graphs.FileFormatError, match="within 5 of a road, got 9"):
         graphs.read_roads(path, metric="euclidean", within=5)

@@ -48,7 +48,7 @@ SHAPES = [
 
 @pytest.mark.parametrize("diagonals", [False, True])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_all_pairs(shape, diagonals):
+def test_edges_match_all_pairs(shape, diagonals):
     d = len(shape)
     for periodic in {
         (False,) * d,
@@ -66,14 +66,14 @@ def test_all_pairs(shape, diagonals):
 
 @pytest.mark.parametrize("periodic", [False, True])
 @pytest.mark.parametrize("shape", [(4, 6), (3, 5, 4), (9,)])
-def test_networkx_has_the_same(shape, periodic):
+def test_grid_matches_networkx(shape, periodic):
     G = nx.grid_graph(shape[::-1], periodic=periodic)  # networkx counts axes from the last
     nodes = list(np.ndindex(shape)) if len(shape) > 1 else list(range(shape[0]))
     expected = nx.to_numpy_array(G, nodelist=nodes)
     np.testing.assert_array_equal(Graph.from_grid(shape, periodic=periodic).adjacency.toarray(), expected)
 
 
-def test_kings_moves_of_a_picture():
+def test_diagonals_match_kings_moves():
     g = Graph.from_grid((10, 10), diagonals=True)
     W = g.adjacency.toarray()
     at = np.arange(100).reshape(10, 10)
@@ -86,7 +86,7 @@ def test_kings_moves_of_a_picture():
     assert np.ptp(scaled[W > 0] / W[W > 0]) < 1e-12
 
 
-def test_positions_are_in_c_order_and_coordinates_follow():
+def test_positions_and_coordinates_are_in_c_order():
     shape, spacing = (3, 4, 5), (0.5, 2.0, 3.0)
     g = Graph.from_grid(shape, spacing=spacing)
     for index in ((0, 0, 1), (2, 3, 4), (1, 2, 0)):
@@ -100,7 +100,7 @@ def test_positions_are_in_c_order_and_coordinates_follow():
     assert Graph.from_grid((2, 2, 2, 2)).coordinates is None
 
 
-def test_many_axes():
+def test_grids_of_many_axes():
     cube = Graph.from_grid((2,) * 12)
     assert (cube.num_nodes, cube.num_edges) == (4096, 12 * 2**11)
     assert Graph.from_grid((1,) * 70 + (3,)).num_edges == 2
@@ -126,35 +126,35 @@ def test_many_axes():
         ({"shape": (3, 3), "spacing": (1, np.nan)}, "spacing must be"),
         ({"shape": (3, 3), "spacing": (1, np.inf)}, "spacing must be"),
         ({"shape": (3, 3), "spacing": ("a", "b")}, "spacing must be"),
-        ({"shape": (3, 3), "spacing": (1e-300, 1e300)}, "beyond double precision"),
-        ({"shape": (30, 3), "spacing": (1e307, 1)}, "beyond double precision"),
-        ({"shape": (10**6, 10**6)}, r"has 1000000000000 nodes and 1999998000000 edges, more than 32-bit"),
+        ({"shape": (3, 3), "spacing": (1e-300, 1e300)}, "double precision"),
+        ({"shape": (30, 3), "spacing": (1e307, 1)}, "double precision"),
+        ({"shape": (10**6, 10**6)}, r"1000000000000 nodes and 1999998000000 edges"),
         ({"shape": (10**6, 10**6), "periodic": (True, False)}, "1000000000000 nodes and 1999999000000 edges"),
         ({"shape": (10**6, 10**6), "periodic": True, "diagonals": True}, "1000000000000 nodes and 4000000000000 edges"),
         ({"shape": (10**6, 10**6), "diagonals": True}, "1000000000000 nodes and 3999994000002 edges"),
         ({"shape": (2,) * 20, "diagonals": True}, f"1048576 nodes and {2**19 * (2**20 - 1)} edges"),
     ],
 )
-def test_grids_that_cannot_be(arguments, message):
+def test_invalid_grids_are_refused(arguments, message):
     with pytest.raises(graphs.GraphError, match=message):
         Graph.from_grid(**arguments)
 
 
 @pytest.mark.parametrize("factor", [1e-310, 1e-200, 1e200, 4e307])
-def test_units_of_spacing_do_not_matter(factor):
+def test_weights_are_invariant_to_unit_of_spacing(factor):
     scaled = Graph.from_grid((3, 4), diagonals=True, spacing=(factor, factor / 2)).adjacency.toarray()
     expected = Graph.from_grid((3, 4), diagonals=True, spacing=(2, 1)).adjacency.toarray()
     np.testing.assert_allclose(scaled, expected, rtol=1e-12)
 
 
-def test_kernels_on_a_ring_are_those_of_the_circle():
+def test_ring_kernel_matches_circle():
     """Eigenvalues 1 - cos(2 pi j / n)."""
     g = Graph.from_grid((12,), periodic=True)
     expected = np.sort(1 - np.cos(2 * np.pi * np.arange(12) / 12))
     np.testing.assert_allclose(g.spectrum.eigenvalues, expected, atol=1e-12)
 
 
-def test_labels_of_a_grid_are_its_tuples():
+def test_grid_labels_are_tuples():
     """As integers, they are computed and not kept; integers are positions."""
     g = Graph.from_grid((3, 4, 5))
     labels = list(np.ndindex(3, 4, 5))
@@ -167,8 +167,8 @@ def test_labels_of_a_grid_are_its_tuples():
     for given in (some, np.array(some), [list(label) for label in some], expected, np.array(expected)):
         assert g.index(given).tolist() == expected
     assert g.labels_at(np.array(expected)) == some
-    assert g.index([]).tolist() == g.named(np.zeros(0, dtype=np.int64)).tolist() == []
-    assert g.named(np.array(expected)).tolist() == expected
+    assert g.index([]).tolist() == g.as_nodes(np.zeros(0, dtype=np.int64)).tolist() == []
+    assert g.as_nodes(np.array(expected)).tolist() == expected
     assert g.subgraph(expected).labels == tuple(some)
     assert g.subgraph(expected).index(some[::-1]).tolist() == [2, 1, 0]
     assert (Graph.from_grid((4,)).labels[2], Graph.from_grid((4,)).index([(2,), (0,)]).tolist()) == ((2,), [2, 0])
@@ -177,24 +177,24 @@ def test_labels_of_a_grid_are_its_tuples():
 @pytest.mark.parametrize(
     ("nodes", "message"),
     [
-        ([(0, 0), (3, 0)], r"no node \(3, 0\); labels of this grid are tuples \(0, 0\) to \(2, 3\)"),
-        ([(0, -1)], r"no node \(0, -1\)"),
+        ([(0, 0), (3, 0)], r"\(0, 0\) to \(2, 3\), got \(3, 0\)"),
+        ([(0, -1)], r"got \(0, -1\)"),
         ([(0, 0, 0)], "tuples"),
-        ([(0, 0), 1], "tuples of one integer for each of its 2 axes"),
-        ([(0, 0), (1,)], "tuples of one integer"),
-        ([(0, True)], "True or False"),
-        ([12], "no node 12"),
+        ([(0, 0), 1], "tuples of 2 integers"),
+        ([(0, 0), (1,)], "tuples of 2 integers"),
+        ([(0, True)], "not booleans"),
+        ([12], "got 12"),
         ([0.5], "integers 0..11"),
         ("ab", "sequence of labels"),
         (3, "sequence of labels"),
     ],
 )
-def test_labels_that_a_grid_does_not_have(nodes, message):
+def test_unknown_grid_labels_are_refused(nodes, message):
     with pytest.raises(graphs.UnknownNodeError, match=message):
         Graph.from_grid((3, 4)).index(nodes)
 
 
-def test_labels_of_a_large_grid_take_no_memory():
+def test_grid_labels_take_no_memory():
     import tracemalloc
 
     g = Graph.from_grid((1000, 1000))

@@ -53,19 +53,19 @@ BOOK = trimesh.Trimesh(
 
 
 class TestShapes:
-    def test_three_faces_on_an_edge_are_all_adjacent(self):
+    def test_three_faces_on_an_edge_are_adjacent(self):
         assert len(BOOK.face_adjacency) == 0  # trimesh leaves such edges out
         faces, vertices = Graph.from_mesh(BOOK), Graph.from_mesh(BOOK, "vertices")
         np.testing.assert_array_equal(faces.adjacency.toarray(), 1 - np.eye(3))
         assert (vertices.num_nodes, vertices.num_edges) == (5, 7)
 
-    def test_a_fan_of_many_faces(self):
+    def test_fan_of_faces_is_complete(self):
         ends = [(np.cos(t), np.sin(t), 0.5) for t in np.linspace(0, 6, 9)]
         fan = trimesh.Trimesh([(0, 0, 0), (0, 0, 1), *ends], [(0, 1, i + 2) for i in range(9)], process=False)
         assert Graph.from_mesh(fan).num_edges == 36
 
     @pytest.mark.parametrize("make", [trimesh.creation.box, trimesh.creation.icosphere, lambda: square_grid(5)])
-    def test_manifold_meshes_are_as_trimesh_has_them(self, make):
+    def test_manifold_adjacency_matches_trimesh(self, make):
         mesh = make()
         for g, pairs in (
             (Graph.from_mesh(mesh), mesh.face_adjacency),
@@ -75,7 +75,7 @@ class TestShapes:
             expected[pairs[:, 0], pairs[:, 1]] = expected[pairs[:, 1], pairs[:, 0]] = 1
             np.testing.assert_array_equal(g.adjacency.toarray(), expected)
 
-    def test_holes_and_boundaries(self):
+    def test_holes_and_boundaries_are_not_bridged(self):
         whole = square_grid(4)
         centers = whole.triangles_center
         holed = mesh_of(
@@ -92,7 +92,7 @@ class TestShapes:
 
     @pytest.mark.parametrize("weights", ["unit", "edge-length"])
     @pytest.mark.parametrize("nodes", ["faces", "vertices"])
-    def test_several_parts(self, nodes, weights):
+    def test_components_stay_separate(self, nodes, weights):
         one, two = trimesh.creation.box(), tetrahedron(0)
         both = trimesh.Trimesh(
             np.concatenate([one.vertices, two.vertices]), np.concatenate([one.faces, two.faces + 8]), process=False
@@ -104,21 +104,21 @@ class TestShapes:
         np.testing.assert_allclose(g.coordinates, places)
 
     @pytest.mark.parametrize("weights", ["unit", "edge-length", "cotangent"])
-    def test_vertices_of_no_face_are_isolated_nodes(self, weights):
+    def test_unreferenced_vertices_are_isolated_nodes(self, weights):
         mesh = mesh_of([(9, 9), (0, 0), (1, 0), (7, 7), (0, 1)], [(1, 2, 4)])
         g = Graph.from_mesh(mesh, "vertices", weights=weights)
         assert g.num_nodes == 5
         np.testing.assert_array_equal(np.flatnonzero(g.degrees == 0), [0, 3])
         np.testing.assert_array_equal(g.coordinates[:, :2], [(9, 9), (0, 0), (1, 0), (7, 7), (0, 1)])
 
-    def test_faces_that_name_a_vertex_twice(self):
+    def test_faces_with_repeated_corners(self):
         mesh = mesh_of([(0, 0), (1, 0), (0, 1), (1, 1)], [(0, 1, 2), (1, 1, 2), (3, 3, 3), (1, 3, 2)])
         W = Graph.from_mesh(mesh).adjacency.toarray()
         np.testing.assert_array_equal(W, [[0, 1, 0, 1], [1, 0, 0, 1], [0, 0, 0, 0], [1, 1, 0, 0]])
         assert Graph.from_mesh(mesh, "vertices").num_edges == 5
 
     @pytest.mark.parametrize(("nodes", "count"), [("faces", "1 node"), ("vertices", "3 nodes")])
-    def test_nothing_but_a_point(self, nodes, count):
+    def test_mesh_of_one_point(self, nodes, count):
         """A face that names one vertex three times has no side."""
         mesh = mesh_of([(0, 0), (1, 0), (0, 1)], [(1, 1, 1)])
         for weights in ("unit", "edge-length"):
@@ -126,7 +126,7 @@ class TestShapes:
         with pytest.warns(graphs.DegenerateFacesWarning, match="1 of 1"):
             assert Graph.from_mesh(mesh, "vertices", weights="cotangent").num_edges == 0
 
-    def test_a_single_triangle(self):
+    def test_single_triangle(self):
         mesh = mesh_of([(0, 0), (1, 0), (0, 1)], [(0, 1, 2)])
         for weights in ("unit", "edge-length"):
             assert repr(Graph.from_mesh(mesh, weights=weights)) == "Graph(1 node, 0 edges)"
@@ -134,8 +134,8 @@ class TestShapes:
     @pytest.mark.parametrize(
         ("vertices", "faces", "message"),
         [
-            (np.zeros((3, 3)), [[0, 1, 3]], r"Face 0 has corners \[0, 1, 3\]; there are 3 vertices"),
-            (np.zeros((3, 3)), [[0, 1, 2], [0, -1, 2]], "Face 1 has corners"),
+            (np.zeros((3, 3)), [[0, 1, 3]], r"face 0 .*\[0, 1, 3\]"),
+            (np.zeros((3, 3)), [[0, 1, 2], [0, -1, 2]], "face 1"),
             (np.zeros((4, 3)), [[0, 1, 2, 3]], r"triangles \(F, 3\), got \(4, 3\) and \(1, 4\)"),
             (np.zeros((4, 2)), [[0, 1, 2]], r"got \(4, 2\)"),
             (np.zeros((3, 3)), [[0, 1, 2.9]], r"corners of faces must be integers .* entry \[0, 2\] is 2\.9"),
@@ -145,10 +145,10 @@ class TestShapes:
             (np.zeros((3, 3)), [["a", "b", "c"]], "must be integers"),
             (np.zeros((3, 3)), [[0, 1, 2], [0, 1, 2, 0]], "must be integers"),
             (np.zeros((3, 3)), [[0, 1, 2**70]], r"integers below 2\^53"),
-            ("no numbers", [[0, 1, 2]], r"vertices \(V, 3\), real numbers"),
+            ("no numbers", [[0, 1, 2]], r"vertices \(V, 3\)"),
         ],
     )
-    def test_what_is_no_mesh(self, vertices, faces, message):
+    def test_invalid_meshes_are_refused(self, vertices, faces, message):
         class Plain:
             pass
 
@@ -158,14 +158,14 @@ class TestShapes:
 
 
 class TestLengths:
-    def test_between_vertices(self):
+    def test_vertex_weights_are_inverse_lengths(self):
         mesh = tetrahedron(1)
         W = Graph.from_mesh(mesh, "vertices", weights="edge-length").adjacency.toarray()
         D = np.linalg.norm(mesh.vertices[:, None] - mesh.vertices, axis=2)
         mean = D.sum() / 12
         np.testing.assert_allclose(W[~np.eye(4, dtype=bool)], mean / D[~np.eye(4, dtype=bool)], rtol=1e-12)
 
-    def test_between_faces_through_the_middle_of_the_edge(self):
+    def test_face_lengths_go_through_edge_middles(self):
         """By hand: corners (0, 0), (6, 0), (0, 3), then (6, 3), then (12, 3), unequal on purpose."""
         mesh = mesh_of([(0, 0), (6, 0), (0, 3), (6, 6), (12, 3)], [(0, 1, 2), (1, 3, 2), (1, 4, 3)])
         W = Graph.from_mesh(mesh, weights="edge-length").adjacency.toarray()
@@ -176,7 +176,7 @@ class TestLengths:
         assert W[0, 2] == 0
 
     @pytest.mark.parametrize("angle", [0.1, 1.5, 3.0])
-    def test_folding_changes_nothing(self, angle):
+    def test_folding_keeps_weights(self, angle):
         """The second triangle turned about the shared edge; the straight line would shrink."""
         flat = square_grid(1)
         turn = trimesh.transformations.rotation_matrix(angle, [1, 1, 0])[:3, :3]
@@ -191,7 +191,7 @@ class TestLengths:
         W, V = (Graph.from_mesh(m, weights="edge-length").adjacency.toarray() for m in both)
         np.testing.assert_allclose(W, V, rtol=1e-12)
 
-    def test_of_two_shared_edges_the_shorter_way_counts(self):
+    def test_shorter_path_of_two_shared_edges_counts(self):
         """Two faces over the same corners, shared edges of lengths 2, 6 and sqrt(40), and a third one beyond."""
         mesh = mesh_of([(0, 0), (2, 0), (0, 6), (2, 6)], [(0, 1, 2), (0, 2, 1), (1, 3, 2)])
         W = Graph.from_mesh(mesh, weights="edge-length").adjacency.toarray()
@@ -205,7 +205,7 @@ class TestLengths:
 
     @pytest.mark.parametrize("factor", [1e-300, 1e-160, 1.0, 1e160, 1e300])
     @pytest.mark.parametrize(("nodes", "weights"), [("faces", 1), ("vertices", 1), ("vertices", 2)])
-    def test_units_do_not_matter(self, nodes, weights, factor):
+    def test_weights_are_invariant_to_units(self, nodes, weights, factor):
         mesh, weights = tetrahedron(2), ["unit", "edge-length", "cotangent"][weights]
 
         class Plain:
@@ -218,37 +218,37 @@ class TestLengths:
         np.testing.assert_allclose(scaled, expected, rtol=1e-9)
 
     @pytest.mark.parametrize("gap", [0.0, 5e-324, 1e-310])
-    def test_coincident_vertices_are_named(self, gap):
+    def test_coincident_vertices_are_refused(self, gap):
         mesh = mesh_of([(0, 0), (1, 0), (0, 1), (gap, 0)], [(0, 1, 2), (0, 3, 2)])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", graphs.DisconnectedWarning)
-            with pytest.raises(graphs.InvalidGraphError, match=r"Vertices 0 and 3 are at the same place.*merge_vert"):
+            with pytest.raises(graphs.InvalidGraphError, match=r"0 and 3 .*merge_vert"):
                 Graph.from_mesh(mesh, "vertices", weights="edge-length")
             assert Graph.from_mesh(mesh, "vertices").num_edges == 5
         point = mesh_of([(0, 0), (0, 0), (0, 0), (gap, 0), (1, 1)], [(0, 1, 2), (1, 2, 3)])
         with (
             pytest.warns(graphs.DisconnectedWarning),
-            pytest.raises(graphs.InvalidGraphError, match="Faces 0 and 1 are at the same place"),
+            pytest.raises(graphs.InvalidGraphError, match=r"Faces .*0 and 1"),
         ):
             Graph.from_mesh(point, weights="edge-length")
 
-    def test_coordinates_that_are_not_finite(self):
+    def test_non_finite_coordinates_are_refused(self):
         mesh = mesh_of([(0, 0), (1, 0), (np.nan, 1)], [(0, 1, 2)])
         for nodes, weights in (("faces", "edge-length"), ("vertices", "edge-length"), ("vertices", "cotangent")):
-            with pytest.raises(graphs.InvalidGraphError, match="Vertex 2 has a coordinate that is not a finite number"):
+            with pytest.raises(graphs.InvalidGraphError, match=r"Vertex 2 .*finite"):
                 Graph.from_mesh(mesh, nodes, weights=weights)
 
 
 class TestCotangents:
     @pytest.mark.parametrize("make", [trimesh.creation.icosphere, lambda: square_grid(3), lambda: BOOK])
-    def test_against_angles(self, make):
+    def test_cotangents_match_angles(self, make):
         mesh, expected = make(), angle_weights(make())
         assert expected.min() > -1e-12
         W = Graph.from_mesh(mesh, "vertices", weights="cotangent").adjacency.toarray()
         np.testing.assert_allclose(W, expected, atol=1e-12)
 
     @pytest.mark.parametrize("seed", range(5))
-    def test_against_angles_with_obtuse_ones(self, seed):
+    def test_cotangents_match_obtuse_angles(self, seed):
         mesh, expected = tetrahedron(seed), angle_weights(tetrahedron(seed))
         negative = int((np.triu(expected) < 0).sum())
         with warnings.catch_warnings(record=True) as caught:
@@ -261,7 +261,7 @@ class TestCotangents:
             assert str(caught[0].message).startswith(f"{negative} of 6 edges have negative cotangent weights")
             assert caught[0].filename == __file__
 
-    def test_diagonals_of_rectangles_weigh_nothing(self):
+    def test_rectangle_diagonals_have_no_weight(self):
         mesh = square_grid(4)
         g = Graph.from_mesh(mesh, "vertices", weights="cotangent")
         assert g.num_edges == 2 * 4 * 5
@@ -277,13 +277,13 @@ class TestCotangents:
         assert other.num_edges == 40
         np.testing.assert_allclose(other.adjacency.toarray(), W, atol=1e-12)
 
-    def test_the_icosahedron(self):
+    def test_icosahedron_weights(self):
         """Equilateral faces: every weight is cot 60 degrees."""
         g = Graph.from_mesh(trimesh.creation.icosahedron(), "vertices", weights="cotangent")
         assert (g.num_nodes, g.num_edges) == (12, 30)
         np.testing.assert_allclose(g.adjacency.data, 1 / np.sqrt(3), rtol=1e-12)
 
-    def test_spherical_harmonics(self):
+    def test_spectrum_matches_spherical_harmonics(self):
         """(D - W) v = eigenvalue x lumped areas v on the unit sphere: l (l + 1), 2 l + 1 times."""
         mesh = trimesh.creation.icosphere(4)
         g = Graph.from_mesh(mesh, "vertices", weights="cotangent")
@@ -294,7 +294,7 @@ class TestCotangents:
         expected = np.repeat([0, 2, 6, 12], [1, 3, 5, 7])
         np.testing.assert_allclose(lowest, expected, rtol=0.02, atol=1e-9)
 
-    def test_linear_functions_are_harmonic_inside(self):
+    def test_linear_functions_are_harmonic(self):
         """The finite element Laplacian of a plane mesh kills x and y at inner vertices, whatever the triangles."""
         mesh = square_grid(6)
         inside = np.flatnonzero((mesh.vertices[:, :2] > 0.5).all(1) & (mesh.vertices[:, :2] < 5.5).all(1))
@@ -313,7 +313,7 @@ class TestCotangents:
         np.testing.assert_allclose(residual, 0, atol=1e-12)
 
     @pytest.mark.parametrize("thin", [0.0, 1e-13, 5e-324])
-    def test_faces_without_area_add_nothing(self, thin):
+    def test_faces_without_area_have_no_weight(self, thin):
         mesh = mesh_of([(0, 0), (1, 0), (0, 1), (0.5, -thin), (1, 1)], [(0, 1, 2), (0, 1, 3), (1, 1, 2), (4, 4, 4)])
         alone = mesh_of(mesh.vertices[:, :2], [(0, 1, 2)])
         with pytest.warns(graphs.DegenerateFacesWarning, match="3 of 4 faces have no area") as caught:
@@ -321,16 +321,16 @@ class TestCotangents:
         assert caught[0].filename == __file__
         np.testing.assert_array_equal(W, Graph.from_mesh(alone, "vertices", weights="cotangent").adjacency.toarray())
 
-    def test_thin_faces_stay_finite(self):
+    def test_thin_faces_have_finite_weights(self):
         mesh = mesh_of([(0, 0), (1, 0), (0.5, 1e-8)], [(0, 1, 2)])
         with pytest.warns(graphs.NegativeCotangentsWarning, match="1 of 3 edges"):
             W = Graph.from_mesh(mesh, "vertices", weights="cotangent").adjacency.toarray()
         assert W[0, 1] == 0
         assert W[0, 2] == pytest.approx(0.25e8)
 
-    def test_only_between_vertices(self):
+    def test_cotangents_need_vertices(self):
         box = trimesh.creation.box()
-        with pytest.raises(graphs.InvalidArgumentError, match=r'pass nodes="vertices", or weights="edge-length"'):
+        with pytest.raises(graphs.InvalidArgumentError, match=r'nodes="vertices"'):
             Graph.from_mesh(box, weights="cotangent")
         with pytest.raises(graphs.InvalidArgumentError, match="weights must be one of 'unit', 'edge-length', 'cotang"):
             Graph.from_mesh(box, weights="length")
@@ -338,7 +338,7 @@ class TestCotangents:
             Graph.from_mesh(box, "vertices", "unit")
 
 
-def test_meshes_by_faces_and_vertices():
+def test_face_and_vertex_graphs_match_trimesh():
     box = trimesh.creation.box()
     faces, vertices = Graph.from_mesh(box), Graph.from_mesh(box, nodes="vertices")
     assert (faces.num_nodes, faces.num_edges) == (12, 18)
@@ -348,7 +348,7 @@ def test_meshes_by_faces_and_vertices():
         Graph.from_mesh(box, nodes="edges")
 
 
-def test_mesh_files(tmp_path):
+def test_mesh_files_are_read(tmp_path):
     path = tmp_path / "box.stl"
     trimesh.creation.box().export(path)
     assert len(graphs.load_mesh(path).vertices) == 8  # STL repeats them per face
@@ -362,7 +362,7 @@ def test_mesh_files(tmp_path):
             graphs.load_mesh(tmp_path / name)
 
 
-def test_a_bad_mesh_is_told_by_the_error_alone(tmp_path, capsys, caplog):
+def test_bad_mesh_raises_without_warnings(tmp_path, capsys, caplog):
     corners = "vertex 0 0 0\nvertex 1 0 0\nvertex 0 inf 0\n"
     (tmp_path / "bad.stl").write_text(f"solid bad\nfacet normal 0 0 x\nouter loop\n{corners}endloop\nendsolid\n")
     root = logging.getLogger()
@@ -379,7 +379,7 @@ def test_a_bad_mesh_is_told_by_the_error_alone(tmp_path, capsys, caplog):
     assert logging.getLogger("trimesh").handlers == []
 
 
-def test_faces_without_area_are_left_out_and_counted(tmp_path):
+def test_faces_without_area_are_dropped_with_a_warning(tmp_path):
     box = trimesh.creation.box()
     faces = np.concatenate([box.faces, [[0, 0, 1]]])
     trimesh.Trimesh(box.vertices, faces, process=False).export(tmp_path / "m.ply")
@@ -388,18 +388,18 @@ def test_faces_without_area_are_left_out_and_counted(tmp_path):
 
 
 @pytest.mark.parametrize("nodes", ["faces", "vertices"])
-def test_a_mesh_that_is_cut_is_told_of_with_the_remedy(nodes):
+def test_cut_mesh_warns_with_a_remedy(nodes):
     """A cube of 24 vertices, as files with a normal for each side have it; and a strip with a slit in one place."""
     cube = trimesh.creation.box()
     sides = trimesh.Trimesh(cube.vertices[cube.faces].reshape(-1, 3), np.arange(36).reshape(12, 3), process=False)
-    with pytest.warns(graphs.DisconnectedWarning, match="28 of 36 .* into 12 parts, .* into 1[.] Merge") as caught:
+    with pytest.warns(graphs.DisconnectedWarning, match="28 of 36 .* 12 parts .* 1[.] Merge") as caught:
         graph = Graph.from_mesh(sides, nodes)
     assert caught[0].filename == __file__
     assert connected_components(graph.adjacency)[0] == 12
     sides.merge_vertices()
     assert connected_components(Graph.from_mesh(sides, nodes).adjacency)[0] == 1
     slit = mesh_of([(0, 0), (1, 0), (1, 1), (0, 1), (2, 0), (1, 1)], [(0, 1, 2), (0, 2, 3), (1, 4, 5)])
-    with pytest.warns(graphs.DisconnectedWarning, match="1 of 6 vertices .* is cut there[.] Merge"):
+    with pytest.warns(graphs.DisconnectedWarning, match="1 of 6 vertices .* cuts the surface[.] Merge"):
         Graph.from_mesh(slit, nodes)
     both = trimesh.util.concatenate([cube, cube.copy().apply_translation([3, 0, 0])])
     assert connected_components(Graph.from_mesh(both, nodes).adjacency)[0] == 2  # two bodies are no mistake
@@ -408,11 +408,11 @@ def test_a_mesh_that_is_cut_is_told_of_with_the_remedy(nodes):
 
 
 @pytest.mark.parametrize("nodes", ["faces", "vertices"])
-def test_labels_of_a_mesh_are_numbers(nodes):
+def test_mesh_labels_are_numbers(nodes):
     graph = Graph.from_mesh(trimesh.creation.box(), nodes)
     assert graph.labels == range(graph.num_nodes)
     assert graph.index([3, 1]).tolist() == graph.labels_at(np.array([3, 1])).tolist() == [3, 1]
-    with pytest.raises(graphs.UnknownNodeError, match="no node 12"):
+    with pytest.raises(graphs.UnknownNodeError, match="got 12"):
         graph.index([12])
     part = graph.subgraph([4, 2])
     assert part.labels == (4, 2)
@@ -420,7 +420,7 @@ def test_labels_of_a_mesh_are_numbers(nodes):
 
 
 @pytest.mark.parametrize("kind", ["path", "text", "scene", "pair"])
-def test_what_stands_for_a_mesh(kind, tmp_path):
+def test_accepted_mesh_types(kind, tmp_path):
     ball = trimesh.creation.icosphere(1)
     ball.export(tmp_path / "ball.ply")
     moved = trimesh.Scene()
@@ -435,14 +435,14 @@ def test_what_stands_for_a_mesh(kind, tmp_path):
 @pytest.mark.parametrize(
     ("mesh", "message"),
     [
-        (trimesh.Scene(), "A scene must hold a triangle mesh"),
-        (trimesh.Scene([trimesh.PointCloud(np.eye(3))]), "A scene must hold a triangle mesh"),
-        (trimesh.PointCloud(np.eye(3)), "Point clouds are not meshes"),
+        (trimesh.Scene(), "scene must"),
+        (trimesh.Scene([trimesh.PointCloud(np.eye(3))]), "scene must"),
+        (trimesh.PointCloud(np.eye(3)), "(?i)point clouds"),
         ("missing.ply", "There is no file missing.ply"),
         (3, "must be an object with vertices and faces.* got 3"),
     ],
 )
-def test_what_is_no_mesh_is_told_truly(mesh, message):
+def test_non_mesh_error_names_the_type(mesh, message):
     for read in (Graph.from_mesh, graphs.MeshField):
         with pytest.raises(graphs.GraphError, match=message):
             read(mesh)

@@ -25,7 +25,7 @@ def all_segments(lines, point):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.05, 1.0, 30.0])
-def test_all_segments_in_the_plane(spread):
+def test_nearest_matches_all_segments(spread):
     rng = np.random.default_rng(0)
     lines = [
         rng.uniform(0, 10, 2) + np.cumsum(spread * rng.normal(size=(n, 2)), axis=0) for n in rng.integers(2, 30, 40)
@@ -40,7 +40,7 @@ def test_all_segments_in_the_plane(spread):
         assert fraction * roads.lengths[expected] == pytest.approx(along, abs=1e-8 * roads.lengths[expected])
 
 
-def test_positions_are_nearest_to_their_own_points():
+def test_positions_are_recovered_from_points():
     rng = np.random.default_rng(0)
     lines = [8 + 0.05 * np.cumsum(rng.normal(size=(n, 2)), axis=0) for n in (2, 5, 9)]
     roads = RoadNetwork.from_lines(lines)
@@ -51,7 +51,7 @@ def test_positions_are_nearest_to_their_own_points():
     assert distances.max() < 1.0
 
 
-def test_of_several_as_near_the_first_road_counts():
+def test_ties_go_to_the_first_road():
     lines = [[(0, 1), (0, 2)], [(0, 1), (3, 1)], [(0, 1), (-3, 1)], [(0, -1), (1, -1)]]
     roads = RoadNetwork.from_lines(lines, metric="euclidean")
     np.testing.assert_array_equal(roads.nearest([(0, 0), (0, 1)], within=2).positions, [(0, 0), (0, 0)])
@@ -60,7 +60,7 @@ def test_of_several_as_near_the_first_road_counts():
     np.testing.assert_allclose(found.distances, [1, 1, 0], atol=1e-12)
 
 
-def test_at_a_crossing_on_the_globe_the_first_road_counts():
+def test_ties_on_the_globe_go_to_the_first_road():
     rng = np.random.default_rng(0)
     crossings = rng.uniform(8, 9, (50, 2))
     lines = [np.stack([crossings[i], other]) for i in range(50) for other in rng.uniform(8, 9, (4, 2))]
@@ -70,7 +70,7 @@ def test_at_a_crossing_on_the_globe_the_first_road_counts():
 
 
 @pytest.mark.parametrize("line", [[(0, 0), (2, 0)], [(10, 60), (15, 60)], [(0, 60), (40, 61)], [(178, 5), (-178, 5)]])
-def test_long_segments_on_the_globe_are_straight_in_degrees(line):
+def test_segments_are_straight_in_degrees(line):
     roads = RoadNetwork.from_lines([line])
     positions = np.stack([np.zeros(20), np.linspace(0.02, 0.98, 20)], axis=1)
     found, distances = roads.nearest(roads.point(positions))
@@ -78,13 +78,13 @@ def test_long_segments_on_the_globe_are_straight_in_degrees(line):
     np.testing.assert_allclose(found[:, 1], positions[:, 1], atol=1e-6)
 
 
-def test_points_out_of_range_are_named():
+def test_points_out_of_range_are_refused():
     roads = RoadNetwork.from_lines([[(0, 0), (1, 0)]], metric="euclidean")
     with pytest.raises(graphs.InvalidArgumentError, match="nearer than"):
         roads.nearest([(1e160, 0)], within=np.inf)
 
 
-def test_few_pairs_at_once_find_the_same(monkeypatch):
+def test_small_blocks_of_pairs_match(monkeypatch):
     angles = np.linspace(0, 2 * np.pi, 500)
     roads = RoadNetwork.from_lines([np.stack([np.cos(angles), np.sin(angles)], axis=1)], metric="euclidean")
     points = 0.001 * np.random.default_rng(0).normal(size=(50, 2))
@@ -93,7 +93,7 @@ def test_few_pairs_at_once_find_the_same(monkeypatch):
     np.testing.assert_array_equal(roads.nearest(points, within=2).positions, whole)
 
 
-def test_many_points_go_in_blocks(monkeypatch):
+def test_many_points_are_processed_in_blocks(monkeypatch):
     rng = np.random.default_rng(0)
     roads = RoadNetwork.from_lines(list(rng.uniform(size=(30, 2, 2))), metric="euclidean")
     points = rng.uniform(size=(100, 2))
@@ -113,13 +113,13 @@ def test_many_points_go_in_blocks(monkeypatch):
         ([(0.5, 1.0)], {"within": np.nan}, "within must be a positive number"),
     ],
 )
-def test_what_is_wrong_is_named(points, options, message):
+def test_bad_arguments_are_refused(points, options, message):
     roads = RoadNetwork.from_lines([[(0, 0), (1, 0)]], metric="euclidean")
     with pytest.raises(graphs.InvalidArgumentError, match=message):
         roads.nearest(points, **options)
 
 
-def test_degrees_and_no_points():
+def test_degrees_and_empty_points():
     roads = RoadNetwork.from_lines([[(0, 0), (1, 0)]])
     with pytest.raises(graphs.InvalidArgumentError, match="longitudes and latitudes"):
         roads.nearest([(0.5, 100.0)])

@@ -7,7 +7,7 @@ import graphs
 from graphs import Graph
 
 
-def test_gml_drops_self_loops_with_a_count(tmp_path):
+def test_gml_drops_self_loops_with_a_warning(tmp_path):
     path = tmp_path / "g.gml"
     nx.write_gml(nx.Graph([("a", "b"), ("a", "a")]), path)
     with pytest.warns(graphs.SelfLoopsDroppedWarning, match="1 self-loop dropped"):
@@ -27,18 +27,18 @@ NODE = 'graph [ node [ id {} label "a" ] node [ id 3 label "b" ] edge [ source 3
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
-        (NODE.format("1 id 2", 1), graphs.FileFormatError, "is not a GML graph"),
-        (NODE.format(1, 10**400), graphs.InvalidGraphError, "not a number in the range of a float"),
-        (NODE.format(1, '"x"'), graphs.InvalidGraphError, "'weight' of edge .* is 'x'"),
+        (NODE.format("1 id 2", 1), graphs.FileFormatError, "GML graph"),
+        (NODE.format(1, 10**400), graphs.InvalidGraphError, "a number in the range of a float"),
+        (NODE.format(1, '"x"'), graphs.InvalidGraphError, "'weight' of edge .*'x'"),
     ],
 )
-def test_gml_that_is_no_graph(text, error, message, tmp_path):
+def test_invalid_gml_is_refused(text, error, message, tmp_path):
     (tmp_path / "g.gml").write_text(text)
     with pytest.raises(error, match=message):
         Graph.from_gml(tmp_path / "g.gml")
 
 
 @pytest.mark.parametrize("path", [None, 5])
-def test_a_path_that_is_none(path):
-    with pytest.raises(graphs.FileFormatError, match=f"The path of a GML graph is needed, got {path}"):
+def test_non_path_is_refused(path):
+    with pytest.raises(graphs.FileFormatError, match=f"path of a GML graph, got {path}"):
         Graph.from_gml(path)

@@ -19,7 +19,7 @@ def slow(points, k):
 
 @pytest.mark.parametrize("k", [1, 4, 39])
 @pytest.mark.parametrize("d", [1, 2, 3, 6])
-def test_all_pairs(d, k):
+def test_neighbors_match_all_pairs(d, k):
     points = np.random.default_rng(0).normal(size=(40, d))
     D, farthest = slow(points, k)
     edge = ~np.isnan(D)
@@ -36,14 +36,14 @@ def test_all_pairs(d, k):
     assert (edge.sum(1) >= k).all()
 
 
-def test_the_union_not_the_intersection():
+def test_edges_are_the_union_of_neighbors():
     """0, 1, 2.1, 10 on a line with k = 1: only 10 counts 2.1 a neighbor."""
     W = Graph.from_points(np.array([[0.0], [1.0], [2.1], [10.0]]), 1, weights="unit").adjacency.toarray()
     np.testing.assert_array_equal(W, [[0, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 1], [0, 0, 1, 0]])
 
 
 @pytest.mark.parametrize(("d", "drawable"), [(1, False), (2, True), (3, True), (4, False)])
-def test_coordinates(d, drawable):
+def test_coordinates_are_the_points(d, drawable):
     points = np.random.default_rng(0).normal(size=(15, d))
     g = Graph.from_points(points)
     assert g.labels is None
@@ -56,18 +56,18 @@ def test_coordinates(d, drawable):
 class TestRepeatedPoints:
     POINTS = np.array([(0, 0), (1, 0), (0, 0), (0, 1), (3, 3), (0, 0)], dtype=float)
 
-    def test_they_weigh_one(self):
+    def test_duplicates_have_weight_one(self):
         W = Graph.from_points(self.POINTS, 3, bandwidth=0.5).adjacency.toarray()
         assert W[0, 2] == W[0, 5] == W[2, 5] == 1
         np.testing.assert_array_equal(np.diag(W), 0)
 
-    def test_by_length_they_are_named(self):
-        with pytest.raises(graphs.InvalidGraphError, match=r"Points 0 and 2 are at the same place \(3 such edges\)"):
+    def test_duplicates_are_refused_for_lengths(self):
+        with pytest.raises(graphs.InvalidGraphError, match=r"0 and 2 .*\(3 such edges\)"):
             Graph.from_points(self.POINTS, 3, weights="length")
         assert Graph.from_points(self.POINTS[[0, 1, 3, 4]], 2, weights="length").num_edges == 5
 
     @pytest.mark.parametrize("copies", [2, 5, 40])
-    def test_more_copies_than_neighbors(self, copies):
+    def test_more_duplicates_than_neighbors(self, copies):
         """The tree then need not find a point among its own neighbors."""
         points = np.repeat(np.random.default_rng(0).normal(size=(5, 2)), copies, axis=0)
         g = Graph.from_points(points, 4, weights="unit")
@@ -77,20 +77,20 @@ class TestRepeatedPoints:
         if copies > 4:
             assert (edges.row // copies == edges.col // copies).all()
 
-    def test_no_bandwidth_can_be_found(self):
+    def test_zero_median_bandwidth_is_refused(self):
         points = np.repeat(np.random.default_rng(0).normal(size=(5, 2)), 20, axis=0)
-        with pytest.raises(graphs.InvalidGraphError, match=r"median distance to the k-th is 0.*Pass bandwidth="):
+        with pytest.raises(graphs.InvalidGraphError, match=r"median distance.*Pass bandwidth="):
             Graph.from_points(points, 4)
         np.testing.assert_array_equal(Graph.from_points(points, 4, bandwidth=1e-3).adjacency.data, 1)
 
     @pytest.mark.parametrize("bandwidth", [1e-323, 1e-308, 1e308])
-    def test_bandwidths_at_the_ends_of_double_precision(self, bandwidth):
+    def test_extreme_bandwidths_are_finite(self, bandwidth):
         W = Graph.from_points(1e100 * self.POINTS, 3, bandwidth=bandwidth).adjacency.toarray()
         assert W[0, 2] == 1
         assert W[0, 1] == (1 if bandwidth > 1 else 0)
 
 
-def test_weights_that_underflow_are_no_edges():
+def test_underflowing_weights_are_dropped():
     points = np.array([[0.0], [1.0], [100.0], [101.0]])
     assert Graph.from_points(points, 2, bandwidth=1.0).num_edges == 2
     assert Graph.from_points(points, 2, weights="unit").num_edges == 5
@@ -98,13 +98,13 @@ def test_weights_that_underflow_are_no_edges():
 
 @pytest.mark.parametrize("factor", [1e-305, 1e-160, 1e160, 1e300])
 @pytest.mark.parametrize("weights", ["gaussian", "length", "unit"])
-def test_units_do_not_matter(weights, factor):
+def test_weights_are_invariant_to_units(weights, factor):
     points = np.random.default_rng(0).normal(size=(40, 3))
     scaled = Graph.from_points(points * factor, 5, weights=weights).adjacency.toarray()
     np.testing.assert_allclose(scaled, Graph.from_points(points, 5, weights=weights).adjacency.toarray(), rtol=1e-9)
 
 
-def test_lists_and_whole_numbers():
+def test_lists_of_integers_are_points():
     g = Graph.from_points([[0, 0], [1, 0], [0, 2]], np.int64(1), weights="unit")
     np.testing.assert_array_equal(g.adjacency.toarray(), [[0, 1, 1], [1, 0, 0], [1, 0, 0]])
     assert g.coordinates.dtype == np.float64
@@ -123,16 +123,16 @@ def test_lists_and_whole_numbers():
         ((np.zeros((0, 2)), 2), {}, r"shape \(0, 2\)"),
         ((np.zeros((30, 0)), 2), {}, r"shape \(30, 0\)"),
         ((np.zeros((30, 2), complex), 2), {}, "complex128"),
-        (([["a", "b"]] * 30, 2), {}, "Points are numbers"),
-        ((np.array([[0, 0], [0, np.nan], [1, 1]]), 1), {}, "Point 1 has a coordinate that is not a finite number"),
-        ((np.array([[0, 0], [0, 1], [np.inf, 1]]), 1), {}, "Point 2 has a coordinate"),
+        (([["a", "b"]] * 30, 2), {}, "(?i)points must be numbers"),
+        ((np.array([[0, 0], [0, np.nan], [1, 1]]), 1), {}, "Point 1 .*finite"),
+        ((np.array([[0, 0], [0, 1], [np.inf, 1]]), 1), {}, "Point 2 .*finite"),
         ((np.eye(3), 1), {"weights": "lengths"}, "weights must be one of 'gaussian', 'length', 'unit'"),
-        ((np.eye(3), 1), {"weights": "unit", "bandwidth": 1.0}, 'bandwidth= belongs to weights="gaussian"'),
+        ((np.eye(3), 1), {"weights": "unit", "bandwidth": 1.0}, 'weights must be "gaussian"'),
         ((np.eye(3), 1), {"bandwidth": 0.0}, "bandwidth must be a positive number"),
         ((np.eye(3), 1), {"bandwidth": np.nan}, "bandwidth must be a positive number"),
         ((np.eye(3), 1), {"bandwidth": "wide"}, "bandwidth must be a positive number"),
     ],
 )
-def test_clouds_that_cannot_be(arguments, options, message):
+def test_invalid_points_are_refused(arguments, options, message):
     with pytest.raises(graphs.GraphError, match=message):
         Graph.from_points(*arguments, **options)

@@ -8,7 +8,7 @@ from graphs import Graph
 LINES = [[(0, 0), (1, 0)], [(1, 0), (1, 1), (2, 1)], [(0, 0), (0, 3), (1, 0)]]
 
 
-def test_lines_join_at_their_ends_and_weights_are_inverse_lengths():
+def test_lines_join_at_ends_with_inverse_length_weights():
     g = Graph.from_roads(LINES, metric="euclidean")
     assert g.labels == ("crossing-0", "crossing-1", "crossing-2")
     long_way = 3 + np.sqrt(10)
@@ -31,14 +31,14 @@ def test_sensors_are_inserted_in_order():
     assert W[b, a] == pytest.approx(W[1, b] / 2)  # 1.0 long against 0.5
 
 
-def test_a_loop_without_a_sensor_joins_nothing():
+def test_loop_without_sensor_is_dropped():
     loop = [(0, 0), (0, 1), (-1, 1), (0, 0)]
     assert Graph.from_roads([LINES[0], loop], metric="euclidean").num_edges == 1
     with_sensor = Graph.from_roads([LINES[0], loop], [1], [0.5], metric="euclidean")
     assert with_sensor.num_edges == 2
 
 
-def test_haversine_is_metres():
+def test_haversine_lengths_are_meters():
     degree = 2 * np.pi * 6_371_008.8 / 360
     g = Graph.from_roads([[(0, 0), (1, 0)], [(1, 0), (1, 2)]])
     W = g.adjacency.toarray()
@@ -51,13 +51,13 @@ def test_haversine_is_metres():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([[(0, 0)]],), "Road 0 needs at least two points"),
-        (([[(0, 0), (0, 0)]],), "Road 0 has no length"),
-        (([[(0, 0), (np.nan, 0)]],), "not a finite"),
-        ((LINES, [7], [0.5]), "Sensor 0 lies on road 7"),
+        (([[(0, 0)]],), "Road 0 .*at least two points"),
+        (([[(0, 0), (0, 0)]],), "Road 0 .*length"),
+        (([[(0, 0), (np.nan, 0)]],), "finite"),
+        ((LINES, [7], [0.5]), "Sensor 0 .*7"),
         (([[(500_000, 5_000_000), (500_100, 5_000_000)]],), "longitude and latitude"),
         ((LINES, [0], [1.1]), r"fraction in \[0, 1\]"),
-        ((LINES, [0, 0], [0.5, 0.5]), "shares its place"),
+        ((LINES, [0, 0], [0.5, 0.5]), "distinct positions"),
         ((LINES, [0], [0.1, 0.2]), r"a number for each of the sensor_edges \(1,\)"),
         ((LINES, [0.9], [0.5]), r"roads of sensors must be integers .* entry \[0\] is 0\.9"),
         ((LINES, [0, True], [0.5, 0.5]), r"must be integers .* entry \[1\] is True"),
@@ -69,12 +69,12 @@ def test_haversine_is_metres():
         ((LINES, [0], ["half"]), r"a number for each of the sensor_edges \(1,\), got \['half'\]"),
     ],
 )
-def test_bad_roads_are_named(arguments, message):
+def test_bad_roads_are_refused(arguments, message):
     with pytest.raises(graphs.GraphError, match=message):
         Graph.from_roads(*arguments)
 
 
-def test_pieces_cover_the_roads_and_end_at_their_nodes():
+def test_pieces_cover_roads_between_nodes():
     labels, coordinates, pieces, _ = graphs.cut_roads(LINES, [1, 1, 2], [0.75, 0.25, 0.5], metric="euclidean")
     g = Graph.from_roads(LINES, [1, 1, 2], [0.75, 0.25, 0.5], metric="euclidean")
     assert labels == g.labels
@@ -86,7 +86,7 @@ def test_pieces_cover_the_roads_and_end_at_their_nodes():
     assert sum(piece.length for piece in pieces) == pytest.approx(1 + 2 + 3 + np.sqrt(10))
 
 
-def test_short_edges_may_count_as_longer():
+def test_min_length_bounds_short_edges():
     lines = [[(0, 0), (1, 0)], [(1, 0), (1, 0.01)], [(1, 0.01), (3, 0.01)]]
     mean = 3.01 / 3
     W = Graph.from_roads(lines, metric="euclidean", min_length=0.5).adjacency.toarray()
@@ -98,7 +98,7 @@ def test_short_edges_may_count_as_longer():
             Graph.from_roads(lines, metric="euclidean", min_length=wrong)
 
 
-def test_whole_numbers_of_a_table_name_roads():
+def test_whole_floats_are_road_numbers():
     g = Graph.from_roads(LINES, np.array([1.0, 0.0]), [0.5, 0.5], metric="euclidean")
     np.testing.assert_array_equal(g.coordinates[-1], [0.5, 0.0])
 
@@ -121,7 +121,7 @@ def count_parts(graph):
     return connected_components(graph.adjacency, directed=False)[0]
 
 
-def test_ends_that_nearly_meet_are_joined_by_a_tolerance():
+def test_snap_joins_ends_that_nearly_meet():
     exact, loose = (town(np.random.default_rng(0), spread) for spread in (0.0, 1e-6))
     whole, snapped = Graph.from_roads(exact), Graph.from_roads(loose, snap=1.0)
     assert count_parts(whole) == count_parts(snapped) == 1
@@ -133,7 +133,7 @@ def test_ends_that_nearly_meet_are_joined_by_a_tolerance():
     assert all(place in first for place in snapped.coordinates.tolist())  # of the ends, none moves a crossing
 
 
-def test_a_tolerance_is_a_length_on_the_globe_and_in_the_plane():
+def test_snap_is_a_length_on_globe_and_plane():
     """A thousandth of a degree east and north at 60 degrees, 55.6 and 111.2 m, and across the date line."""
     for step, meters in (((1e-3, 0.0), 55.597), ((0.0, 1e-3), 111.195), ((1e-3 - 360.0, 0.0), 55.597)):
         roads = [[(10.0, 59.9), (180.0 if step[0] < -1 else 10.0, 60.0)]]
@@ -143,7 +143,7 @@ def test_a_tolerance_is_a_length_on_the_globe_and_in_the_plane():
     assert [count_parts(Graph.from_roads(plane, metric="euclidean", snap=s)) for s in (0.2, 0.3)] == [2, 1]
 
 
-def test_chains_of_ends_are_one_crossing_whatever_the_order():
+def test_chains_of_ends_are_one_crossing_in_any_order():
     """Four ends in a row, each within the tolerance of the next only."""
     spokes = [[(0.9 * k, 0), (0.9 * k, 10 + k)] for k in range(4)]
     for order in ([0, 1, 2, 3], [3, 1, 0, 2], [2, 0, 3, 1]):
@@ -151,20 +151,18 @@ def test_chains_of_ends_are_one_crossing_whatever_the_order():
         assert g.num_nodes == 5
         assert g.coordinates[0].tolist() == [0.9 * order[0], 0]
         assert g.adjacency[[0], :].nnz == 4
-    with pytest.raises(
-        graphs.InvalidGraphError, match=r"crossing of 6 points of roads, each near the next .* 4\.5 tolerances apart"
-    ):
+    with pytest.raises(graphs.InvalidGraphError, match=r"6 points .*4\.5 tolerances"):
         Graph.from_roads([[(0.9 * k, 0), (0.9 * k, 10 + 2 * k)] for k in range(6)], metric="euclidean", snap=1.0)
     rng = np.random.default_rng(1)
     many = [rng.uniform(0, 1, (2, 2)) for _ in range(2000)]
-    with pytest.raises(graphs.InvalidGraphError, match="more than the distance of neighbouring crossings"):
+    with pytest.raises(graphs.InvalidGraphError, match="distance of neighboring crossings"):
         Graph.from_roads(many, metric="euclidean", snap=0.5)
     for wrong in (-1, float("nan"), float("inf"), True, "1", None):
         with pytest.raises(graphs.InvalidArgumentError, match="snap must be a number"):
             Graph.from_roads(LINES, metric="euclidean", snap=wrong)
 
 
-def test_a_road_whose_ends_become_one_joins_nothing_without_a_sensor():
+def test_road_closed_by_snap_is_dropped_without_sensor():
     roads = [[(0, 0), (5, 0)], [(5, 0), (5.4, 0)], [(5.4, 0), (9, 0)]]
     short = Graph.from_roads(roads, metric="euclidean", snap=0.5)
     assert (short.num_nodes, short.num_edges) == (3, 2)

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from elimination import fill_by_sets
 from sparse_graphs import GRAPHS, definite
 
-from graphs.cholesky import Analysis, Factor, analyse
+from graphs.cholesky import Analysis, Factor, analyze
 from graphs.cholesky.compiled.tree import column_counts, elimination_tree, postorder
 
 
@@ -17,16 +17,16 @@ def pattern_of(name, hops=1):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GRAPHS)
-def test_non_zeros_are_counted_exactly(name):
+def test_num_nonzeros_is_exact(name):
     pattern = pattern_of(name)
     size = len(pattern[0]) - 1
-    for order in (np.random.default_rng(0).permutation(size), analyse(*pattern).order):
+    for order in (np.random.default_rng(0).permutation(size), analyze(*pattern).order):
         assert Analysis.of(*pattern, order).num_nonzeros == fill_by_sets(*pattern, order)
 
 
 def test_panels_hold_the_factor():
     pattern = pattern_of("mesh", hops=2)
-    analysis = analyse(*pattern)
+    analysis = analyze(*pattern)
     s = analysis.supernodes
     assert analysis.num_nonzeros <= s.panels[-1] <= 2 * analysis.num_nonzeros
     for k in range(len(s.above)):
@@ -41,16 +41,16 @@ def test_panels_hold_the_factor():
             assert s.above[k] == -1
 
 
-def test_pairs_are_those_of_the_triangle():
+def test_pairs_match_the_factored_triangle():
     matrix = definite(GRAPHS["mesh"](), hops=2)
-    analysis = analyse(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+    analysis = analyze(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
     rows, columns = analysis.pairs
     assert (rows >= columns).all()
     triangle = matrix.toarray()[np.ix_(analysis.order, analysis.order)][rows, columns]
     np.testing.assert_array_equal(analysis.mirrored(triangle), matrix.data)
 
 
-def test_a_chain_is_its_own_tree():
+def test_elimination_tree_of_a_chain():
     path = sp.csr_array(sp.diags_array([np.ones(4), np.ones(5), np.ones(4)], offsets=[-1, 0, 1]))
     pattern = path.indptr.astype(np.int64), path.indices.astype(np.int32)
     parent = elimination_tree(*pattern)
@@ -61,11 +61,11 @@ def test_a_chain_is_its_own_tree():
 
 
 @pytest.mark.slow
-def test_predicted_memory_bounds_what_is_allocated():
+def test_num_bytes_bounds_allocated_memory():
     import tracemalloc
 
     pattern = pattern_of("random")
-    analysis = analyse(*pattern)
+    analysis = analyze(*pattern)
     matrix = definite(GRAPHS["random"]())
     Factor.of(analysis, matrix.data).inverse  # compiled and placed  # noqa: B018
     tracemalloc.start()

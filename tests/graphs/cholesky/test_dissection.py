@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.spatial import Delaunay, KDTree
 
 from graphs.cholesky.compiled.ordering import degree, parts, refining, separating
-from graphs.cholesky.dissection import first_alike, nested_dissection
+from graphs.cholesky.dissection import first_indistinguishable, nested_dissection
 from graphs.errors import InvalidArgumentError
 
 
@@ -58,9 +58,9 @@ MADE = {
 
 
 @pytest.mark.thinned(3)
-@pytest.mark.parametrize("by", ["levels", "planes"])
+@pytest.mark.parametrize("by", ["distances", "planes"])
 @pytest.mark.parametrize("name", MADE)
-def test_the_factor_is_about_as_sparse_as_by_minimum_degree_or_sparser(name, by):
+def test_fill_is_at_most_that_of_minimum_degree(name, by):
     make, n, factor = MADE[name]
     (indptr, indices), points = make(n)
     order = nested_dissection(indptr, indices, points if by == "planes" else None)
@@ -68,7 +68,7 @@ def test_the_factor_is_about_as_sparse_as_by_minimum_degree_or_sparser(name, by)
     assert fill_by_tree(indptr, indices, order) <= factor * fill_of_superlu(indptr, indices)
 
 
-def test_planted_an_order_by_chance_has_far_more_entries():
+def test_planted_random_order_has_far_more_fill():
     (indptr, indices), _ = scattered(1000)
     order = np.random.default_rng(0).permutation(1000)
     assert fill_by_tree(indptr, indices, order) > 3 * fill_of_superlu(indptr, indices)
@@ -94,7 +94,7 @@ SINGULAR = {
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("dimension", [0, 2, 3])
 @pytest.mark.parametrize("name", SINGULAR)
-def test_every_graph_has_an_order(name, dimension):
+def test_order_is_a_permutation(name, dimension):
     indptr, indices = pattern(SINGULAR[name]) if len(SINGULAR[name]) else (np.zeros(1, np.int64), np.zeros(0, np.int32))
     n = len(indptr) - 1
     points = np.random.default_rng(n).random((n, dimension)) if dimension else None
@@ -110,14 +110,14 @@ def test_trees_have_no_fill(name):
     assert fill_by_tree(indptr, indices, nested_dissection(indptr, indices)) == entries
 
 
-def test_a_random_regular_graph_is_left_to_minimum_degree():
+def test_random_regular_graph_uses_minimum_degree():
     indptr, indices = pattern(SINGULAR["a random regular graph"])
     order = nested_dissection(indptr, indices)
     assert fill_by_tree(indptr, indices, order) <= 1.1 * fill_of_superlu(indptr, indices)
 
 
 @pytest.mark.parametrize("points", [np.zeros((3600, 2)), np.full((3600, 2), np.nan), np.full((3600, 3), np.inf)])
-def test_coordinates_that_say_nothing_are_left_aside(points):
+def test_uninformative_coordinates_are_ignored(points):
     (indptr, indices), _ = lattice(60)
     with np.errstate(invalid="ignore"):
         assert np.array_equal(nested_dissection(indptr, indices, points), nested_dissection(indptr, indices))
@@ -126,13 +126,13 @@ def test_coordinates_that_say_nothing_are_left_aside(points):
 @pytest.mark.parametrize(
     "wrong", [np.zeros((9, 2)), np.zeros(100), np.zeros((101, 2)), np.zeros((100, 4)), [["a", "b"]] * 100, 1.0, "here"]
 )
-def test_coordinates_of_another_shape_are_refused(wrong):
+def test_bad_coordinates_are_refused(wrong):
     (indptr, indices), _ = lattice(10)
     with pytest.raises(InvalidArgumentError, match=r"coordinates must be numbers of shape \(100, d\)"):
         nested_dissection(indptr, indices, wrong)
 
 
-def test_the_diagonal_says_nothing():
+def test_diagonal_is_ignored():
     (indptr, indices), points = lattice(40)
     bare = sp.csr_array((np.ones(len(indices)), indices.copy(), indptr.copy()))
     bare.setdiag(0)
@@ -142,7 +142,7 @@ def test_the_diagonal_says_nothing():
         assert np.array_equal(nested_dissection(bare.indptr.astype(np.int64), bare.indices, X), with_it)
 
 
-def test_nothing_is_changed_in_place():
+def test_arguments_are_not_modified():
     (indptr, indices), points = scattered(800)
     copies = indptr.copy(), indices.copy(), points.copy()
     for array in (indptr, indices, points):
@@ -162,7 +162,7 @@ def patterns(draw):
 
 @settings(max_examples=150, deadline=None)
 @given(patterns())
-def test_property_minimum_degree_is_an_order_and_the_counts_agree(made):
+def test_property_minimum_degree_is_a_permutation(made):
     indptr, indices = made
     order = nested_dissection(indptr, indices)
     assert is_permutation(order, len(indptr) - 1)
@@ -182,7 +182,7 @@ def test_property_forests_have_no_fill(seed, n):
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 900), st.floats(0.0, 6.0))
-def test_property_what_is_not_symmetric_or_twice_there_has_an_order_all_the_same(seed, n, mean):
+def test_property_malformed_patterns_have_an_order(seed, n, mean):
     """It is not promised to be a good one, but nothing is read or written out of bounds."""
     rows, columns = np.random.default_rng(seed).integers(n, size=(2, int(mean * n)))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))])
@@ -191,7 +191,7 @@ def test_property_what_is_not_symmetric_or_twice_there_has_an_order_all_the_same
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10_000), st.integers(450, 1500), st.floats(0.5, 6.0))
-def test_property_random_graphs_above_the_size_of_a_leaf(seed, n, mean):
+def test_property_random_graphs_larger_than_a_leaf(seed, n, mean):
     graph = nx.fast_gnp_random_graph(n, mean / n, seed=seed)
     indptr, indices = pattern(graph)
     points = np.random.default_rng(seed).random((n, 2))
@@ -206,7 +206,7 @@ def part(indptr, indices):
     kept = rows != indices
     starts = np.concatenate([[0], np.cumsum(np.bincount(rows[kept], minlength=n))])
     weights = np.ones(n, np.int64)
-    return parts.Part(starts, indices[kept], np.ones(kept.sum(), np.int32), weights)
+    return parts.Part(starts, indices[kept], weights)
 
 
 def crossing(graph, side):
@@ -219,7 +219,7 @@ def crossing(graph, side):
 def test_separators_separate_and_are_small(make):
     (indptr, indices), points = make(50 if make is lattice else 2500)
     graph = part(indptr, indices)
-    for side in (separating.by_levels(graph), separating.by_plane(graph, points)):
+    for side in (separating.by_plane(graph, separating.embedded(graph)), separating.by_plane(graph, points)):
         counts = np.bincount(side, minlength=3)
         assert crossing(graph, side) == 0
         assert max(counts[:2]) <= 0.6 * counts.sum() + 1
@@ -227,7 +227,7 @@ def test_separators_separate_and_are_small(make):
         assert separating.helps(graph, side)
 
 
-def test_planted_a_separator_with_a_hole_is_seen():
+def test_planted_separator_with_a_hole_is_found():
     (indptr, indices), points = lattice(50)
     graph = part(indptr, indices)
     side = separating.by_plane(graph, points)
@@ -235,7 +235,7 @@ def test_planted_a_separator_with_a_hole_is_seen():
     assert crossing(graph, side) > 0
 
 
-def test_refinement_never_makes_a_separator_heavier_and_keeps_it_one():
+def test_refinement_keeps_a_separator_no_heavier():
     (indptr, indices), points = scattered(2000)
     graph = part(indptr, indices)
     side = (points[:, 0] > 0.5).astype(np.int8)
@@ -247,7 +247,7 @@ def test_refinement_never_makes_a_separator_heavier_and_keeps_it_one():
     assert (side == refining.SEPARATOR).sum() < 0.5 * before
 
 
-def test_nodes_of_the_halo_are_eliminated_last_and_count_in_degrees():
+def test_halo_counts_in_degrees_but_is_not_ordered():
     """A path 0 - 1 - 2 whose first node has three more neighbors that come later: it goes last of the own ones."""
     edges = [(0, 1), (1, 2), (0, 3), (0, 4), (0, 5)]
     indptr, indices = pattern(nx.Graph(edges))
@@ -256,19 +256,19 @@ def test_nodes_of_the_halo_are_eliminated_last_and_count_in_degrees():
     assert order.tolist() == [2, 1, 0]
 
 
-def test_minimum_degree_is_that_of_superlu_to_a_tenth():
+def test_minimum_degree_fill_matches_superlu():
     for (indptr, indices), _ in (lattice(40), scattered(1500), roads(2000), small_world(800)):
         whole = part(indptr, indices)
         order = degree.minimum_degree(whole.indptr, whole.indices, whole.weights, len(whole.weights))
         assert fill_by_tree(indptr, indices, order) <= 1.1 * fill_of_superlu(indptr, indices)
 
 
-def test_nodes_with_the_same_neighbors_are_found_and_stay_together():
+def test_indistinguishable_nodes_stay_together():
     copies = 3  # of each node of a lattice, joined to one another and to those of its neighbors
     (indptr, indices), _ = lattice(30)
     A = sp.csr_array((np.ones(len(indices)), indices, indptr))
     indptr, indices = pattern_of(sp.csr_array(sp.kron(A, np.ones((copies, copies)))))
-    assert np.array_equal(first_alike(indptr, indices), np.repeat(np.arange(900) * copies, copies))
+    assert np.array_equal(first_indistinguishable(indptr, indices), np.repeat(np.arange(900) * copies, copies))
     order = nested_dissection(indptr, indices)
     assert (order.reshape(-1, copies) // copies == order[::copies, None] // copies).all()
     assert fill_by_tree(indptr, indices, order) <= 1.2 * fill_of_superlu(indptr, indices)

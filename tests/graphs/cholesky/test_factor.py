@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from sparse_graphs import GRAPHS, definite
 
 import graphs
-from graphs.cholesky import Analysis, Factor, analyse
+from graphs.cholesky import Analysis, Factor, analyze
 from graphs.cholesky.compiled import factoring, inverting
 
 
 def factor_of(matrix, order=None):
     pattern = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
-    analysis = analyse(*pattern) if order is None else Analysis.of(*pattern, order)
+    analysis = analyze(*pattern) if order is None else Analysis.of(*pattern, order)
     return Factor.of(analysis, matrix.data)
 
 
@@ -42,14 +42,14 @@ def check(matrix, factor, tolerance=1e-11):
 
 @pytest.mark.parametrize("hops", [1, 2])
 @pytest.mark.parametrize("name", GRAPHS)
-def test_it_is_the_dense_one(name, hops):
+def test_factor_matches_dense_algebra(name, hops):
     matrix = definite(GRAPHS[name](), hops=hops)
     check(matrix, factor_of(matrix))
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 12), st.integers(0, 40), st.integers(0, 2**32 - 1))
-def test_any_pattern_in_any_order(size, edges, seed):
+def test_factor_matches_for_any_pattern_and_order(size, edges, seed):
     rng = np.random.default_rng(seed)
     a, b = rng.integers(size, size=(2, edges))
     weights = rng.standard_normal(edges)
@@ -59,7 +59,7 @@ def test_any_pattern_in_any_order(size, edges, seed):
     check(matrix, factor_of(matrix, rng.permutation(size)))
 
 
-def test_the_order_changes_nothing_but_the_fill():
+def test_order_changes_only_the_fill():
     matrix = definite(GRAPHS["grid"](), hops=2)
     natural, found = factor_of(matrix, np.arange(matrix.shape[0])), factor_of(matrix)
     np.testing.assert_allclose(natural.inverse, found.inverse, rtol=1e-12)
@@ -67,17 +67,17 @@ def test_the_order_changes_nothing_but_the_fill():
     assert sorted(found.analysis.order) == list(range(matrix.shape[0]))
 
 
-def test_an_empty_matrix_and_one_number():
+def test_empty_and_scalar_matrices():
     nothing = Factor.of(Analysis.of(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64)), np.zeros(0))
     assert (nothing.log_determinant, nothing.inverse.shape) == (0.0, (0,))
     one = factor_of(sp.csr_array(np.array([[4.0]])))
     assert one.variances == pytest.approx(0.25)
 
 
-def test_what_is_not_positive_definite_is_named():
+def test_indefinite_matrix_names_the_pivot():
     matrix = definite(GRAPHS["grid"]())
     matrix[7, 7] = -1.0
-    with pytest.raises(graphs.NotPositiveDefiniteError, match="pivot at node 7 is not") as raised:
+    with pytest.raises(graphs.NotPositiveDefiniteError, match="pivot at node 7") as raised:
         factor_of(matrix, np.r_[7, np.delete(np.arange(110), 7)])
     assert raised.value.node == 7
     dense = sp.csr_array(np.ones((30, 30)) + np.diag(np.r_[np.ones(29), -2.0]))
@@ -86,16 +86,16 @@ def test_what_is_not_positive_definite_is_named():
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_entries_are_finite(value):
+def test_non_finite_entries_are_refused(value):
     matrix = definite(GRAPHS["path"]())
     matrix.data[3] = value
     with pytest.raises(graphs.InvalidArgumentError, match="finite entries"):
         factor_of(matrix)
 
 
-def test_too_much_fill_is_refused_before_it_is_allocated(monkeypatch):
+def test_large_fill_is_refused_before_allocation(monkeypatch):
     matrix = definite(graphs.Graph.from_networkx(nx.random_regular_graph(8, 2000, seed=0)))
-    analysis = analyse(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+    analysis = analyze(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
     monkeypatch.setattr("graphs.checks.machine_memory", lambda: analysis.num_bytes - 1)
     with pytest.raises(graphs.MemoryBudgetError, match=f"2,000 nodes, with {analysis.num_nonzeros:,} non-zeros"):
         Factor.of(analysis, matrix.data)
@@ -104,20 +104,20 @@ def test_too_much_fill_is_refused_before_it_is_allocated(monkeypatch):
         Analysis.of(analysis.indptr, analysis.indices, analysis.order)
 
 
-def test_stretches_change_nothing(monkeypatch):
+def test_chunks_do_not_change_results(monkeypatch):
     """A factorisation goes in stretches, between which an interrupt is heard."""
     matrix = definite(GRAPHS["mesh"](), hops=2)
     whole = factor_of(matrix)
-    monkeypatch.setattr("graphs.cholesky.analysis.STRETCH", 1e3)
+    monkeypatch.setattr("graphs.cholesky.analysis.CHUNK_FLOPS", 1e3)
     parts = factor_of(matrix)
-    assert len(parts.analysis.supernodes.stretches) > len(whole.analysis.supernodes.stretches)
+    assert len(parts.analysis.supernodes.chunks) > len(whole.analysis.supernodes.chunks)
     np.testing.assert_array_equal(parts.entries, whole.entries)
     np.testing.assert_array_equal(parts.inverse, whole.inverse)
 
 
-def test_an_interrupt_is_heard(monkeypatch):
+def test_factorization_can_be_interrupted(monkeypatch):
     matrix = definite(GRAPHS["mesh"]())
-    monkeypatch.setattr("graphs.cholesky.analysis.STRETCH", 1e3)
+    monkeypatch.setattr("graphs.cholesky.analysis.CHUNK_FLOPS", 1e3)
     calls, factorize = [], factoring.factorize
 
     def interrupted(*args):
@@ -133,7 +133,7 @@ def test_an_interrupt_is_heard(monkeypatch):
 
 
 @pytest.mark.parametrize("fault", ["there", "target", "begins"])
-def test_planted_errors_are_seen(fault):
+def test_planted_errors_are_found(fault):
     matrix = definite(GRAPHS["mesh"](), hops=2)
     factor = factor_of(matrix)
     analysis = factor.analysis
@@ -150,7 +150,7 @@ def test_planted_errors_are_seen(fault):
         check(matrix, Factor.of(analysis, matrix.data))
 
 
-def test_the_loops_are_the_compiled_ones():
+def test_loops_are_compiled():
     """The twins above compare what numba compiled, not Python."""
     assert hasattr(factoring.factorize, "py_func")
     assert hasattr(inverting.invert, "py_func")

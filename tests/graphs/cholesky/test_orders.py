@@ -22,17 +22,17 @@ def made(n=900):
 
 @pytest.mark.parametrize("method", ["auto", "dissection", "natural", pytest.param("metis", marks=needs_metis)])
 @pytest.mark.parametrize("graph", [nx.empty_graph(1), nx.empty_graph(5), nx.path_graph(2), nx.star_graph(50)])
-def test_every_method_gives_a_permutation(method, graph):
+def test_orders_are_permutations(method, graph):
     indptr, indices = pattern(graph)
     assert is_permutation(orders.order(indptr, indices, method=method), len(graph))
 
 
 @pytest.mark.parametrize("method", ["auto", "dissection", "natural", pytest.param("metis", marks=needs_metis)])
-def test_no_node_has_an_order(method):
+def test_empty_pattern_has_an_order(method):
     assert orders.order(np.zeros(1, np.int64), np.zeros(0, np.int32), method=method).shape == (0,)
 
 
-def test_dissection_uses_coordinates_and_natural_nothing():
+def test_dissection_uses_coordinates_natural_ignores_them():
     indptr, indices, points = made()
     assert np.array_equal(orders.order(indptr, indices, method="natural"), np.arange(900))
     for X in (None, points):
@@ -42,7 +42,7 @@ def test_dissection_uses_coordinates_and_natural_nothing():
 
 
 @needs_metis
-def test_ours_and_metis_fill_about_the_same():
+def test_dissection_fill_is_near_metis():
     indptr, indices, points = made()
     metis = fill_by_tree(indptr, indices, orders.order(indptr, indices, method="metis"))
     for X in (None, points):
@@ -52,26 +52,26 @@ def test_ours_and_metis_fill_about_the_same():
 
 
 @needs_metis
-def test_auto_is_metis_where_it_is_installed_and_nodes_have_no_places():
+def test_auto_is_metis_without_coordinates():
     indptr, indices, points = made()
     expected = orders.order(indptr, indices, method="metis")
     assert np.array_equal(orders.order(indptr, indices), expected)
     assert np.array_equal(orders.order(indptr, indices, points), nested_dissection(indptr, indices, points))
 
 
-def test_auto_is_ours_where_metis_is_not_installed(monkeypatch):
+def test_auto_is_dissection_without_pymetis(monkeypatch):
     monkeypatch.setattr(orders, "find_spec", lambda name: None)
     indptr, indices, _ = made()
     assert np.array_equal(orders.order(indptr, indices), nested_dissection(indptr, indices))
 
 
-def test_metis_is_named_where_it_is_not_installed(monkeypatch):
+def test_missing_pymetis_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymetis", None)
     with pytest.raises(InvalidArgumentError, match=r"pip install 'rfgp\[metis\]'"):
         orders.order(*made()[:2], method="metis")
 
 
-def test_integers_of_any_width_will_do():
+def test_integers_of_any_width_are_accepted():
     indptr, indices, points = made()
     expected = nested_dissection(indptr, indices, points)
     for kind in (np.int32, np.int64, np.uint32):
@@ -80,7 +80,7 @@ def test_integers_of_any_width_will_do():
 
 
 @pytest.mark.parametrize("method", ["best", "", None, 3, "METIS"])
-def test_another_method_is_refused(method):
+def test_unknown_method_is_refused(method):
     with pytest.raises(InvalidArgumentError, match="method must be one of 'auto', 'metis'"):
         orders.order(*made()[:2], method=method)
 
@@ -99,7 +99,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_no_pattern_is_refused(name):
+def test_invalid_patterns_are_refused(name):
     indptr, indices, says = WRONG[name]
     with pytest.raises(InvalidArgumentError, match=says):
         orders.order(np.array(indptr), np.array(indices), method="dissection")

@@ -20,7 +20,7 @@ def root(g, kernel):
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 @pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("degree", [0, 1, 4, 30])
-def test_they_are_polynomials_of_the_matrix_within_their_bound(g, kernel, name, degree):
+def test_features_match_polynomials_within_error_bound(g, kernel, name, degree):
     made = MAKERS[name](g, degree=degree)
     phi = made.features(kernel).toarray()
     U, weights = g.shift_operator.toarray(), made.weights(kernel)
@@ -36,7 +36,7 @@ def test_they_are_polynomials_of_the_matrix_within_their_bound(g, kernel, name, 
     assert error > 1e-4 * bound
 
 
-def test_terms_that_cancel_leave_nothing():
+def test_cancelled_terms_are_not_stored():
     """On a ring T_l(U) has the entry 1/2 at the two nodes l steps away, and rounding errors between them."""
     ring = Graph.from_networkx(nx.cycle_graph(300))
     made = graphs.chebyshev_features(ring, degree=100)
@@ -49,13 +49,13 @@ def test_terms_that_cancel_leave_nothing():
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
-def test_chebyshev_bounds_fall_faster_than_those_of_the_power_series(g, kernel):
+def test_chebyshev_error_bound_decreases_faster_than_taylor(g, kernel):
     for degree in (3, 6, 9):
         chebyshev, taylor = (make(g, degree=degree).error_bound(kernel) for make in MAKERS.values().__reversed__())
         assert chebyshev < 0.5 * taylor
 
 
-def test_a_modulation_that_changes_sign_keeps_it(g):
+def test_modulation_keeps_its_sign(g):
     kernel = kernels.Modulated((1.0, -2.0))
     for make in MAKERS.values():
         made = make(g, degree=1)
@@ -64,25 +64,25 @@ def test_a_modulation_that_changes_sign_keeps_it(g):
         assert made.error_bound(kernel) < 1e-12
 
 
-def test_a_budget_is_checked_before_much_is_done():
+def test_memory_budget_is_checked_first():
     crowd = Graph.from_networkx(nx.complete_graph(600))
     with pytest.raises(graphs.MemoryBudgetError, match="take up to"):
         graphs.chebyshev_features(crowd, degree=6, max_memory=1e6)
 
 
-def test_the_largest_degree_within_a_budget():
+def test_max_series_degree_keeps_the_budget():
     g = Graph.from_networkx(nx.cycle_graph(500))
-    assert graphs.largest_degree(g, 21) == 10
-    assert graphs.largest_degree(g, 20) == 9
-    assert graphs.largest_degree(g, 1) == 1
+    assert graphs.max_series_degree(g, 21) == 10
+    assert graphs.max_series_degree(g, 20) == 9
+    assert graphs.max_series_degree(g, 1) == 1
     assert len(graphs.chebyshev_features(g, degree=10).pattern.indices) == 21 * 500
 
 
 @pytest.mark.parametrize("degree", [0, 1, 2, 7])
 @pytest.mark.parametrize("make", [graphs.taylor_features, graphs.chebyshev_features])
-def test_all_rows_times_a_matrix(make, degree):
+def test_matmul_matches_dense_product(make, degree):
     g, kernel = Graph.from_networkx(nx.lollipop_graph(6, 9)), kernels.Diffusion(2.5)
     features = make(g, [], degree)
     right = np.random.default_rng(0).standard_normal((15, 3))
     expected = make(g, None, degree).features(kernel) @ right
-    np.testing.assert_allclose(features.times(kernel, right), expected, atol=1e-13)
+    np.testing.assert_allclose(features.matmul(kernel, right), expected, atol=1e-13)

@@ -13,7 +13,7 @@ LONG = kernels.Diffusion(3.0)
 
 
 @pytest.mark.parametrize("num_walkers", [2, 3, 8, 32])
-def test_each_column_is_uniform_and_the_cost_is_near_its_bound(num_walkers):
+def test_columns_are_uniform_with_cost_near_bound(num_walkers):
     n = 16
     table = graphs.couple_quantiles(SMALL, LONG, 0.1, num_walkers, n)
     assert table.shape == (64, num_walkers)
@@ -29,7 +29,7 @@ def test_each_column_is_uniform_and_the_cost_is_near_its_bound(num_walkers):
         assert learned < bound + 0.15 * (independent - bound)
 
 
-def test_two_walkers_do_as_well_as_the_assignment():
+def test_two_walkers_match_the_assignment():
     costs = graphs.quantile_costs(SMALL, LONG, 0.1, 12)
     table = graphs.couple_quantiles(SMALL, LONG, 0.1, 2, 12)
     assert tuples.tuple_cost(costs, table) == pytest.approx(costs[np.arange(12), np.arange(12)[::-1]].mean(), rel=1e-3)
@@ -43,7 +43,7 @@ def test_systematic_lengths_attain_the_bound():
     assert tuples.tuple_cost(costs, systematic) == pytest.approx(bound, rel=1e-12)
 
 
-def test_walks_use_them():
+def test_walks_use_tuples():
     learned = graphs.sample_walks(SMALL, num_walkers=4, lengths="learned", num_quantiles=8, kernel=LONG, seed=0)
     table = graphs.couple_quantiles(SMALL, LONG, 0.1, 4, 8)
     given = graphs.sample_walks(SMALL, num_walkers=4, lengths="learned", tuples=table, kernel=LONG, seed=0)
@@ -62,7 +62,7 @@ def test_walks_use_them():
         ([[10**13, 0], [0, 10**13]], "equally often"),
     ],
 )
-def test_bad_tables_are_named(table, message):
+def test_bad_tables_are_refused(table, message):
     with pytest.raises(graphs.InvalidArgumentError, match=message):
         graphs.sample_walks(SMALL, num_walkers=2, lengths="learned", tuples=table, seed=0)
 
@@ -75,6 +75,6 @@ def test_bad_tables_are_named(table, message):
         (lambda: graphs.couple_quantiles(SMALL, LONG, 0.1, 4, 8, num_tuples=12), "a multiple of"),
     ],
 )
-def test_bad_arguments_are_named(call, message):
+def test_bad_arguments_are_refused(call, message):
     with pytest.raises(graphs.InvalidArgumentError, match=message):
         call()

@@ -16,7 +16,7 @@ def eigenvalues(request):
     }[request.param]
 
 
-def test_it_is_the_function_and_its_slope(eigenvalues):
+def test_interpolant_matches_function_and_derivative(eigenvalues):
     calls = []
 
     def exact(x):

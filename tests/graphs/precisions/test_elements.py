@@ -61,7 +61,7 @@ def read(vertices, faces):
 
 
 @pytest.mark.parametrize("name", MESHES)
-def test_against_gradients(name):
+def test_stiffness_matches_gradients(name):
     vertices, faces = MESHES[name]()
     C, G = read(vertices, faces)
     mass, stiffness, area = twin(vertices, faces)
@@ -73,7 +73,7 @@ def test_against_gradients(name):
     np.testing.assert_array_equal(G, G.T)
 
 
-def test_negative_cotangents_are_kept_and_count():
+def test_negative_cotangents_are_kept():
     """The energy of the coordinates x and y is the area each, and they are harmonic inside, on any plane mesh."""
     vertices, faces = plane(1)
     C, G = read(vertices, faces)
@@ -96,11 +96,11 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_planted_faults_are_seen(name, monkeypatch):
+def test_planted_errors_are_found(name, monkeypatch):
     right = elements.angles
     monkeypatch.setattr(elements, "angles", lambda vertices, faces: FAULTS[name](right(vertices, faces)))
     with pytest.raises(AssertionError):
-        test_against_gradients("plane")
+        test_stiffness_matches_gradients("plane")
 
 
 SQUARE = [(0, 0), (1, 0), (1, 1), (0, 1)]
@@ -108,29 +108,29 @@ REFUSED = {
     "nothing": (([], []), "no faces"),
     "points": ((SQUARE, []), "no faces"),
     "a number": (3, "vertices and faces"),
-    "texts": (("abcd", [(0, 1, 2)]), r"vertices \(V, 2\) or \(V, 3\), real numbers"),
-    "squares": ((SQUARE, [(0, 1, 2, 3)]), "split polygons"),
-    "a line": (([(0,), (1,), (2,)], [(0, 1, 2)]), "split polygons"),
-    "a corner too many": ((SQUARE, [(0, 1, 4)]), r"Face 0 has corners \[0, 1, 4\]"),
+    "texts": (("abcd", [(0, 1, 2)]), r"vertices \(V, 2\) or \(V, 3\)"),
+    "squares": ((SQUARE, [(0, 1, 2, 3)]), "(?i)split polygons"),
+    "a line": (([(0,), (1,), (2,)], [(0, 1, 2)]), "(?i)split polygons"),
+    "a corner too many": ((SQUARE, [(0, 1, 4)]), r"face 0 .*\[0, 1, 4\]"),
     "no integers": ((SQUARE, [(0, 1, 1.5)]), "must be integers"),
-    "not finite": (([(0, 0), (1, 0), (np.nan, 1)], [(0, 1, 2)]), "Vertex 2 has a coordinate that is not a finite"),
-    "infinite": (([(0, 0), (1, 0), (np.inf, 1)], [(0, 1, 2)]), "Vertex 2 has a coordinate that is not a finite"),
-    "twins": (([*SQUARE, (1, -0.0)], [(0, 1, 2), (0, 4, 3)]), "Vertices 1 and 4 are at the same place.*merge_vertices"),
-    "no area": (([(0, 0), (1, 0), (2, 0)], [(0, 1, 2)]), "None of the 1 faces has an area"),
-    "a point": (([(0, 0), (0, 0), (0, 0)], [(0, 1, 2)]), "None of the 1 faces has an area"),
-    "tiny": (([*SQUARE, (1e-25, 0), (0, 1e-25)], [(0, 4, 5), (1, 2, 3)]), "faces of vertex 0 are too small"),
+    "not finite": (([(0, 0), (1, 0), (np.nan, 1)], [(0, 1, 2)]), "Vertex 2 .*finite"),
+    "infinite": (([(0, 0), (1, 0), (np.inf, 1)], [(0, 1, 2)]), "Vertex 2 .*finite"),
+    "twins": (([*SQUARE, (1, -0.0)], [(0, 1, 2), (0, 4, 3)]), "1 and 4 .*merge_vertices"),
+    "no area": (([(0, 0), (1, 0), (2, 0)], [(0, 1, 2)]), "area.* 1 faces"),
+    "a point": (([(0, 0), (0, 0), (0, 0)], [(0, 1, 2)]), "area.* 1 faces"),
+    "tiny": (([*SQUARE, (1e-25, 0), (0, 1e-25)], [(0, 4, 5), (1, 2, 3)]), "vertex 0"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.filterwarnings("ignore::graphs.DisconnectedWarning")
-def test_what_is_no_mesh_is_named(name):
+def test_invalid_meshes_are_refused(name):
     mesh, message = REFUSED[name]
     with pytest.raises(graphs.InvalidGraphError, match=message):
         MeshField(mesh)
 
 
-def test_a_mesh_as_stl_has_it_is_refused_and_merged_it_is_one():
+def test_unmerged_stl_mesh_is_refused():
     vertices, faces = sphere()
     torn = trimesh.Trimesh(vertices[faces].reshape(-1, 3), np.arange(faces.size).reshape(-1, 3), process=False)
     with pytest.raises(graphs.InvalidGraphError, match=r"198 such vertices.*merge_vertices"):
@@ -139,7 +139,7 @@ def test_a_mesh_as_stl_has_it_is_refused_and_merged_it_is_one():
     assert MeshField(torn).num_vertices == 42
 
 
-def test_faces_without_area_are_left_out_and_counted():
+def test_faces_without_area_are_dropped_with_a_warning():
     flat, alone = [*SQUARE, (0.5, 0.5)], [(0, 1, 2), (0, 2, 3), (0, 1, 4)]
     sound = MeshField((flat, alone))
     with pytest.warns(graphs.DegenerateFacesWarning, match="2 of 5 faces have no area") as caught:
@@ -148,13 +148,13 @@ def test_faces_without_area_are_left_out_and_counted():
     np.testing.assert_array_equal(field.entries([0.7]), sound.entries([0.7]))
 
 
-def test_faces_that_are_listed_twice_count_once():
+def test_duplicate_faces_count_once():
     with pytest.warns(graphs.DuplicateFacesWarning, match=r"2 of 4 faces .*first 2 and 0") as caught:
         field = MeshField((SQUARE, [(0, 1, 2), (0, 2, 3), (2, 1, 0), (0, 1, 2)]))
     assert caught[0].filename == __file__
     np.testing.assert_array_equal(field.entries([0.7]), MeshField((SQUARE, [(0, 1, 2), (0, 2, 3)])).entries([0.7]))
     assert field.locate([(0.6, 0.4), (0.4, 0.6)]).faces.tolist() == [0, 1]
-    np.testing.assert_array_equal(field.weights([2]).toarray(), field.weights([0]).toarray())
+    np.testing.assert_array_equal(field.projector([2]).toarray(), field.projector([0]).toarray())
 
 
 WALL = [(0, 0), (2, 0), (2, 1), (1, 1), (0, 1), (5, 5)], [(0, 1, 2), (0, 2, 4), (2, 3, 4)]
@@ -164,46 +164,46 @@ WALL = [(0, 0), (2, 0), (2, 1), (1, 1), (0, 1), (5, 5)], [(0, 1, 2), (0, 2, 4), 
 def wall():
     with (
         pytest.warns(graphs.DegenerateFacesWarning, match="1 of 3"),
-        pytest.warns(graphs.LooseVerticesWarning, match="2 of 6 vertices") as caught,
+        pytest.warns(graphs.UnreferencedVerticesWarning, match="2 of 6 vertices") as caught,
     ):
         field = MeshField(WALL)
     assert caught[0].filename == __file__
     return field
 
 
-def test_loose_vertices_are_left_out_and_counted():
+def test_unreferenced_vertices_are_dropped_with_a_warning():
     field, sound = wall(), MeshField(([*WALL[0][:3], WALL[0][4]], [(0, 1, 2), (0, 2, 3)]))
     np.testing.assert_allclose(field.entries([0.7]), sound.entries([0.7]), rtol=1e-12)
     assert field.covered.tolist() == [0, 1, 2, 4]
-    assert (field.num_vertices, field.reach) == (6, sound.reach)
+    assert (field.num_vertices, field.max_distance) == (6, sound.max_distance)
     np.testing.assert_array_equal(field.vertices, WALL[0])
     np.testing.assert_array_equal(field.coordinates, sound.coordinates)
 
 
-def test_a_loose_vertex_reads_the_nearest_point_of_the_surface():
+def test_unreferenced_vertex_projects_to_nearest_point():
     field = wall()
     np.testing.assert_array_equal(
-        field.weights_at_vertices([4, 3, 0]).toarray(), [[0, 0, 0, 1], [0, 0, 0.5, 0.5], [1, 0, 0, 0]]
+        field.projector_at_vertices([4, 3, 0]).toarray(), [[0, 0, 0, 1], [0, 0, 0.5, 0.5], [1, 0, 0, 0]]
     )
-    of_sliver = field.weights([2, 2], [(0, 1, 0), (1, 0, 0)])
+    of_sliver = field.projector([2, 2], [(0, 1, 0), (1, 0, 0)])
     np.testing.assert_array_equal(of_sliver.toarray(), [[0, 0, 0.5, 0.5], [0, 0, 1, 0]])
     assert field.locate([(1, 1)]).distances.tolist() == [0]
 
 
-def test_loose_vertices_far_from_the_surface_are_listed():
+def test_far_unreferenced_vertices_are_listed():
     with pytest.raises(graphs.InvalidArgumentError, match=r"got 1 on no face .*: 5\."):
-        wall().weights_at_vertices([3, 5])
+        wall().projector_at_vertices([3, 5])
 
 
-def test_parts_are_counted():
+def test_components_are_counted():
     (vertices, faces), (others, their) = sphere(), plane(0, 1)
     both = np.concatenate([vertices, np.pad(others, ((0, 0), (0, 1))) + 5]), np.concatenate([faces, their + 42])
-    with pytest.warns(graphs.DisconnectedWarning, match="falls into 2 parts") as caught:
+    with pytest.warns(graphs.DisconnectedWarning, match="2 parts") as caught:
         MeshField(both)
     assert caught[0].filename == __file__
 
 
-def test_what_is_given_is_not_changed_and_not_kept():
+def test_arguments_are_copied():
     vertices, faces = plane(3)
     before = vertices.copy()
     field = MeshField((vertices, faces))

@@ -21,7 +21,7 @@ def test_precisions_are_kronecker_products():
     assert field.sizes == (110, 9)
 
 
-def test_patterns_too_large_for_the_memory_are_named(monkeypatch):
+def test_patterns_too_large_for_memory_are_refused(monkeypatch):
     monkeypatch.setattr("graphs.checks.machine_memory", lambda: 2.0**20)
     field = KroneckerField(ChainField(np.arange(500.0)), ChainField(np.arange(400.0)))
     with pytest.raises(graphs.MemoryBudgetError, match="500 x 400"):

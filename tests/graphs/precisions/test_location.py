@@ -58,7 +58,7 @@ def points_about(field, seed, n=12):
 
 
 @pytest.mark.parametrize("name", MESHES)
-def test_against_least_squares(name):
+def test_nearest_point_matches_least_squares(name):
     field = MESHES[name]()
     points, places = points_about(field, 1), in_space(field)
     found = field.locate(points)
@@ -69,70 +69,70 @@ def test_against_least_squares(name):
 
 
 @pytest.mark.parametrize("pairs", [1, 7, 100])
-def test_blocks_change_nothing(pairs, monkeypatch):
+def test_blocks_do_not_change_results(pairs, monkeypatch):
     field = graded()
     points = points_about(field, 2, 40)
     expected = field.locate(points)
-    monkeypatch.setattr(location, "MOST_PAIRS", pairs)
+    monkeypatch.setattr(location, "MAX_PAIRS_AT_ONCE", pairs)
     for one, other in zip(field.locate(points), expected, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
-def test_planted_a_search_that_looks_at_one_face_is_seen(monkeypatch):
+def test_planted_search_of_one_face_is_found(monkeypatch):
     """The nearest centroid is not that of the nearest face."""
     monkeypatch.setattr(location.Locator, "improved", lambda self, points, same, faces, distances: (faces, distances))
     with pytest.raises(AssertionError):
-        test_against_least_squares("graded")
+        test_nearest_point_matches_least_squares("graded")
 
 
 @pytest.mark.parametrize("name", MESHES)
-def test_a_vertex_is_one_weight(name):
+def test_vertex_has_one_weight(name):
     field = MESHES[name]()
     found = field.locate(field.coordinates)
-    A = field.weights(found.faces, found.barycentric)
+    A = field.projector(found.faces, found.barycentric)
     np.testing.assert_array_equal(A.toarray(), np.eye(field.num_vertices))
     assert A.nnz == field.num_vertices
     np.testing.assert_array_equal(found.distances, 0)
 
 
 @pytest.mark.parametrize("name", MESHES)
-def test_points_of_faces_are_found_again(name):
+def test_points_on_faces_are_recovered(name):
     field, rng = MESHES[name](), np.random.default_rng(3)
     faces, shares = rng.integers(len(field.faces), size=200), rng.dirichlet(np.ones(3), 200)
     shares[::5, 0] = 0  # on sides
     shares /= shares.sum(axis=1, keepdims=True)
-    A = field.weights(faces, shares)
+    A = field.projector(faces, shares)
     points = A @ in_space(field)
     found = field.locate(points)
     assert found.distances.max() < 1e-15
-    np.testing.assert_allclose(field.weights(found.faces, found.barycentric) @ in_space(field), points, atol=1e-15)
-    for rows in (A, field.weights(found.faces, found.barycentric)):
+    np.testing.assert_allclose(field.projector(found.faces, found.barycentric) @ in_space(field), points, atol=1e-15)
+    for rows in (A, field.projector(found.faces, found.barycentric)):
         np.testing.assert_allclose(rows.sum(axis=1), 1, rtol=1e-14)
         assert rows.data.min() > 0
         assert rows.has_canonical_format
 
 
-def test_a_side_is_two_weights():
+def test_side_has_two_weights():
     field = MeshField(([(0, 0), (1, 0), (0, 1)], [(0, 1, 2)]))
     found = field.locate([(0.25, 0), (0.5, 0.5), (0.25, -3), (-1, -1), (2, 2), (0.25, 0.25)])
     expected = [(0.75, 0.25, 0), (0, 0.5, 0.5), (0.75, 0.25, 0), (1, 0, 0), (0, 0.5, 0.5), (0.5, 0.25, 0.25)]
     np.testing.assert_allclose(found.barycentric, expected, atol=1e-15)
     np.testing.assert_allclose(found.distances, [0, 0, 3, np.sqrt(2), 1.5 * np.sqrt(2), 0], atol=1e-15)
-    counts = np.diff(field.weights(found.faces, found.barycentric).indptr)
+    counts = np.diff(field.projector(found.faces, found.barycentric).indptr)
     np.testing.assert_array_equal(counts, [2, 2, 2, 1, 2, 3])
 
 
-def test_centroids_and_vertices():
+def test_projectors_of_centroids_and_vertices():
     field = sphere(1)
     np.testing.assert_allclose(
-        field.weights(range(80)) @ field.coordinates, field.coordinates[field.faces].mean(axis=1), atol=1e-15
+        field.projector(range(80)) @ field.coordinates, field.coordinates[field.faces].mean(axis=1), atol=1e-15
     )
-    rows = field.weights_at_vertices([3, 0, 3])
+    rows = field.projector_at_vertices([3, 0, 3])
     np.testing.assert_array_equal(rows.toarray(), np.eye(42)[[3, 0, 3]])
-    assert field.weights([]).shape == field.weights_at_vertices([]).shape == (0, 42)
+    assert field.projector([]).shape == field.projector_at_vertices([]).shape == (0, 42)
 
 
-def test_far_points_and_the_center():
+def test_far_points_and_center_of_a_sphere():
     field = sphere()
     inner = np.linalg.norm(field.coordinates[field.faces].mean(axis=1), axis=1).min()
     found = field.locate([(0, 0, 0), (1e6, 0, 0), *(3 * field.coordinates[:5])])
@@ -141,7 +141,7 @@ def test_far_points_and_the_center():
 
 
 @pytest.mark.parametrize("factor", [1e-150, 1e-3, 1e150])
-def test_units_do_not_matter(factor):
+def test_location_is_invariant_to_units(factor):
     field = graded()
     points = points_about(field, 4)
     scaled = MeshField((field.coordinates * factor, field.faces)).locate(points * factor)
@@ -150,7 +150,7 @@ def test_units_do_not_matter(factor):
     np.testing.assert_allclose(scaled.barycentric.sum(axis=1), 1, rtol=1e-14)
 
 
-def test_numbers_of_faces_are_those_that_were_given():
+def test_face_numbers_are_the_given_ones():
     """Also where faces without area are left out."""
     with pytest.warns(graphs.DegenerateFacesWarning):
         field = MeshField(([(0, 0), (1, 0), (1, 1), (0, 1)], [(1, 1, 2), (0, 1, 2), (3, 3, 3), (0, 2, 3)]))
@@ -158,53 +158,53 @@ def test_numbers_of_faces_are_those_that_were_given():
 
 
 @pytest.mark.parametrize("points", [[], np.zeros((0, 3))])
-def test_no_points(points):
+def test_empty_points(points):
     found = sphere(1).locate(points)
     assert [part.shape for part in found] == [(0,), (0, 3), (0,)]
 
 
 POINTS = {
-    "of the plane": ([(0, 0)], r"Points are \(n, 3\)"),
-    "one": ((0, 0, 1), r"Points are \(n, 3\)"),
-    "texts": ("abc", r"Points are \(n, 3\)"),
-    "ragged": ([(0, 0, 1), (0, 1)], r"Points are \(n, 3\)"),
-    "not finite": ([(0, 0, 1), (0, np.nan, 1)], "Point 1 is not finite"),
-    "infinite": ([(0, 0, np.inf)], "Point 0 is not finite"),
-    "far out": ([(0, 0, 1e200)], "Point 0 is not finite, or out of range"),
+    "of the plane": ([(0, 0)], r"\(n, 3\)"),
+    "one": ((0, 0, 1), r"\(n, 3\)"),
+    "texts": ("abc", r"\(n, 3\)"),
+    "ragged": ([(0, 0, 1), (0, 1)], r"\(n, 3\)"),
+    "not finite": ([(0, 0, 1), (0, np.nan, 1)], "Point 1 .*finite"),
+    "infinite": ([(0, 0, np.inf)], "Point 0 .*finite"),
+    "far out": ([(0, 0, 1e200)], "Point 0 .*finite.* range"),
 }
 
 
 @pytest.mark.parametrize("name", POINTS)
-def test_what_are_no_points_is_named(name):
+def test_bad_points_are_refused(name):
     points, message = POINTS[name]
     with pytest.raises(graphs.InvalidArgumentError, match=message):
         sphere(1).locate(points)
 
 
 WEIGHTS = {
-    "a face too many": (([80],), "faces are integers .* from 0 to 79"),
-    "a negative face": (([-1],), "faces are integers"),
-    "a part of a face": (([0.5],), "faces are integers"),
-    "a mask": (([True],), "faces are integers"),
-    "ragged": (([[0], [0, 1]],), "faces are integers"),
-    "one row too few": (([0, 1], [(1, 0, 0)]), r"Barycentric weights are \(2, 3\)"),
-    "texts": (([0], [("a", "b", "c")]), r"Barycentric weights are \(1, 3\)"),
-    "negative": (([0], [(1.5, -0.5, 0)]), "those of row 0"),
-    "a sum of 2": (([0, 0], [(1, 0, 0), (1, 0, 1)]), "those of row 1"),
-    "not finite": (([0], [(1, np.nan, 0)]), "those of row 0"),
+    "a face too many": (([80],), "faces .* from 0 to 79"),
+    "a negative face": (([-1],), "faces .*integers"),
+    "a part of a face": (([0.5],), "faces .*integers"),
+    "a mask": (([True],), "faces .*integers"),
+    "ragged": (([[0], [0, 1]],), "faces .*integers"),
+    "one row too few": (([0, 1], [(1, 0, 0)]), r"shape \(2, 3\)"),
+    "texts": (([0], [("a", "b", "c")]), r"shape \(1, 3\)"),
+    "negative": (([0], [(1.5, -0.5, 0)]), "row 0"),
+    "a sum of 2": (([0, 0], [(1, 0, 0), (1, 0, 1)]), "row 1"),
+    "not finite": (([0], [(1, np.nan, 0)]), "row 0"),
 }
 
 
 @pytest.mark.parametrize("name", WEIGHTS)
-def test_what_are_no_weights_is_named(name):
+def test_bad_weights_are_refused(name):
     given, message = WEIGHTS[name]
     with pytest.raises(graphs.InvalidArgumentError, match=message):
-        sphere(1).weights(*given)
-    with pytest.raises(graphs.InvalidArgumentError, match=r"vertices are integers .* from 0 to 41"):
-        sphere(1).weights_at_vertices([42])
+        sphere(1).projector(*given)
+    with pytest.raises(graphs.InvalidArgumentError, match=r"vertices .* from 0 to 41"):
+        sphere(1).projector_at_vertices([42])
 
 
-def test_a_point_farther_away_than_allowed_is_named():
+def test_points_beyond_within_are_refused():
     field, points = MeshField(trimesh.creation.icosphere(1)), [(0.0, 0.0, 1.0), (0.0, 0.0, 3.0), (0.0, 2.0, 0.0)]
     np.testing.assert_array_equal(field.locate(points, within=2.5).distances, field.locate(points).distances)
     for within in (1.5, 0.5):

@@ -19,7 +19,7 @@ def covariances(field, lengthscale, rows):
     """Return rows (k, V) of the covariance matrix, rows being numbers of vertices or weights (k, V)."""
     indptr, indices = field.pattern
     Q = sp.csc_array((field.entries([lengthscale]), indices, indptr))
-    ask = rows if sp.issparse(rows) else field.weights_at_vertices(rows)
+    ask = rows if sp.issparse(rows) else field.projector_at_vertices(rows)
     return splu(Q, options={"SymmetricMode": True}, permc_spec="MMD_AT_PLUS_A").solve(ask.toarray().T).T
 
 
@@ -62,22 +62,22 @@ def sphere_error(alpha, subdivisions, radius=1.7, lengthscale=1.0):
 
 class TestSphere:
     @pytest.mark.parametrize("alpha", [2, 3])
-    def test_the_error_falls_by_four(self, alpha):
+    def test_error_falls_by_four_per_refinement(self, alpha):
         errors = [sphere_error(alpha, subdivisions) for subdivisions in (3, 4)]
         assert errors[1] < 0.011
         assert 3.2 < errors[0] / errors[1] < 6
 
     @pytest.mark.parametrize("alpha", [4, 5, 6])
-    def test_the_error_falls_for_high_orders_on_coarse_meshes(self, alpha):
+    def test_error_falls_for_high_orders_on_coarse_meshes(self, alpha):
         errors = [sphere_error(alpha, subdivisions) for subdivisions in (2, 3)]
         assert errors[1] < 0.015
         assert 3.2 < errors[0] / errors[1] < 8
 
-    def test_order_one_between_points(self):
+    def test_order_one_matches_bessel_between_points(self):
         assert sphere_error(1, 3) < 1e-3
 
     @pytest.mark.parametrize("fault", ["cotangents", "areas"])
-    def test_planted_faults_are_seen(self, fault, monkeypatch):
+    def test_planted_errors_are_found(self, fault, monkeypatch):
         right = elements.angles
 
         def wrong(vertices, faces):
@@ -86,9 +86,9 @@ class TestSphere:
 
         monkeypatch.setattr(elements, "angles", wrong)
         with pytest.raises(AssertionError):
-            self.test_the_error_falls_by_four(2)
+            self.test_error_falls_by_four_per_refinement(2)
 
-    def test_planted_a_mass_matrix_of_one_corner_is_seen(self, monkeypatch):
+    def test_planted_mass_matrix_of_one_corner_is_found(self, monkeypatch):
         """The areas given to the first corner of each face, not shared."""
         right = elements.assemble
 
@@ -98,7 +98,7 @@ class TestSphere:
 
         monkeypatch.setattr(elements, "assemble", wrong)
         with pytest.raises(AssertionError):
-            self.test_the_error_falls_by_four(2)
+            self.test_error_falls_by_four_per_refinement(2)
 
 
 def plane_errors(alpha, per_lengthscale, size, lengthscale=0.3):
@@ -115,7 +115,7 @@ def plane_errors(alpha, per_lengthscale, size, lengthscale=0.3):
 
 class TestPlane:
     @pytest.mark.parametrize("alpha", [2, 3])
-    def test_matern_in_the_middle(self, alpha):
+    def test_covariance_matches_matern_in_the_middle(self, alpha):
         """The error of covariances falls as h^2, that of variances of order 2 as h^2 log(1 / h)."""
         coarse, fine = (plane_errors(alpha, per_lengthscale, 8) for per_lengthscale in (4, 8))
         assert 3.5 < coarse[1] / fine[1] < 5
@@ -124,13 +124,13 @@ class TestPlane:
         assert fine[1] < 0.01
 
     @pytest.mark.parametrize("alpha", [2, 3])
-    def test_twice_the_variance_at_an_edge_and_four_times_at_a_corner(self, alpha):
+    def test_variance_doubles_at_edges_and_again_at_corners(self, alpha):
         """The mesh is its own image in its rim: the ratios are those of the plane, but for images ten scales away."""
         middle, edge, corner = plane_errors(alpha, 4, 10)[2]
         assert edge / middle == pytest.approx(2, rel=1e-4)
         assert corner / middle == pytest.approx(4, rel=1e-4)
 
-    def test_order_one_is_a_bessel_function_and_grows_by_log_two(self):
+    def test_order_one_matches_bessel_and_grows_by_log_two(self):
         """K_0(r / l) / (2 pi) apart, and log(l / h) / (2 pi) + log(32) / (4 pi) at one place."""
         variances = []
         for count in (64, 128):
@@ -144,7 +144,7 @@ class TestPlane:
             assert found[middle] == pytest.approx(np.log(count / 8) / (2 * np.pi) + np.log(32) / (4 * np.pi), abs=3e-3)
         assert variances[1] - variances[0] == pytest.approx(np.log(2) / (2 * np.pi), abs=2e-3)
 
-    def test_the_plane_in_space_is_the_plane(self):
+    def test_plane_in_space_matches_plane(self):
         vertices, faces = patch(0)
         flat, field = MeshField((vertices, faces)), MeshField((np.pad(vertices, ((0, 0), (0, 1))), faces))
         np.testing.assert_array_equal(flat.entries([0.4]), field.entries([0.4]))
@@ -162,7 +162,7 @@ def prism(width, height, sides, rows):
     return trimesh.Trimesh(places, around[faces], process=False), heights
 
 
-def test_an_open_prism_is_its_strip():
+def test_open_prism_matches_its_strip():
     """Images: the strip is repeated around, and reflected at both rims by Neumann's condition."""
     mesh, heights = prism(4.0, 3.0, 16, 12)
     expected = np.zeros((13, 13))
@@ -179,7 +179,7 @@ def test_an_open_prism_is_its_strip():
     assert 3 < errors[1] / errors[2] < 5
 
 
-def test_refinement_leaves_the_law_at_common_points():
+def test_refinement_keeps_distribution_at_common_points():
     """An irregular mesh with obtuse angles; vertices keep their numbers."""
     vertices, faces, _ = grid(5.0, 5.0, 5, 5)
     vertices = vertices + np.random.default_rng(1).uniform(-0.25, 0.25, vertices.shape)
@@ -199,20 +199,20 @@ def test_refinement_leaves_the_law_at_common_points():
 @pytest.mark.parametrize("alpha", [1, 2, 4])
 class TestSymmetries:
     @pytest.mark.parametrize("factor", [1e-150, 1e-3, 7.0, 1e150])
-    def test_a_scaled_mesh_with_a_scaled_lengthscale(self, alpha, factor):
+    def test_precision_is_invariant_to_common_scaling(self, alpha, factor):
         vertices, faces = patch(2)
         field, scaled = MeshField((vertices, faces), alpha), MeshField((vertices * factor, faces), alpha)
         expected = field.entries([0.5])
         np.testing.assert_allclose(scaled.entries([0.5 * factor]), expected, atol=1e-13 * np.abs(expected).max())
         assert scaled.condition([0.5 * factor]) == pytest.approx(field.condition([0.5]))
 
-    def test_turned_and_moved(self, alpha):
+    def test_precision_is_invariant_to_rigid_motion(self, alpha):
         mesh = trimesh.creation.icosphere(1)
         expected = MeshField(mesh, alpha).entries([0.5])
         mesh.apply_transform(trimesh.transformations.rotation_matrix(0.7, [1, 2, 3], [5, 5, 5]))
         np.testing.assert_allclose(MeshField(mesh, alpha).entries([0.5]), expected, atol=1e-12 * np.abs(expected).max())
 
-    def test_the_order_of_corners_and_faces(self, alpha):
+    def test_precision_is_invariant_to_order_of_faces(self, alpha):
         vertices, faces = patch(3)
         rng = np.random.default_rng(4)
         mixed = rng.permuted(faces, axis=1)[rng.permutation(len(faces))]
@@ -221,7 +221,7 @@ class TestSymmetries:
         expected = field.entries([0.5])
         np.testing.assert_allclose(other.entries([0.5]), expected, atol=1e-13 * np.abs(expected).max())
 
-    def test_two_parts_are_two_fields(self, alpha):
+    def test_two_components_are_two_fields(self, alpha):
         (vertices, faces), (others, their) = patch(5), patch(6, 20)
         with pytest.warns(graphs.DisconnectedWarning, match="2 parts"):
             both = MeshField((np.concatenate([vertices, others + 9]), np.concatenate([faces, their + 30])), alpha)
@@ -233,7 +233,7 @@ class TestSymmetries:
             np.testing.assert_allclose(found[part, part], expected, rtol=1e-6)
 
 
-def test_the_constant_has_the_variance_that_is_said():
+def test_constant_has_the_documented_variance():
     """2 pi l^2 / A for every order from 2 on: the mean of the covariance matrix, by areas."""
     mesh = trimesh.creation.icosphere(2)
     for alpha in (2, 3, 4):
@@ -243,7 +243,7 @@ def test_the_constant_has_the_variance_that_is_said():
         assert found == pytest.approx(2 * np.pi * 4 / field.areas.sum(), rel=1e-6)
 
 
-def test_what_is_shown():
+def test_repr():
     field = MeshField(trimesh.creation.icosphere(1), 4)
     assert repr(field) == "MeshField(42 vertices, 80 faces, alpha=4)"
     assert field.parameters == ("lengthscale",)

@@ -15,7 +15,7 @@ def precision():
     return kernels.Matern(2, 2.0).precision(GRAPHS["mesh"]())
 
 
-def test_draws_are_of_its_law(precision):
+def test_draws_follow_the_distribution(precision):
     """x^T Q x of a draw x of N values is chi-squared with N degrees of freedom, and so is their sum over draws."""
     draws = precision.sample(50, seed=1)
     assert draws.shape == (50, 162)
@@ -34,14 +34,14 @@ def test_covariances_come_in_blocks(precision):
 
 
 @pytest.mark.parametrize("positions", [[162], [-1], [0.5], [[0, 1]], ["a"]])
-def test_positions_are_checked(precision, positions):
-    with pytest.raises(graphs.InvalidArgumentError, match="Positions are integers 0"):
+def test_bad_positions_are_refused(precision, positions):
+    with pytest.raises(graphs.InvalidArgumentError, match="integers 0"):
         precision.covariance(np.array(positions))
 
 
-def test_other_arguments_are_checked(precision):
+def test_other_bad_arguments_are_refused(precision):
     for b in (np.zeros(3), np.zeros((162, 2, 2)), 1.0):
-        with pytest.raises(graphs.InvalidArgumentError, match="Right-hand sides"):
+        with pytest.raises(graphs.InvalidArgumentError, match="b must"):
             precision.solve(b)
     with pytest.raises(graphs.InvalidArgumentError, match="count must be a positive integer"):
         precision.sample(0)

@@ -17,10 +17,10 @@ def matrix(field, x=X):
 
 
 @pytest.mark.parametrize(("name", "order", "terms"), CASES)
-def test_sums_have_the_spectrum_of_the_kernel_to_the_error_that_is_told(name, order, terms):
+def test_spectrum_matches_the_kernel_within_error(name, order, terms):
     graph = GRAPHS[name]()
     field, (eigenvalues, vectors) = RationalField(graph, order, terms), graph.spectrum
-    read = field.select(np.arange(graph.num_nodes))
+    read = field.projector(np.arange(graph.num_nodes))
     spectrum = np.einsum("nk,nk->k", vectors, read @ np.linalg.solve(matrix(field), read.T @ vectors))
     error = np.abs(spectrum * (eigenvalues + X) ** order - 1).max()
     assert 0.3 * field.error(X) < error < 1.01 * field.error(X)
@@ -30,7 +30,7 @@ def test_sums_have_the_spectrum_of_the_kernel_to_the_error_that_is_told(name, or
 
 
 @pytest.mark.parametrize(("name", "order", "terms"), CASES)
-def test_derivatives_and_determinants_are_those_of_the_matrix(name, order, terms):
+def test_derivatives_and_determinants_match_the_matrix(name, order, terms):
     field, step = RationalField(GRAPHS[name](), order, terms), 1e-5
     (sign, value), found = np.linalg.slogdet(matrix(field)), field.log_determinant(np.array([X]))
     assert sign == 1
@@ -43,7 +43,7 @@ def test_derivatives_and_determinants_are_those_of_the_matrix(name, order, terms
     assert pulled == pytest.approx((changes[1] - changes[0]) / (2 * step), rel=1e-5)
 
 
-def test_patterns_are_ascending_symmetric_and_join_the_values_of_a_node():
+def test_patterns_are_sorted_symmetric_and_join_nodes():
     field = RationalField(GRAPHS["grid"](), 1.5, 3)
     indptr, indices = field.pattern
     for row, (low, high) in enumerate(itertools.pairwise(indptr)):
@@ -64,7 +64,7 @@ def test_integer_orders_are_refused():
             RationalField(GRAPHS["path"](), order, 3)
 
 
-def test_what_is_not_positive_definite_names_a_node():
+def test_indefinite_matrix_names_a_node():
     field = RationalField(GRAPHS["grid"](), 0.5, 3)
     data = field.entries(np.array([X]))
     indptr, indices = field.pattern

@@ -42,7 +42,7 @@ def recursion(mesh, alpha, lengthscale):
 
 @pytest.mark.parametrize("alpha", ORDERS)
 @pytest.mark.parametrize("lengthscale", [0.1, 1.0, 4.0])
-def test_against_the_recursion(alpha, lengthscale):
+def test_entries_match_the_recursion(alpha, lengthscale):
     mesh = scattered(0)
     field = MeshField(mesh, alpha)
     expected, K = recursion(mesh, alpha, lengthscale)
@@ -53,7 +53,7 @@ def test_against_the_recursion(alpha, lengthscale):
 
 
 @pytest.mark.parametrize("alpha", ORDERS)
-def test_the_pattern_is_of_alpha_hops_whatever_cancels(alpha):
+def test_pattern_has_alpha_hops_despite_cancellation(alpha):
     """A grid of squares: the cotangents of diagonals are 0, and stay on the pattern."""
     at = np.arange(25).reshape(5, 5)
     a, b, c, d = at[:-1, :-1].ravel(), at[1:, :-1].ravel(), at[1:, 1:].ravel(), at[:-1, 1:].ravel()
@@ -71,7 +71,7 @@ def test_the_pattern_is_of_alpha_hops_whatever_cancels(alpha):
 
 
 @pytest.mark.parametrize("alpha", ORDERS)
-def test_pull_back_against_central_differences(alpha):
+def test_pull_back_matches_differences(alpha):
     field = MeshField(scattered(1), alpha)
     for part in (field, field.root):
         weights = np.random.default_rng(2).normal(size=len(part.pattern.indices))
@@ -94,7 +94,7 @@ def of_root(field, lengthscale):
 
 
 @pytest.mark.parametrize("alpha", ORDERS)
-def test_determinants_from_the_root(alpha):
+def test_determinants_match_the_root(alpha):
     mesh = scattered(3)
     field, lengthscale = MeshField(mesh, alpha), 0.2
     value, slope = field.log_determinant_from([lengthscale], of_root(field, lengthscale))
@@ -104,7 +104,7 @@ def test_determinants_from_the_root(alpha):
 
 
 @pytest.mark.parametrize("alpha", ORDERS)
-def test_the_condition_is_a_bound_and_not_a_loose_one(alpha):
+def test_condition_is_a_tight_bound(alpha):
     field = MeshField(scattered(4), alpha)
     for lengthscale in (0.05, 0.5):
         roots = np.sqrt(field.areas)
@@ -120,7 +120,7 @@ def constant_error(field, lengthscale):
 
 
 @pytest.mark.parametrize("alpha", ORDERS)
-def test_the_constant_loses_no_more_digits_than_are_said(alpha):
+def test_constant_loses_digits_as_documented(alpha):
     field = MeshField(trimesh.creation.icosphere(2), alpha)
     lengthscales = np.geomspace(0.1, 300, 12)
     errors = np.array([constant_error(field, lengthscale) for lengthscale in lengthscales])
@@ -131,7 +131,7 @@ def test_the_constant_loses_no_more_digits_than_are_said(alpha):
         assert errors[-1] > 1e-8  # the loss is there
 
 
-def test_the_determinant_keeps_its_digits_where_the_constant_has_none():
+def test_determinant_keeps_its_digits():
     """By eigenvalues x_i >= 0: log |Q| = sum_i log(kappa^2 C_ii / (4 pi nu)) + a log(1 + x_i / kappa^2)."""
     field, lengthscale = MeshField(trimesh.creation.icosphere(2), 6), 300.0
     kappa2, roots = 10 / lengthscale**2, np.sqrt(field.areas)
@@ -144,16 +144,16 @@ def test_the_determinant_keeps_its_digits_where_the_constant_has_none():
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_planted_a_wrong_coefficient_is_seen(monkeypatch):
+def test_planted_wrong_coefficient_is_found(monkeypatch):
     monkeypatch.setattr(whittle, "comb", lambda a, j: 1)
     with pytest.raises(AssertionError):
-        test_against_the_recursion(2, 1.0)
+        test_entries_match_the_recursion(2, 1.0)
 
 
-def test_planted_a_wrong_norm_is_seen(monkeypatch):
+def test_planted_wrong_norm_is_found(monkeypatch):
     monkeypatch.setattr(whittle, "pi", 3.0)
     with pytest.raises(AssertionError):
-        test_determinants_from_the_root(2)
+        test_determinants_match_the_root(2)
 
 
 VALUES = {
@@ -172,7 +172,7 @@ VALUES = {
 
 @pytest.mark.parametrize("name", VALUES)
 @pytest.mark.parametrize("alpha", [1, 2, 6])
-def test_what_is_no_lengthscale_is_named(name, alpha):
+def test_bad_lengthscales_are_refused(name, alpha):
     field, values = MeshField(scattered(5), alpha), VALUES[name]
     nnz = len(field.pattern.indices)
     ways = (
@@ -188,12 +188,12 @@ def test_what_is_no_lengthscale_is_named(name, alpha):
 
 
 @pytest.mark.parametrize("alpha", [0, 7, 2.0, "2", True, None])
-def test_what_is_no_order_is_named(alpha):
+def test_bad_orders_are_refused(alpha):
     with pytest.raises(graphs.InvalidArgumentError, match="alpha must be an integer from 1 to 6"):
         MeshField(scattered(6), alpha)
 
 
-def test_lengthscales_far_from_the_mesh_give_finite_entries():
+def test_extreme_lengthscales_have_finite_entries():
     field = MeshField(scattered(7), 6)
     with np.errstate(all="raise"):
         for lengthscale in np.geomspace(1e-12, 1e12, 25):

@@ -30,7 +30,7 @@ def test_lines_meet_at_their_ends():
     assert repr(roads) == "RoadNetwork(3 roads, 3 vertices, length 9.16228)"
 
 
-def test_points_along_roads():
+def test_points_match_interpolation():
     roads = flat(LINES)
     places = [(0, 0), (0, 0.25), (1, 0), (1, 0.25), (1, 0.5), (1, 0.75), (1, 1), (2, 0.3), (2, 1.0)]
     expected = [(0, 0), (0.25, 0), (1, 0), (1, 0.5), (1, 1), (1.5, 1), (2, 1), (0, 0.3 * (3 + np.sqrt(10))), (1, 0)]
@@ -38,7 +38,7 @@ def test_points_along_roads():
     assert roads.point([]).shape == (0, 2)
 
 
-def test_points_are_those_that_the_graph_of_roads_has():
+def test_points_match_the_graph_of_roads():
     rng = np.random.default_rng(0)
     lines = [rng.uniform(8, 9, (n, 2)) for n in (2, 5, 17, 130)]
     road, fraction = rng.integers(0, 4, 50), rng.uniform(0.01, 0.99, 50)
@@ -47,7 +47,7 @@ def test_points_are_those_that_the_graph_of_roads_has():
     np.testing.assert_allclose(found, coordinates[-50:], atol=1e-12)
 
 
-def test_haversine_is_metres_and_the_short_way_over_the_last_meridian():
+def test_haversine_takes_the_short_way_over_the_antimeridian():
     degree = 2 * np.pi * 6_371_008.8 / 360
     roads = RoadNetwork.from_lines([[(0, 0), (1, 0)], [(179.5, 0), (-179.5, 0)]])
     np.testing.assert_allclose(roads.lengths, degree)
@@ -58,14 +58,14 @@ def test_haversine_is_metres_and_the_short_way_over_the_last_meridian():
     assert repr(roads) == f"RoadNetwork(2 roads, 4 vertices, 2 parts, length {2 * degree:,.6g} m)"
 
 
-def test_loops_and_parallel_roads_stay():
+def test_loops_and_parallel_roads_are_kept():
     loop = [(0, 0), (-1, 1), (0, 1), (0, 0)]
     roads = flat([*LINES, loop, [(0, 0), (0.5, 0.5), (1, 0)]])
     assert roads.starts[3] == roads.ends[3] == 0
     assert roads.degrees.tolist() == [5, 4, 1]
 
 
-def test_the_same_line_twice_is_counted():
+def test_duplicate_lines_warn():
     with pytest.warns(graphs.DuplicateRoadsWarning, match="2 stretches of road repeat another, the first on road 3"):
         roads = flat([*LINES, LINES[1][::-1], LINES[0]])
     assert roads.num_roads == 5
@@ -80,7 +80,7 @@ def test_a_road_without_length_is_a_vertex():
     np.testing.assert_array_equal(roads.point([(0, 0.0), (0, 0.4), (0, 1.0)]), [(1, 0)] * 3)
 
 
-def test_lengths_beyond_floating_point():
+def test_extreme_lengths_merge_vertices_or_raise():
     """The squares of the first road's coordinates are 0, so its ends are one vertex; those of the others overflow."""
     with np.errstate(all="raise"):
         tiny = flat([[(0, 0), (1e-200, 0)], [(1e-200, 0), (1, 0)]])
@@ -92,7 +92,7 @@ def test_lengths_beyond_floating_point():
     assert (tiny.starts.tolist(), tiny.ends.tolist()) == ([0, 0], [0, 1])
 
 
-def test_what_a_tolerance_closes_is_a_vertex_and_longer_loops_stay():
+def test_snap_closes_short_loops_only():
     lines = [[(0, 0), (1, 0)], [(1, 0), (1.05, 0)], [(1.05, 0), (2, 0)], [(2, 0), (2.5, 1), (2.04, 0)]]
     roads = flat(lines, snap=0.06)
     assert roads.num_vertices == 3
@@ -104,20 +104,20 @@ def test_what_a_tolerance_closes_is_a_vertex_and_longer_loops_stay():
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ([], "There are no roads"),
+        ([], "(?i)road"),
         ("roads", "list of lines"),
-        ([[(0, 0)]], "Road 0 needs at least two points"),
-        ([LINES[0], [(0, 0), (np.nan, 1)]], "Road 1 has a coordinate that is not a finite number"),
-        ([LINES[0], [(5, 5), (5, 5)]], "Road 1 has no length and meets no other"),
-        ([[(0, 0), (1,)]], "Road 0 needs"),
+        ([[(0, 0)]], "Road 0 .*at least two points"),
+        ([LINES[0], [(0, 0), (np.nan, 1)]], "Road 1 .*finite"),
+        ([LINES[0], [(5, 5), (5, 5)]], "Road 1 .*meet"),
+        ([[(0, 0), (1,)]], "Road 0"),
     ],
 )
-def test_bad_lines_are_named(lines, message):
+def test_bad_lines_are_refused(lines, message):
     with pytest.raises(graphs.InvalidGraphError, match=message):
         flat(lines)
 
 
-def test_bad_metrics_and_degrees_are_named():
+def test_bad_metrics_and_degrees_are_refused():
     with pytest.raises(graphs.InvalidArgumentError, match="metric must be"):
         RoadNetwork.from_lines(LINES, metric="miles")
     with pytest.raises(graphs.InvalidGraphError, match="longitude and latitude"):
@@ -126,24 +126,24 @@ def test_bad_metrics_and_degrees_are_named():
         flat(LINES, snap=-1)
 
 
-def test_other_lengths():
+def test_lengths_can_be_replaced():
     roads = replace(flat(LINES), lengths=np.array([3.0, 1.0, 2.0]))
     assert roads.total_length == 6
     for wrong in ([1.0, 2.0], [1.0, -1.0, 2.0], [1.0, np.nan, 2.0], ["a", "b", "c"]):
-        with pytest.raises(graphs.InvalidGraphError, match="Lengths must be a number"):
+        with pytest.raises(graphs.InvalidGraphError, match="lengths must be a number"):
             replace(roads, lengths=wrong)
     with pytest.raises(graphs.InvalidGraphError, match="Road 1 must have a positive length"):
         replace(roads, lengths=[1.0, 0.0, 1.0])
 
 
-def test_nothing_can_be_changed_in_place():
+def test_arrays_are_read_only():
     roads = flat(LINES)
     for array in (roads.coordinates, roads.stretches.source, roads.lengths, roads.lines.points):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
 
 
-def test_lines_that_a_caller_holds_stay_writable():
+def test_arrays_of_the_caller_stay_writable():
     mine = np.array(LINES[0], dtype=float)
     flat([mine])
     mine[0, 0] = 5.0
@@ -152,25 +152,25 @@ def test_lines_that_a_caller_holds_stay_writable():
 @pytest.mark.parametrize(
     ("positions", "message"),
     [
-        ([(3, 0.5)], r"Position 0 is on road 3; roads are integers 0\.\.2"),
-        ([(0, 0.5), (-1, 0.5)], "Position 1 is on road -1"),
-        ([(0.5, 0.5)], "Position 0 is on road 0.5"),
+        ([(3, 0.5)], r"Position 0 .*0\.\.2, got 3"),
+        ([(0, 0.5), (-1, 0.5)], "Position 1 .*-1"),
+        ([(0.5, 0.5)], "Position 0 .*0.5"),
         ([(13.4, 52.5)], r"Use network.nearest\(points\).positions for points in coordinates"),
         ([(1, 52.5)], r"Use network.nearest\(points\).positions for points in coordinates"),
-        ([(np.nan, 0.5)], "Position 0 is on road nan"),
-        ([(0, 1.1)], "Position 0 is at fraction 1.1"),
-        ([(0, np.nan)], "Position 0 is at fraction nan"),
+        ([(np.nan, 0.5)], "Position 0 .*nan"),
+        ([(0, 1.1)], r"Position 0 .*1\.1"),
+        ([(0, np.nan)], "Position 0 .*nan"),
         ([0.5], r"pairs \(road, fraction\)"),
         ([(0, 0.5), (1,)], r"pairs \(road, fraction\)"),
         ([("a", "b")], r"pairs \(road, fraction\)"),
     ],
 )
-def test_bad_positions_are_named(positions, message):
+def test_bad_positions_are_refused(positions, message):
     with pytest.raises(graphs.InvalidArgumentError, match=message):
         flat(LINES).point(positions)
 
 
-def test_files(tmp_path):
+def test_networks_from_files(tmp_path):
     def feature(kind, coordinates, **properties):
         return {"type": "Feature", "properties": properties, "geometry": {"type": kind, "coordinates": coordinates}}
 
@@ -197,7 +197,7 @@ def test_files(tmp_path):
         RoadNetwork.from_geojson(path, metric="euclidean", skip=True)
 
 
-def test_roads_bring_their_metric_and_tolerance():
+def test_roads_keep_metric_and_tolerance():
     none = np.zeros(0)
     lines = [np.array(line, dtype=float) for line in ([(0, 0), (1, 0)], [(1.1, 0), (2, 0)])]
     read = Roads(lines, none.astype(int), none, none, metric="euclidean", snap=0.2)
@@ -207,11 +207,11 @@ def test_roads_bring_their_metric_and_tolerance():
 EDGES = [(0, 1, 1.0), (1, 2, 2.0), (0, 2, 5.0), (1, 0, 0.5), (2, 2, 3.0), (3, 4, 1.0)]
 
 
-def test_distances_are_those_of_the_cut_graph():
+def test_distances_match_the_cut_graph():
     """The twin: shortest ways between all nodes of the graph whose nodes are the positions as well."""
     roads = fields.network(EDGES)
     positions = [(road, fraction) for road in range(len(EDGES)) for fraction in (0.0, 0.2, 0.9, 1.0)]
-    field, index = graphs.RoadField(roads).refined(positions)
+    field, index = graphs.RoadField(roads).refine(positions)
     size = len(field.coordinates)
     W = np.full((size, size), np.inf)
     for a, b, length in zip(field.pieces.source, field.pieces.target, field.pieces.length, strict=True):
@@ -222,7 +222,7 @@ def test_distances_are_those_of_the_cut_graph():
     assert roads.distance([], [(0, 0.5)]).shape == (0, 1)
 
 
-def test_distances_that_would_not_fit_are_refused(monkeypatch):
+def test_distances_beyond_memory_are_refused(monkeypatch):
     monkeypatch.setattr(checks, "machine_memory", lambda: 8.0)
-    with pytest.raises(graphs.MemoryBudgetError, match="Ways from so many vertices"):
+    with pytest.raises(graphs.MemoryBudgetError, match="shortest paths"):
         flat(LINES).distance([(0, 0.5)], [(1, 0.5)])

@@ -94,10 +94,10 @@ def reference_walks(g, node, settings, transitions="weights"):
 
 @pytest.mark.parametrize("name", ["star", "bipartite", "weighted", "disconnected"])
 @pytest.mark.parametrize("directions", DIRECTIONS)
-def test_the_engine_equals_its_slow_twin(name, directions):
+def test_walks_match_a_slow_reference(name, directions):
     g = GRAPHS[name]
     transitions = moving(name, directions)
-    drawn = sample_walks(g, num_walkers=6, halt=0.2, directions=directions, seed=11, transitions=transitions)
+    drawn = sample_walks(g, num_walkers=6, p_halt=0.2, directions=directions, seed=11, transitions=transitions)
     table = drawn.loads.toarray()
     for row in range(g.num_nodes):
         visits = reference_walks(g, row, drawn.settings, transitions)
@@ -112,7 +112,7 @@ def test_the_engine_equals_its_slow_twin(name, directions):
 
 @pytest.mark.parametrize("directions", DIRECTIONS)
 @pytest.mark.parametrize("exact_hops", [0, 2, HopRule([1, 6, 30])], ids=["0", "2", "rule"])
-def test_threads_chunks_and_subsets_change_nothing(directions, exact_hops, monkeypatch):
+def test_threads_chunks_and_subsets_do_not_change_walks(directions, exact_hops, monkeypatch):
     g = weighted(nx.gnm_random_graph(200, 600, seed=0), 1)
     options = {"directions": directions, "exact_hops": exact_hops, "transitions": moving("weighted", directions)}
     full = sample_walks(g, seed=5, num_threads=1, **options)
@@ -125,16 +125,16 @@ def test_threads_chunks_and_subsets_change_nothing(directions, exact_hops, monke
     assert fails(assert_same, full, sample_walks(g, seed=6, **options))
 
 
-def test_stratified_walkers_on_one_node_take_different_neighbours():
+def test_stratified_walkers_take_different_neighbors():
     g = Graph.from_networkx(nx.star_graph(8))
-    drawn = sample_walks(g, [0], num_walkers=8, halt=np.array([1.0, 1.0]), seed=0)
+    drawn = sample_walks(g, [0], num_walkers=8, p_halt=np.array([1.0, 1.0]), seed=0)
     assert drawn.max_length == 1
     assert np.diff(drawn.pattern.indptr).tolist() == [9]  # the centre and each of its 8 leaves once
 
 
-def test_repelling_walkers_share_no_neighbour_within_a_block():
+def test_repelling_walkers_share_no_neighbor_in_a_block():
     g = Graph.from_networkx(nx.star_graph(8))
-    drawn = sample_walks(g, [0], num_walkers=20, halt=np.array([1.0, 1.0]), directions="repelling", seed=0)
+    drawn = sample_walks(g, [0], num_walkers=20, p_halt=np.array([1.0, 1.0]), directions="repelling", seed=0)
     counts = drawn.loads.toarray()[1:, 1] * 20
     np.testing.assert_allclose(np.sort(counts) / np.sqrt(8), [2] * 4 + [3] * 4)
 
@@ -153,7 +153,7 @@ def test_coupled_walkers_have_smaller_errors():
 
 
 class TestBudget:
-    def test_what_is_too_large_is_refused_before_it_is_begun(self, monkeypatch):
+    def test_too_large_draws_are_refused_first(self, monkeypatch):
         monkeypatch.setattr(drawing, "walk_chunk", lambda *a: pytest.fail("it was begun"))
         g = Graph.from_networkx(nx.cycle_graph(1000))
         for options in ({}, {"exact_hops": 4}):
@@ -161,7 +161,7 @@ class TestBudget:
                 sample_walks(g, seed=0, max_memory=1e5, **options)
 
     @pytest.mark.parametrize("options", [{}, {"exact_hops": 2}, {"transitions": "uniform"}, {"lengths": "iid"}])
-    def test_what_is_foreseen_holds(self, options):
+    def test_expected_memory_holds(self, options):
         g = weighted(nx.random_regular_graph(3, 2000, seed=0), 0)
         drawn = sample_walks(g, seed=0, **options)
         held = (drawn.pattern.indices, drawn.visits.hop_counts, drawn.visits.hops, drawn.visits.loads)
@@ -170,7 +170,7 @@ class TestBudget:
         with pytest.raises(MemoryError):
             sample_walks(g, seed=0, max_memory=0.9 * taken, **options)
 
-    def test_an_interrupt_ends_it(self, monkeypatch):
+    def test_draw_can_be_interrupted(self, monkeypatch):
         begun, original = [], drawing.walk_chunk
 
         def interrupted(*arguments):
@@ -185,12 +185,12 @@ class TestBudget:
             sample_walks(Graph.from_networkx(nx.cycle_graph(3000)), seed=0, num_threads=1)
         assert len(begun) < 1500  # of 3,000: what a thread does until it hears of it
 
-    def test_long_walks_need_wider_numbers(self):
+    def test_long_walks_use_wider_integers(self):
         """Hops beyond 255 in some chunks, and more than 255 visits of one node."""
         g = Graph.from_edges([(0, 1)])
         survival = np.concatenate([np.ones(3), np.full(400, 1e-3)])
-        some = sample_walks(Graph.from_networkx(nx.cycle_graph(4000)), num_walkers=2, halt=survival, seed=0)
+        some = sample_walks(Graph.from_networkx(nx.cycle_graph(4000)), num_walkers=2, p_halt=survival, seed=0)
         assert some.max_length == 402
-        drawn = sample_walks(g, num_walkers=600, halt=survival, lengths="systematic", seed=0)
+        drawn = sample_walks(g, num_walkers=600, p_halt=survival, lengths="systematic", seed=0)
         assert drawn.loads.toarray()[:, 1].max() == pytest.approx(1.0)
         assert drawn.visits.loads.dtype == np.uint16

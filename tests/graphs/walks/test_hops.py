@@ -30,7 +30,7 @@ def variances(g, options, count=30):
 
 @pytest.mark.parametrize("g", [GRID, HUBS], ids=["grid", "hubs"])
 @pytest.mark.parametrize("limit", [1, 7, 40, 1000])
-def test_neighbourhoods_are_counted(g, limit):
+def test_neighborhoods_are_counted(g, limit):
     U = g.shift_operator
     G = nx.from_scipy_sparse_array(U)
     starts = np.arange(0, g.num_nodes, 7)
@@ -41,7 +41,7 @@ def test_neighbourhoods_are_counted(g, limit):
         np.testing.assert_array_equal(np.minimum(row, limit + 1), np.minimum(exact, limit + 1))
 
 
-def test_a_rule_takes_the_most_hops_that_it_allows():
+def test_rule_takes_the_most_allowed_hops():
     rule = HopRule(np.array([1, 3, -1, 9]))
     drawn = graphs.sample_walks(Graph.from_networkx(nx.path_graph(20)), exact_hops=rule, seed=0)
     np.testing.assert_array_equal(drawn.exact_hops, [3] * 20)  # at most 7 nodes lie within three hops
@@ -51,7 +51,7 @@ def test_a_rule_takes_the_most_hops_that_it_allows():
     np.testing.assert_array_equal(drawn.exact_hops, [0] + [1] * 12)
 
 
-def test_each_row_is_that_of_its_own_number_of_hops():
+def test_rows_match_their_number_of_hops():
     rule = HopRule(np.array([1, 8, 16, 30]))
     drawn = graphs.sample_walks(HUBS, exact_hops=rule, seed=3)
     assert len(np.unique(drawn.exact_hops)) == 4
@@ -67,7 +67,7 @@ def test_each_row_is_that_of_its_own_number_of_hops():
 
 @pytest.mark.parametrize("max_nonzeros", [20, 64, 120])
 @pytest.mark.parametrize("g", [GRID, HUBS], ids=["grid", "hubs"])
-def test_hops_stay_within_the_budget_and_pay(g, max_nonzeros):
+def test_hops_keep_the_budget_and_lower_variance(g, max_nonzeros):
     none, before = variances(g, {"num_walkers": 4, "exact_hops": 0})
     auto, after = variances(g, {"num_walkers": 4, "max_nonzeros": max_nonzeros})
     assert before <= after <= max_nonzeros or (before > max_nonzeros and after == before)
@@ -75,13 +75,13 @@ def test_hops_stay_within_the_budget_and_pay(g, max_nonzeros):
         assert auto < 0.95 * none
 
 
-def test_the_budget_is_spent():
+def test_budget_is_used():
     variance, nonzeros = variances(GRID, {"max_nonzeros": 90})
     assert nonzeros > 70
     assert variance < 0.01 * variances(GRID, {"exact_hops": 0})[0]
 
 
-def test_dense_rows_do_not_hide_behind_isolated_nodes():
+def test_isolated_nodes_do_not_hide_dense_rows():
     G = nx.disjoint_union(nx.barabasi_albert_graph(300, 3, seed=0), nx.empty_graph(3000))
     drawn = graphs.sample_walks(Graph.from_networkx(G), seed=0, kernel=kernels.Diffusion(3.0))
     plain = graphs.sample_walks(Graph.from_networkx(G), seed=0, exact_hops=0)
@@ -90,7 +90,7 @@ def test_dense_rows_do_not_hide_behind_isolated_nodes():
     assert np.diff(drawn.pattern.indptr)[:300].mean() < 1.02 * most
 
 
-def test_hops_without_a_gain_are_not_taken():
+def test_useless_hops_are_not_taken():
     """On a cycle visits, not non-zeros, grow with the hops; in small components a few hops know everything."""
     cycle = Graph.from_networkx(nx.cycle_graph(2000))
     drawn = graphs.sample_walks(cycle, seed=0)
@@ -99,7 +99,7 @@ def test_hops_without_a_gain_are_not_taken():
     assert 0 < graphs.sample_walks(parts, seed=0).exact_hops.max() < 12
 
 
-def test_the_fewest_hops_judge_the_second_moment():
+def test_second_moment_check_uses_fewest_hops():
     path, long = Graph.from_networkx(nx.path_graph(400)), kernels.Diffusion(12.0)
     with pytest.warns(graphs.LargeVarianceWarning):
         graphs.sample_walks(path, exact_hops=0, seed=0).features(long)
@@ -109,7 +109,7 @@ def test_the_fewest_hops_judge_the_second_moment():
     graphs.sample_walks(path, [], exact_hops=HopRule([1, 5]), seed=0).features(SMOOTH)
 
 
-def test_huge_budgets_are_budgets_of_all_nodes():
+def test_huge_budgets_mean_all_nodes():
     for options in ({"max_nonzeros": 10**30}, {"exact_hops": HopRule([1, 10**18])}):
         assert graphs.sample_walks(HUBS, [0], seed=0, **options).exact_hops.max() > 0
 
@@ -125,13 +125,13 @@ def test_hubs_reached_last_are_sorted_fast():
     np.testing.assert_allclose(mass[3:].sum(), 1)
 
 
-def test_walks_that_exceed_the_budget_stay_without_hops():
+def test_walks_over_budget_have_no_hops():
     drawn = graphs.sample_walks(HUBS, num_walkers=64, max_nonzeros=10, seed=0)
     assert drawn.settings.exact_hops == 0
     assert drawn.visits.loads.dtype == np.uint8
 
 
-def test_hops_that_raise_the_variance_are_refused(monkeypatch):
+def test_hops_that_raise_variance_are_not_taken(monkeypatch):
     """The pilot is told that walkers are noisier after one and two hops, then after any."""
     original = pilot.measure
 
@@ -148,7 +148,7 @@ def test_hops_that_raise_the_variance_are_refused(monkeypatch):
     assert chosen(range(1, 40)) == 0
 
 
-def test_the_choice_depends_on_nothing_but_the_graph_and_the_settings():
+def test_choice_depends_only_on_graph_and_settings():
     full = graphs.sample_walks(HUBS, seed=0)
     part = graphs.sample_walks(HUBS, [5, 250, 17], seed=0)
     np.testing.assert_array_equal(part.exact_hops, full.exact_hops[[5, 250, 17]])
@@ -163,7 +163,7 @@ def test_draws_with_chosen_hops_are_unbiased():
     rule = graphs.sample_walks(g, num_walkers=2, max_nonzeros=9, kernel=kernel, seed=0).settings.exact_hops
     assert len(np.unique(graphs.sample_walks(g, exact_hops=rule, seed=0).exact_hops)) > 1
     many = Graph.from_scipy(sp.block_diag([g.adjacency] * 4000))
-    rows = graphs.sample_walks(many, num_walkers=2, halt=0.3, exact_hops=rule, seed=0).features(kernel).tocoo()
+    rows = graphs.sample_walks(many, num_walkers=2, p_halt=0.3, exact_hops=rule, seed=0).features(kernel).tocoo()
     phi, size = np.zeros((4000, g.num_nodes, g.num_nodes)), g.num_nodes
     phi[rows.row // size, rows.row % size, rows.col % size] = rows.data
     often = (phi != 0).sum(0) >= 400
@@ -175,12 +175,12 @@ def test_draws_with_chosen_hops_are_unbiased():
 
 
 @pytest.mark.parametrize("limits", [[], [[1, 2]], [1.0, 2.5], "ab", [1] * 2000, [1, 10**30]])
-def test_bad_rules_are_named(limits):
+def test_bad_rules_are_refused(limits):
     with pytest.raises(graphs.InvalidArgumentError, match="integer limits"):
         HopRule(limits)
 
 
-def test_isolated_nodes_and_one_node():
+def test_isolated_and_single_nodes():
     g = Graph.from_edges([(0, 1)], nodes=[0, 1, 2])
     drawn = graphs.sample_walks(g, seed=0, kernel=SMOOTH)
     np.testing.assert_allclose(drawn.features(SMOOTH).toarray()[2], [0, 0, 1], atol=1e-5)
@@ -202,7 +202,7 @@ class TestExactHops:
             exact[np.repeat(np.arange(30), np.diff(indptr)), indices] = drawn.values(f)
             np.testing.assert_allclose(exact, np.linalg.matrix_power(U, hop), atol=1e-14)
 
-    def test_walkers_carry_the_tail_only(self):
+    def test_walkers_carry_only_the_tail(self):
         g, kernel = Graph.from_networkx(nx.grid_2d_graph(12, 12)), kernels.Diffusion(2.0)
         K = kernel.exact(g)
 

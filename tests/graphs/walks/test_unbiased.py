@@ -15,7 +15,7 @@ from graphs.walks import compiled, drawing, moves
 @pytest.mark.parametrize("directions", DIRECTIONS)
 @pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("exact_hops", [0, 1, 2])
-def test_every_combination_is_unbiased(name, directions, lengths, exact_hops):
+def test_all_combinations_are_unbiased(name, directions, lengths, exact_hops):
     options = {"directions": directions, "lengths": lengths, "permutation": PERMUTATION, "tuples": TUPLES}
     phi = draws(GRAPHS[name], exact_hops=exact_hops, **options, transitions=moving(name, directions))
     check_unbiased(GRAPHS[name], phi)
@@ -32,20 +32,20 @@ def test_uniform_moves_on_a_weighted_graph_are_unbiased(directions):
     check_unbiased(g, draws(g, directions=directions, transitions="uniform"))
 
 
-def test_a_survival_array_long_enough_is_unbiased():
+def test_long_survival_array_is_unbiased():
     survival = np.concatenate([np.ones(3), 0.5 ** np.arange(1, 60)])
     g = GRAPHS["star"]
-    check_unbiased(g, draws(g, halt=survival))
+    check_unbiased(g, draws(g, p_halt=survival))
 
 
 class TestPlantedErrors:
     """Faults of the engine's kind, each found by `check_unbiased`."""
 
-    def test_a_forgotten_division_by_the_survival(self, monkeypatch):
-        monkeypatch.setattr("graphs.couplings.Halting.survival", lambda self, length: np.ones(length + 1))
+    def test_planted_missing_survival_is_found(self, monkeypatch):
+        monkeypatch.setattr("graphs.couplings.HaltingDistribution.survival", lambda self, length: np.ones(length + 1))
         assert fails(check_unbiased, GRAPHS["star"], draws(GRAPHS["star"], lengths="iid"))
 
-    def test_loads_without_the_move_probability(self, monkeypatch):
+    def test_planted_missing_probability_is_found(self, monkeypatch):
         monkeypatch.setattr(moves.Moves, "roots", property(lambda self: np.ones(self.graph.num_nodes)))
         assert fails(check_unbiased, GRAPHS["star"], draws(GRAPHS["star"]))
         monkeypatch.undo()
@@ -53,24 +53,24 @@ class TestPlantedErrors:
         g = GRAPHS["weighted"]
         assert fails(check_unbiased, g, draws(g, transitions="uniform"))
 
-    def test_moves_biased_by_the_adjacency_order(self, monkeypatch):
+    def test_planted_biased_moves_are_found(self, monkeypatch):
         def planted(self):
             return np.concatenate([(np.arange(1, c + 1) / c) ** 1.3 for c in np.diff(self.matrix.indptr)])
 
         monkeypatch.setattr(moves.Moves, "cumulative", property(planted))
         assert fails(check_unbiased, GRAPHS["star"], draws(GRAPHS["star"]))
 
-    def test_start_nodes_that_share_a_stream(self, monkeypatch):
+    def test_planted_shared_stream_is_found(self, monkeypatch):
         original = drawing.node_draws
         monkeypatch.setattr(drawing, "node_draws", lambda nodes, settings: original(nodes // 5 * 5, settings))
         assert fails(check_unbiased, GRAPHS["bipartite"], draws(GRAPHS["bipartite"], walkers=2))
 
-    def test_a_hop_counted_twice(self, monkeypatch):
+    def test_planted_double_hop_is_found(self, monkeypatch):
         original = compiled.walk
         monkeypatch.setattr(compiled, "walk", lambda *a: original(*a[:6], a[6] - 1, *a[7:]))
         assert fails(check_unbiased, GRAPHS["star"], draws(GRAPHS["star"], exact_hops=1))
 
-    def test_walkers_that_begin_on_the_wrong_nodes(self, monkeypatch):
-        original = compiled.begin_after
-        monkeypatch.setattr(compiled, "begin_after", lambda *a: np.sort(original(*a))[:, :1].repeat(a[4], axis=1))
+    def test_planted_wrong_starts_are_found(self, monkeypatch):
+        original = compiled.draw_starts
+        monkeypatch.setattr(compiled, "draw_starts", lambda *a: np.sort(original(*a))[:, :1].repeat(a[4], axis=1))
         assert fails(check_unbiased, GRAPHS["path"], draws(GRAPHS["path"], exact_hops=2))

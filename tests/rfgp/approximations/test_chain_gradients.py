@@ -168,11 +168,11 @@ def test_gradients_are_taken_once():
 
 @pytest.mark.parametrize("part", [0, 1])
 def test_planted_wrong_slopes_are_seen(monkeypatch, part):
-    right = ChainField.between_slopes
+    right = ChainField.conditional_slopes
 
     def wrong(self, *given):
         return tuple(1.01 * one if i == part else one for i, one in enumerate(right(self, *given)))
 
-    monkeypatch.setattr(ChainField, "between_slopes", wrong)
+    monkeypatch.setattr(ChainField, "conditional_slopes", wrong)
     with pytest.raises(AssertionError):
         test_gradients_match_exact_covariances_and_differences("a column", 1.5, READS[1])

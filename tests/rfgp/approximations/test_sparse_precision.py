@@ -59,7 +59,7 @@ def test_marginal_predictions_on_roads_refine_no_field(case, monkeypatch):
     def refuse(*arguments):
         raise AssertionError("the field was refined")
 
-    monkeypatch.setattr(graphs.RoadField, "refined", refuse)
+    monkeypatch.setattr(graphs.RoadField, "refine", refuse)
     single = gp.predict(new)
     for one, (mean, variance) in zip((single, *single.terms.values()), pairs, strict=True):
         np.testing.assert_allclose(one.mean, mean, atol=digits)

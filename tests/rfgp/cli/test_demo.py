@@ -31,7 +31,7 @@ def test_the_cases_are_as_documented(cases):
     for words in (
         f"a terrain of {faces['terrain.ply']:,} faces to {options['terrain.ply']['num_train']}, so that its four",
         f"to {options['mesh.ply']['num_train']} of its faces",
-        f"probability {options['terrain.ply']['halt']}",
+        f"probability {options['terrain.ply']['p_halt']}",
     ):
         assert words in " ".join(PAGE.split())
     assert re.search(r"a terrain of 5,408 faces", demo.__doc__)
@@ -39,7 +39,7 @@ def test_the_cases_are_as_documented(cases):
 
 @pytest.mark.slow
 def test_walks_have_a_finite_variance_in_each_case(cases):
-    """No warning, and a halting probability below half of the largest, as `graphs.choose_halt` takes it."""
+    """No warning, and a halting probability below half of the largest, as `graphs.choose_p_halt` takes it."""
     for path, options in cases:
         with warnings.catch_warnings():
             warnings.simplefilter("error", graphs.GraphWarning)
@@ -47,8 +47,8 @@ def test_walks_have_a_finite_variance_in_each_case(cases):
             found, _ = compare_file(path, **{**options, **few})
         process = found.example.process
         if isinstance(process, GraphGP):
-            limit = graphs.largest_halt(process.graph, process.fitted_kernel)
-            assert options.get("halt", 0.1) < limit / 2
+            limit = graphs.max_p_halt(process.graph, process.fitted_kernel)
+            assert options.get("p_halt", 0.1) < limit / 2
 
 
 @pytest.mark.slow

@@ -81,7 +81,7 @@ def test_remedies_of_python_alone_have_words_of_their_own(command):
         "Give the noise a prior or a larger start, fit fewer observations, or use features='spectrum'.",
         'Merge coincident vertices (mesh.merge_vertices()), or pass weights="unit".',
         "These walks take up to 9 MiB, more than max_memory allows (3 MiB). Use fewer walkers",
-        "converged. Ask for a smaller rank, or use chebyshev_features.",
+        "must converge, got 3 of them. Use a smaller rank or chebyshev_features.",
         "There is no data set 'x'. rfgp.datasets.names() lists all 35 of them.",
     ]
     relevant = {"fit": (0, 1, 2, 4, 9), "compare": (0, 1, 7, 9), "mesh": (0, 3, 5, 6, 7, 8, 9)}

@@ -175,7 +175,7 @@ def test_a_sequence_of_texts_may_be_levels():
 
 LINE = [("a", "b"), ("b", "c")]
 NODES = {
-    "unknown": (["a", "z", "y", "z"], r"'a', which rbf\(a\) reads, names 2 nodes .* 'z', 'y'\..*labels look like 'a'"),
+    "unknown": (["a", "z", "y", "z"], r"'a', which rbf\(a\) reads, names 2 nodes .* 'z', 'y'\..*such as 'a'"),
     "one unknown": (["q"], r"names 1 node that the graph does not have: 'q'"),
     "many": ([f"n{i}" for i in range(20)], r"names 20 nodes .*'n7', \.\.\."),
     "numbers": (

@@ -75,7 +75,7 @@ def test_edges_may_be_weighted(ball, tmp_path):
         expected = graphs.Graph.from_mesh(mesh, nodes="vertices", weights=weights).adjacency
         np.testing.assert_allclose(graph.adjacency.toarray(), expected.toarray(), rtol=1e-5)
     assert not np.allclose(graph.adjacency.data, 1)
-    with pytest.raises(graphs.InvalidArgumentError, match="Cotangent"):
+    with pytest.raises(graphs.InvalidArgumentError, match="cotangent"):
         fields.read_mesh_field(path, weights="cotangent")
 
 

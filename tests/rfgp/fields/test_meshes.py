@@ -51,7 +51,7 @@ def file_of(kind, folder):
 
 
 @pytest.mark.parametrize("kind", ["stl", "obj", "ply", "off"])
-@pytest.mark.filterwarnings("ignore::graphs.LooseVerticesWarning")
+@pytest.mark.filterwarnings("ignore::graphs.UnreferencedVerticesWarning")
 def test_vertex_numbers_are_those_of_the_file(kind, tmp_path):
     path, places = file_of(kind, tmp_path)
     seen = [i for i, place in enumerate(places) if np.abs(place).max() < 1]
@@ -74,7 +74,7 @@ def test_vertex_numbers_are_those_of_the_file(kind, tmp_path):
 
 def test_vertices_on_no_face_are_counted(tmp_path):
     path, _ = file_of("ply", tmp_path)
-    with pytest.warns(graphs.LooseVerticesWarning, match="1 of 11 vertices are on no face"):
+    with pytest.warns(graphs.UnreferencedVerticesWarning, match="1 of 11 vertices are on no face"):
         fields.read_mesh_field(path, nodes="vertices")
 
 
@@ -96,7 +96,7 @@ def test_faces_without_area_keep_the_numbers_of_others(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::graphs.DegenerateFacesWarning", "ignore::graphs.DisconnectedWarning")
-@pytest.mark.filterwarnings("ignore::graphs.LooseVerticesWarning")
+@pytest.mark.filterwarnings("ignore::graphs.UnreferencedVerticesWarning")
 def test_a_loose_vertex_on_the_surface_has_its_value_there(tmp_path):
     path = write(tmp_path / "w.ply", WALL.format(far=9))
     values = write(tmp_path / "v.csv", "vertex,heat\n0,1\n3,2\n")
@@ -232,7 +232,7 @@ TRIANGLES = [("triangle", [(0, 1, 2), (0, 2, 3), (1, 4, 5), (1, 5, 2)])]
 
 
 @pytest.mark.parametrize("kind", ["vtk", "msh"])
-@pytest.mark.filterwarnings("ignore::graphs.LooseVerticesWarning")
+@pytest.mark.filterwarnings("ignore::graphs.UnreferencedVerticesWarning")
 def test_files_of_simulations_are_meshes(kind, tmp_path):
     inside = [("tetra", [(0, 1, 2, 6)])] if kind == "vtk" else []  # meshio writes no .msh of two kinds with data
     path = simulation(tmp_path, kind, [*TRIANGLES, *inside])
@@ -253,7 +253,7 @@ def test_quadrilaterals_are_cut_in_two(tmp_path):
         fields.read_mesh_field(path, target="stress")
     with pytest.raises(rfgp.DataError, match="stores polygons"):
         fields.read_mesh_field(path, write(tmp_path / "v.csv", "face,heat\n0,1\n1,2\n"))
-    with pytest.warns(graphs.LooseVerticesWarning):
+    with pytest.warns(graphs.UnreferencedVerticesWarning):
         assert len(fields.read_mesh_field(path, target="heat").nodes) == 6
 
 

@@ -328,7 +328,7 @@ BAD = [
     ([0, 1], np.array([[0], [1]]), rfgp.DataError, "place 0 is"),
     ([0, 1], [(0, []), (1, [])], rfgp.DataError, "place 0 is"),
     ([], [], rfgp.DataError, "no labels"),
-    ([0, 12], [0, 1], graphs.UnknownNodeError, "no node 12"),
+    ([0, 12], [0, 1], graphs.UnknownNodeError, "got 12"),
     (0, [0, 1], rfgp.DataError, "Nodes must be a sequence"),
     ("ab", [0, 1], rfgp.DataError, "Nodes must be a sequence"),
     ([0, 1], "ab", rfgp.DataError, "Labels of classes must be a sequence"),
@@ -366,7 +366,7 @@ def test_bad_arguments_are_named(options, message):
 
 
 def test_more_bad_arguments():
-    with pytest.raises(rfgp.InvalidArgumentError, match="is needed, got Graph of networkx"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="got Graph of networkx"):
         GraphClassifier(nx.cycle_graph(3))
     with pytest.raises(graphs.GraphError, match="degree"):
         GraphClassifier(RING, features="chebyshev", degree=-1)

@@ -83,7 +83,7 @@ def test_gradients_of_nodes_are_those_of_differences():
     ("make", "error", "message"),
     [
         (lambda: k.Nodes("ring"), rfgp.InvalidArgumentError, "graph must be a graphs.Graph"),
-        (lambda: k.Nodes(ring(), "rbf"), graphs.GraphError, "no graph kernel 'rbf'"),
+        (lambda: k.Nodes(ring(), "rbf"), graphs.GraphError, "got 'rbf'"),
         (lambda: k.Mesh(ring()), rfgp.InvalidArgumentError, "Use k.Nodes for graphs"),
         (lambda: k.Roads(network(), 3).matrix(ROWS), graphs.GraphError, "alpha"),
         (lambda: k.Roads(network(), columns=("road",)), rfgp.InvalidArgumentError, "must have 2 columns"),

@@ -52,11 +52,11 @@ def covariance(gp, inputs):
     """Return the prior covariance of the function at inputs, by dense algebra on the field."""
     domain, h = domain_of(gp), gp.hyperparameters
     if isinstance(gp, rfgp.RoadGP):
-        field, index = domain.roads.refined(inputs)
+        field, index = domain.roads.refine(inputs)
         A = np.eye(len(field.coordinates))[index]
     else:
         field, found = domain.mesh, domain.mesh.locate(inputs)
-        A = domain.mesh.weights(found.faces, found.barycentric).toarray()
+        A = domain.mesh.projector(found.faces, found.barycentric).toarray()
     entries = field.entries(np.array([h.lengthscale.item()]))
     Q = sp.csr_array((entries, field.pattern.indices, field.pattern.indptr)).toarray()
     return h.outputscale.item() * A @ np.linalg.inv(Q) @ A.T
@@ -322,7 +322,7 @@ def test_points_are_located_once_for_a_fit(monkeypatch):
     np.testing.assert_array_equal(gp.predict(X).mean, pickle.loads(pickle.dumps(gp)).predict(X).mean)
 
 
-@pytest.mark.filterwarnings("ignore::graphs.LooseVerticesWarning", "ignore::graphs.DegenerateFacesWarning")
+@pytest.mark.filterwarnings("ignore::graphs.UnreferencedVerticesWarning", "ignore::graphs.DegenerateFacesWarning")
 def test_a_mesh_with_loose_vertices_keeps_their_numbers(tmp_path):
     """A sphere with a sliver along one edge, whose middle is vertex 0, and a vertex on no face, 1."""
     ball = trimesh.creation.icosphere(2)

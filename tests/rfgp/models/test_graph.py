@@ -214,9 +214,9 @@ def test_labels_in_labels_out():
     g = graphs.Graph.from_edges([("a", "b"), ("b", "c"), ("c", "d")])
     gp = GraphGP(g).fit(["a", "c", "a"], [1.0, 2.0, 1.1])  # a node may be observed twice
     assert gp.predict(["d", "b"]).mean.shape == (2,)
-    with pytest.raises(rfgp.DataError, match="no node 'z'"):
+    with pytest.raises(rfgp.DataError, match="'z'"):
         gp.predict(["z"])
-    with pytest.raises(rfgp.DataError, match="no node 'z'"):
+    with pytest.raises(rfgp.DataError, match="'z'"):
         gp.fit(["z", "a"], [1.0, 2.0])
 
 
@@ -242,11 +242,11 @@ def test_tensors_and_bad_targets():
 @pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")
 def test_a_fit_into_infinite_variance_is_named():
     kernel = graphs.kernels.RegularizedLaplacian(2, 5.0)
-    gp = GraphGP(GRAPH, kernel, features="walks", halt=0.3, seed=0)
-    with pytest.warns(graphs.InfiniteVarianceWarning, match="halt = 0.3"):
+    gp = GraphGP(GRAPH, kernel, features="walks", p_halt=0.3, seed=0)
+    with pytest.warns(graphs.InfiniteVarianceWarning, match="p_halt = 0.3"):
         gp.fit(TRAIN, Y, fixed=["sigma"])
-    with pytest.warns(graphs.InfiniteVarianceWarning, match="halt = 0.3"):
-        GraphGP(GRAPH, kernel, features="walks", halt=0.3, seed=0).condition(TRAIN, Y)
+    with pytest.warns(graphs.InfiniteVarianceWarning, match="p_halt = 0.3"):
+        GraphGP(GRAPH, kernel, features="walks", p_halt=0.3, seed=0).condition(TRAIN, Y)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_a_fit_into_infinite_variance_is_named():
         ({"features": "spectrum", "rank": 0}, rfgp.InvalidArgumentError),
         ({"kernel": "heat"}, graphs.InvalidArgumentError),
         ({"features": "walks", "num_walkers": 0}, rfgp.InvalidArgumentError),
-        ({"features": "walks", "halt": 2.0}, graphs.InvalidArgumentError),
+        ({"features": "walks", "p_halt": 2.0}, graphs.InvalidArgumentError),
         ({"seed": "a"}, rfgp.InvalidArgumentError),
     ],
 )
@@ -329,7 +329,7 @@ class TestMissingValues:
             GraphGP(GRAPH).condition(TRAIN, both)
 
     def test_the_label_of_a_missing_value_is_a_node(self):
-        with pytest.raises(graphs.UnknownNodeError, match="no node 'nowhere'"):
+        with pytest.raises(graphs.UnknownNodeError, match="got 'nowhere'"):
             GraphGP(graphs.Graph.from_edges([("n1", "n2")])).condition(["n1", "nowhere"], [1.0, np.nan])
 
     def test_nothing_left(self):
@@ -544,7 +544,7 @@ def test_what_is_no_graph_names_the_way_in():
         lambda graph: rfgp.gpytorch.GraphExactKernel(graph, kernel),
         lambda graph: rfgp.sklearn.GraphGPRegressor(graph).fit([0, 1], [0.0, 1.0]),
     ):
-        with pytest.raises(rfgp.InvalidArgumentError, match=r"got Graph of networkx; graphs.Graph.from_networkx makes"):
+        with pytest.raises(rfgp.InvalidArgumentError, match=r"got Graph of networkx.*from_networkx"):
             make(nx.path_graph(3))
     with pytest.raises(rfgp.InvalidArgumentError, match=r"walks must be features of nodes, .* got Graph"):
         rfgp.gpytorch.GraphFeatureKernel(GRAPH, kernel)
@@ -583,7 +583,7 @@ class TestAKernelThatNoSeriesIs:
         assert gp.fitted_kernel.kappa == pytest.approx(1000)
 
     def test_on_a_large_graph_polynomials_are_poor_and_others_stay(self, monkeypatch):
-        monkeypatch.setattr("graphs.advice.MOST_FLOPS", 0)  # nothing is solved: features alone
+        monkeypatch.setattr("graphs.advice.MAX_FLOPS", 0)  # nothing is solved: features alone
         g, nodes = graphs.Graph.from_grid((2001,)), np.arange(0, 2001, 40)
         for features, error in (("chebyshev", np.inf), ("spectrum", None)):
             kernel = graphs.kernels.Matern(kappa=1000.0)
@@ -614,5 +614,5 @@ def test_nodes_of_grids_are_tuples_or_positions(features):
         for nodes in (tuples, positions)
     ]
     np.testing.assert_array_equal(parts[0].predict([(5, 6), (0, 1)]).mean, parts[1].predict([41, 1]).mean)
-    with pytest.raises(rfgp.DataError, match="no node"):
+    with pytest.raises(rfgp.DataError, match="node"):
         gp.predict([(6, 0)])

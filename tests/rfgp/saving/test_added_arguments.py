@@ -1,4 +1,4 @@
-"""Arguments that older files lack have the values that models of their time had."""
+"""Arguments that older files lack, or have under other names, are read as models of their time had them."""
 
 import pytest
 
@@ -26,3 +26,10 @@ def test_files_without_block_sizes_have_neighbors_of_each_row():
     old = without(written, "block_size")
     assert "block_size" not in str(old)
     assert Decoder([], {}).decode(old) == rfgp.Vecchia(6, block_size=1)
+
+
+def test_files_keep_the_former_name_of_halting_probabilities():
+    walks = rfgp.RandomWalks(8, p_halt=0.3)
+    written = Encoder().encode(walks)
+    assert written["arguments"] == {"num_walkers": 8, "halt": 0.3}
+    assert Decoder([], {}).decode(written) == walks

@@ -27,8 +27,8 @@ NEAR = rfgp.InducingPoints(6, residual=rfgp.Vecchia(4, seed=3))
 OF_NODES = [
     rfgp.RandomWalks(8, lengths="sigma"),
     rfgp.RandomWalks(8, lengths="learned"),
-    rfgp.RandomWalks(8, halt="auto", transitions="uniform"),
-    rfgp.RandomWalks(8, halt=np.array([1.0, 0.8, 0.5]), seed=9),
+    rfgp.RandomWalks(8, p_halt="auto", transitions="uniform"),
+    rfgp.RandomWalks(8, p_halt=np.array([1.0, 0.8, 0.5]), seed=9),
     rfgp.RandomWalks(8, exact_hops=graphs.HopRule([1, 3, 5])),
     rfgp.Chebyshev(),
     rfgp.Taylor(3),

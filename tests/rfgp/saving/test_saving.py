@@ -40,7 +40,7 @@ def graph_model(**options):
 
 
 def wide_halting():
-    return graph_model(features="walks", halt=np.array([1.0, 0.8, 0.5, 0.2]))
+    return graph_model(features="walks", p_halt=np.array([1.0, 0.8, 0.5, 0.2]))
 
 
 MODELS = {

@@ -1,1 +1,1 @@
-"""The loops of fill-reducing orders: separators, their refinement, and minimum degree."""
+"""Loops of fill-reducing orders: separators, their refinement, and minimum degree."""

@@ -1,19 +1,19 @@
 """Approximate minimum degree (Amestoy, Davis and Duff 1996, An approximate minimum degree ordering algorithm).
 
-The graph that is left after some eliminations is held as a quotient graph: its lists take together no more room than
-those of the first graph. A variable i is a node that is left, or several that cannot be told apart (their number is its
-weight). An element e is an eliminated one; its list L_e are the variables that it has made a clique of. The list of a
-variable holds its elements, then the neighbors A_i that no element accounts for. The pivot p, a variable of least
-degree, becomes an element with
+The graph after some eliminations is stored as a quotient graph, whose lists never take more space than those of the
+first graph. A variable i is a remaining node, or several indistinguishable ones, whose number is its weight. An element
+e is an eliminated variable, and its list L_e has the variables of the clique that it formed. The list of a variable has
+its elements, then its neighbors A_i that are in no element. The pivot p, a variable of least degree, becomes an element
+with
 
     L_p = (A_p + the union of L_e over its elements e) - p,
 
-which swallows those elements. The degree of each i in L_p is then bounded by
+which absorbs these elements. The degree of each i in L_p is then bounded by
 
     |L_p - i| + |A_i - L_p| + sum over its other elements e of |L_e - L_p|,
 
-and the sizes |L_e - L_p| of all e come from one scan of the lists of L_p. An element with L_e within L_p is swallowed
-too; i without anything outside L_p is eliminated with p; those of L_p with equal lists become one variable.
+and the sizes |L_e - L_p| of all e come from one scan of the lists of L_p. An element with L_e within L_p is absorbed
+too. A variable i without neighbors outside L_p is eliminated with p. Variables of L_p with equal lists are merged.
 
 Nodes of the halo are eliminated after all others. They count in degrees, and are never pivots.
 """
@@ -32,9 +32,9 @@ class Quotient(NamedTuple):
     """The quotient graph of m nodes, the first `own` of which are to be eliminated."""
 
     entries: NDArray[np.int32]  # (room,) the lists
-    begin: NDArray[np.int64]  # (m,) where a list begins
-    elements: NDArray[np.int32]  # (m,) how many elements begin a variable's list
-    length: NDArray[np.int32]  # (m,) how long a list is
+    begin: NDArray[np.int64]  # (m,) the begin of each list
+    elements: NDArray[np.int32]  # (m,) the number of elements at the begin of each variable's list
+    length: NDArray[np.int32]  # (m,) the length of each list
     weight: NDArray[np.int64]  # (m,) of a variable; negative while it is in L_p; 0: eliminated, or part of another
     degree: NDArray[np.int64]  # (m,) bound of a variable's degree, or the weight of L_e
     mark: NDArray[np.int64]  # (m,) of an element: stamp + |L_e - L_p|
@@ -76,7 +76,7 @@ def _quotient(indptr, indices, weights):
 
 @jit
 def _link(q, i):
-    """Put a variable first among those of its degree."""
+    """Insert a variable at the head of the list of its degree."""
     d = q.degree[i]
     if q.head[d] != -1:
         q.previous[q.head[d]] = i
@@ -96,7 +96,7 @@ def _unlink(q, i):
 
 @jit
 def _join(q, i, j):
-    """Let j be eliminated right after i."""
+    """Eliminate j right after i, as part of it."""
     q.weight[j], q.mark[j] = 0, _SWALLOWED
     q.after[q.last[i]] = j
     q.last[i] = q.last[j]
@@ -104,7 +104,7 @@ def _join(q, i, j):
 
 @jit
 def _compact(q):
-    """Move what is used of the lists together; return where free room begins."""
+    """Move the used lists together; return the begin of the free space."""
     old, free = q.entries.copy(), 0
     for i in range(len(q.begin)):
         used = q.weight[i] > 0 or (q.weight[i] == 0 and q.mark[i] > _SWALLOWED)
@@ -117,7 +117,7 @@ def _compact(q):
 
 @jit
 def _gather(q, start, stop, free, own):
-    """Add the variables of a list that are not yet in L_p to it, which ends at `free`; return its end."""
+    """Append the variables of a list that are not in L_p to it; L_p ends at `free`; return its end."""
     for k in range(start, stop):
         i = q.entries[k]
         if q.weight[i] > 0:
@@ -131,7 +131,7 @@ def _gather(q, start, stop, free, own):
 
 @jit
 def _form(q, p, free, own):
-    """Write L_p from `free` on, its weights made negative; return its end and its weight."""
+    """Write L_p from `free` on with negated weights; return its end and its weight."""
     begin, middle, end = q.begin[p], q.begin[p] + q.elements[p], q.begin[p] + q.length[p]
     stop = _gather(q, middle, end, free, own)
     for k in range(begin, middle):
@@ -159,9 +159,9 @@ def _measure(q, first, stop, stamp):
 
 @jit
 def _rewrite(q, i, p, stamp):
-    """Write the list of i in L_p anew, p first; return the bound of its degree beyond L_p, and its hash.
+    """Rewrite the list of i in L_p with p first; return a degree bound outside L_p, and a hash.
 
-    There is room for p, since i lost at least p itself or an element that p swallowed.
+    There is space for p, since i lost p itself or an element that p absorbed.
     """
     begin, middle, end = q.begin[i], q.begin[i] + q.elements[i], q.begin[i] + q.length[i]
     to, beyond, key = begin, np.int64(0), np.int64(0)
@@ -191,7 +191,7 @@ def _rewrite(q, i, p, stamp):
 
 @jit
 def _are_alike(q, i, j, stamp, own):
-    """Whether i, whose list is marked with the stamp, and j have the same neighbors and are both own or both not."""
+    """Return whether i, whose list is marked with the stamp, and j are indistinguishable."""
     if q.length[i] != q.length[j] or q.elements[i] != q.elements[j] or (i < own) != (j < own):
         return False
     c, end = q.begin[j], q.begin[j] + q.length[j]
@@ -202,7 +202,7 @@ def _are_alike(q, i, j, stamp, own):
 
 @jit
 def _merge(q, first, stop, stamp, own, keys):
-    """Make one variable of those of L_p with equal lists; return the stamp that is reached."""
+    """Merge variables of L_p with equal lists; return the last stamp."""
     for k in range(first, stop):
         i = q.entries[k]
         if q.weight[i] == 0:
@@ -230,7 +230,7 @@ def _merge(q, first, stop, stamp, own, keys):
 
 @jit
 def _update(q, p, first, stop, stamp, own):
-    """Bring the variables of L_p up to date; return what more weight is eliminated with p, and the stamp reached."""
+    """Update the variables of L_p; return the additional weight eliminated with p, and the last stamp."""
     more, keys = np.int64(0), np.empty(stop - first, np.int64)
     for k in range(first, stop):
         i = q.entries[k]
@@ -248,7 +248,7 @@ def _update(q, p, first, stop, stamp, own):
 
 @jit
 def _finish(q, p, first, stop, weight, left, own):
-    """Keep L_p as a list of p, its variables in the lists of their degrees; return its end and the least degree."""
+    """Store L_p as the list of p and link its variables; return its end and the least degree."""
     to, least = first, left
     for k in range(first, stop):
         i = q.entries[k]
@@ -268,7 +268,7 @@ def _finish(q, p, first, stop, weight, left, own):
 
 @jit
 def minimum_degree(indptr, indices, weights, own):
-    """Return the order (own,) in which to eliminate the first `own` nodes of a graph, the others its halo."""
+    """Return the elimination order (own,) of the first `own` nodes of a graph; the others are its halo."""
     q = _quotient(indptr, indices, weights)
     for i in range(own - 1, -1, -1):
         _link(q, i)

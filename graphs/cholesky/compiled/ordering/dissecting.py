@@ -1,7 +1,8 @@
 """Nested dissection (George 1973, Nested dissection of a regular finite element mesh).
 
-A separator is eliminated after the two sides, which are dissected in turn; what is small, or has no small separator, is
-eliminated by minimum degree, with its neighbors in separators as the halo (Pellegrini, Roman and Amestoy 2000).
+A separator is eliminated after the two sides, which are dissected recursively. Parts that are small, or have no small
+separator, are ordered by minimum degree, with their neighbors in separators as the halo (Pellegrini, Roman and Amestoy
+2000).
 """
 
 import numpy as np
@@ -9,22 +10,22 @@ import numpy as np
 from graphs.cholesky.compiled.ordering.degree import minimum_degree
 from graphs.cholesky.compiled.ordering.parts import part_of, with_halo
 from graphs.cholesky.compiled.ordering.refining import SEPARATOR
-from graphs.cholesky.compiled.ordering.separating import by_levels, by_plane, helps
+from graphs.cholesky.compiled.ordering.separating import by_plane, embedded, helps
 from graphs.compiled import jit
 
 LEAF = 400
-"""Nodes up to which a part is not dissected."""
+"""The largest number of nodes of a part that is not dissected."""
 
 
 @jit
 def _separated(indptr, indices, weights, nodes, place, coordinates):
-    """Return the sides (m,) of a part of the graph, all in the separator where none helps."""
+    """Return the sides (m,) of a part of the graph, all in the separator if none helps."""
     part = part_of(indptr, indices, weights, nodes, place)
     if coordinates.shape[1] > 0:
         side = by_plane(part, coordinates[nodes])
         if helps(part, side):
             return side
-    side = by_levels(part)
+    side = by_plane(part, embedded(part))
     if not helps(part, side):
         side[:] = SEPARATOR
     return side
@@ -32,7 +33,7 @@ def _separated(indptr, indices, weights, nodes, place, coordinates):
 
 @jit
 def _arrange(nodes, side):
-    """Sort nodes by their sides, in place, those of a side as they were; return how many each has."""
+    """Sort nodes by side, in place and stably; return the number of nodes of each side."""
     old, counts = nodes.copy(), np.zeros(3, np.int64)
     for s in side:
         counts[s] += 1
@@ -45,9 +46,9 @@ def _arrange(nodes, side):
 
 @jit
 def dissect(indptr, indices, weights, coordinates):
-    """Return an order (n,) of a graph's n nodes; coordinates are (n, d), (n, 0) where there are none."""
+    """Return an order (n,) of the n nodes of a graph; coordinates are (n, d), or (n, 0) if unknown."""
     nodes, place = np.arange(len(weights)).astype(np.int32), np.full(len(weights), -1, np.int32)
-    waiting, depth = np.zeros((128, 2), np.int64), 1  # ranges of nodes; each is half of what waits below it, or less
+    waiting, depth = np.zeros((128, 2), np.int64), 1  # ranges of nodes; each is at most half of the previous one
     waiting[0, 1] = len(nodes)
     while depth > 0:
         depth -= 1
@@ -60,7 +61,7 @@ def dissect(indptr, indices, weights, coordinates):
             mine[:] = mine[minimum_degree(starts, columns, together, last - first)]
             continue
         middle, end = first + counts[0], first + counts[0] + counts[1]
-        smaller = counts[0] < counts[1]  # is taken first, so that few wait
+        smaller = counts[0] < counts[1]  # is taken first, so that the stack stays small
         waiting[depth + smaller] = first, middle
         waiting[depth + 1 - smaller] = middle, end
         depth += 2
@@ -69,7 +70,7 @@ def dissect(indptr, indices, weights, coordinates):
 
 @jit
 def peeled(indptr, indices):
-    """Return the nodes (k,) that have one neighbor or none once those before them are gone, in that order."""
+    """Return the nodes (k,) of degree at most one once the previous ones are removed, in this order."""
     n = len(indptr) - 1
     degrees, out, count = indptr[1:] - indptr[:-1], np.empty(n, np.int32), 0
     for v in range(n):

@@ -1,4 +1,4 @@
-"""Parts of a graph: some of its nodes, renumbered, with the edges between them."""
+"""Parts of a graph: subsets of its nodes, renumbered, with the edges between them."""
 
 from typing import NamedTuple
 
@@ -13,13 +13,12 @@ class Part(NamedTuple):
 
     indptr: NDArray[np.int64]  # (m + 1,)
     indices: NDArray[np.int32]  # (nnz,)
-    edges: NDArray[np.int32]  # (nnz,) how many edges of the original graph each stands for
-    weights: NDArray[np.int64]  # (m,) how many nodes of the original graph each stands for
+    weights: NDArray[np.int64]  # (m,) the number of original nodes of each node
 
 
 @jit
 def part_of(indptr, indices, weights, nodes, place):
-    """Return the part of a graph on some of its nodes; `place` (n,) is a scratch of -1, left so."""
+    """Return the part of a graph on some of its nodes; `place` (n,) is scratch space of -1."""
     for i in range(len(nodes)):
         place[nodes[i]] = i
     starts = np.empty(len(nodes) + 1, np.int64)
@@ -35,12 +34,15 @@ def part_of(indptr, indices, weights, nodes, place):
                 columns[at] = place[indices[k]]
                 at += 1
     place[nodes] = -1
-    return Part(starts, columns, np.ones(count, np.int32), weights[nodes])
+    return Part(starts, columns, weights[nodes])
 
 
 @jit
 def with_halo(indptr, indices, weights, nodes, place):
-    """Return the part on some nodes and then their neighbors, without the edges between these; `place` as above."""
+    """Return the part on some nodes and their neighbors, without the edges between the latter.
+
+    `place` is scratch space as for `part_of`.
+    """
     own, count = len(nodes), len(nodes)
     for i in range(own):
         place[nodes[i]] = i

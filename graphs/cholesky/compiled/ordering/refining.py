@@ -1,131 +1,25 @@
-"""Smaller vertex separators by moves of single nodes.
+"""Refinement of vertex separators by sweeps.
 
 Each node is on side 0, on side 1, or in the separator (2), and no edge joins the two sides. A node v of the separator
-that moves to a side pulls its neighbors on the other side into the separator: the gain is the weight of v less theirs.
-A pass moves each node at most once, the best allowed first, also at a loss, and then takes back what came after the
-best separator that was seen (Fiduccia and Mattheyses 1982; for separators Ashcraft and Liu 1997).
+that moves to a side pulls its neighbors on the other side into the separator. The gain is the weight of v minus theirs.
+A sweep makes all moves to one side without a loss. Several sweeps in one direction move the separator through the
+graph, across regions of equal weight, and then several in the other direction. The best separator is kept. Sweeps are
+the greedy part of a pass of Fiduccia and Mattheyses (1982); for separators Ashcraft and Liu (1997).
 """
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from graphs.compiled import jit
 
 SEPARATOR = np.int8(2)
 BALANCE = 0.6
-"""The share of the weight that a side may have."""
-PASSES, PATIENCE = 8, 300
-"""How many passes at most, and how many moves without a better separator end one."""
-
-
-class Moves(NamedTuple):
-    """What moves are left in a pass: for each side a heap of the separator's nodes, the highest gain first."""
-
-    gain: NDArray[np.int64]  # (2, m) of a node's move to each side
-    heap: NDArray[np.int32]  # (2, m) nodes
-    place: NDArray[np.int32]  # (2, m) of nodes in the heap, -1 of those that are not there
-    size: NDArray[np.int64]  # (2,)
-    moved: NDArray[np.bool_]  # (m,)
-
-
-@jit
-def _sift(moves, to, i, v):
-    """Put v at or around place i of a heap, which is free."""
-    heap, place, gain, size = moves.heap[to], moves.place[to], moves.gain[to], moves.size[to]
-    while i > 0 and gain[heap[(i - 1) >> 1]] < gain[v]:
-        heap[i] = heap[(i - 1) >> 1]
-        place[heap[i]] = i
-        i = (i - 1) >> 1
-    while 2 * i + 1 < size:
-        child = 2 * i + 1
-        if child + 1 < size and gain[heap[child + 1]] > gain[heap[child]]:
-            child += 1
-        if gain[heap[child]] <= gain[v]:
-            break
-        heap[i] = heap[child]
-        place[heap[i]] = i
-        i = child
-    heap[i], place[v] = v, i
-
-
-@jit
-def _change(moves, to, v, more):
-    """Add to the gain of a move that may be left."""
-    moves.gain[to, v] += more
-    if moves.place[to, v] != -1:
-        _sift(moves, to, moves.place[to, v], v)
-
-
-@jit
-def _enter(part, side, moves, v):
-    """Put the moves of a node of the separator in the heaps."""
-    moves.gain[0, v] = moves.gain[1, v] = part.weights[v]
-    for k in range(part.indptr[v], part.indptr[v + 1]):
-        u = part.indices[k]
-        if side[u] != SEPARATOR:
-            moves.gain[1 - side[u], v] -= part.weights[u]
-    for to in range(2):
-        moves.size[to] += 1
-        _sift(moves, to, moves.size[to] - 1, v)
-
-
-@jit
-def _leave(moves, v):
-    """Take the moves of a node out of the heaps."""
-    for to in range(2):
-        i = moves.place[to, v]
-        moves.place[to, v] = -1
-        moves.size[to] -= 1
-        if i < moves.size[to]:
-            _sift(moves, to, i, moves.heap[to, moves.size[to]])
-
-
-@jit
-def _choose(part, moves, share, limit):
-    """Return the node and the side of the best move that keeps the balance, (-1, 0) where none does."""
-    best, chosen, most = -1, 0, 0
-    for to in range(2):
-        if moves.size[to] == 0:
-            continue
-        v = moves.heap[to, 0]
-        if share[to] + part.weights[v] > limit:
-            continue
-        gain = moves.gain[to, v]
-        if best == -1 or gain > most or (gain == most and share[to] < share[0]):
-            best, chosen, most = v, to, gain
-    return best, chosen
-
-
-@jit
-def _put(part, side, share, v, to):
-    share[side[v]] -= part.weights[v]
-    share[to] += part.weights[v]
-    side[v] = to
-
-
-@jit
-def _move(part, side, share, moves, v, to, log, count):
-    """Move a node of the separator to a side; log it and what it pulls, and return the new length of the log."""
-    _leave(moves, v)
-    moves.moved[v] = True
-    _put(part, side, share, v, to)
-    log[count] = v
-    for k in range(part.indptr[v], part.indptr[v + 1]):
-        u = np.int64(part.indices[k])
-        if side[u] == SEPARATOR:
-            _change(moves, 1 - to, u, -part.weights[v])
-        elif side[u] == 1 - to:
-            count += 1
-            log[count] = u
-            _put(part, side, share, u, np.int64(SEPARATOR))
-            for c in range(part.indptr[u], part.indptr[u + 1]):
-                if side[part.indices[c]] == SEPARATOR:
-                    _change(moves, to, part.indices[c], part.weights[u])
-            if not moves.moved[u]:
-                _enter(part, side, moves, u)
-    return count + 1
+"""The largest share of the weight of a side."""
+UNEVEN = 0.1
+"""The relative additional cost of a separator whose sides differ by the whole weight."""
+STEPS = 12
+"""The number of sweeps in one direction."""
+ROUNDS = 6
+"""The largest number of directions."""
 
 
 @jit
@@ -138,42 +32,56 @@ def shares(part, side):
 
 
 @jit
-def _pass(part, side, share, moves, limit, log, was):
-    """Make one pass; return whether it found a better separator."""
-    count, kept, since = np.int64(0), np.int64(0), 0  # typed, lest `_move` is compiled for the number 0 as well
-    weight, gap, better = share[SEPARATOR], abs(share[0] - share[1]), False
-    while since <= PATIENCE:
-        v, to = _choose(part, moves, share, limit)
-        if v == -1:
-            break
-        was[count] = SEPARATOR
-        end = _move(part, side, share, moves, v, to, log, count)
-        was[count + 1 : end] = 1 - to
-        count, since = end, since + 1
-        if share[SEPARATOR] < weight or (share[SEPARATOR] == weight and abs(share[0] - share[1]) < gap):
-            weight, gap, better = share[SEPARATOR], abs(share[0] - share[1]), True
-            kept, since = count, 0
-    moves.moved[log[:count]] = False
-    while count > kept:
-        count -= 1
-        _put(part, side, share, np.int64(log[count]), np.int64(was[count]))
-    return better
+def is_balanced(share):
+    """Return whether no side is empty or heavier than the balance allows."""
+    return min(share[0], share[1]) > 0 and max(share[0], share[1]) <= BALANCE * share.sum() + 1
+
+
+@jit
+def cost_of(share):
+    """Return the weight of a separator, with a penalty for imbalance."""
+    return share[SEPARATOR] * (1.0 + UNEVEN * abs(share[0] - share[1]) / share.sum())
+
+
+@jit
+def _sweep(part, side, share, to, nodes, count):
+    """Move nodes of the separator, the first `count` of `nodes`, to a side; return the new count."""
+    limit, kept, end = np.int64(BALANCE * share.sum()) + 1, 0, count
+    for q in range(count):
+        v = nodes[q]
+        pulled, neighbors = np.int64(0), part.indices[part.indptr[v] : part.indptr[v + 1]]
+        for u in neighbors:
+            if side[u] == 1 - to:
+                pulled += part.weights[u]
+        if pulled > part.weights[v] or share[to] + part.weights[v] > limit:
+            nodes[kept] = v
+            kept += 1
+            continue
+        side[v] = to
+        share[to] += part.weights[v]
+        share[SEPARATOR] += pulled - part.weights[v]
+        share[1 - to] -= pulled
+        for u in neighbors:
+            if side[u] == 1 - to:
+                side[u] = SEPARATOR
+                nodes[end] = u
+                end += 1
+    nodes[kept : kept + end - count] = nodes[count:end].copy()
+    return kept + end - count
 
 
 @jit
 def refine(part, side):
-    """Improve a separator in place, as long as passes do."""
-    n, share = len(side), shares(part, side)
-    limit = np.int64(BALANCE * share.sum()) + 1
-    gain, heap, place = np.empty((2, n), np.int64), np.empty((2, n), np.int32), np.full((2, n), np.int32(-1))
-    moves = Moves(gain, heap, place, np.zeros(2, np.int64), np.zeros(n, np.bool_))
-    log, was = np.empty(3 * n + 1, np.int32), np.empty(3 * n + 1, np.int8)  # a node enters, moves, and enters again
-    for _ in range(PASSES):
-        for v in range(n):
-            if side[v] == SEPARATOR:
-                _enter(part, side, moves, v)
-        if not _pass(part, side, share, moves, limit, log, was):
+    """Improve a separator in place, as long as sweeps help."""
+    share, nodes = shares(part, side), np.empty(2 * len(side), np.int32)
+    found = np.flatnonzero(side == SEPARATOR)
+    nodes[: len(found)], count = found, len(found)
+    best, least, first, since = side.copy(), cost_of(share), np.int64(share[0] > share[1]), 0
+    for turn in range(ROUNDS * STEPS):
+        count = _sweep(part, side, share, (first + turn // STEPS) % 2, nodes, count)
+        since += 1
+        if cost_of(share) < least and is_balanced(share):
+            best[:], least, since = side, cost_of(share), 0
+        if since == 2 * STEPS:
             break
-        for to in range(2):
-            place[to, heap[to, : moves.size[to]]] = -1
-            moves.size[to] = 0
+    side[:] = best

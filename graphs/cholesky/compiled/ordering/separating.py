@@ -1,168 +1,119 @@
-"""Vertex separators of a part: on many levels of coarser graphs, or along a plane."""
+"""Vertex separators of a part: borders of the nodes on one side of a plane, refined.
+
+Without coordinates, distances from a few nodes that are far from each other serve as coordinates (Harel and Koren 2002,
+Graph drawing by high-dimensional embedding). Means over neighbors make their level sets smoother.
+"""
 
 import numpy as np
 
-from graphs.cholesky.compiled.ordering.coarsening import contracted, matching, mix
-from graphs.cholesky.compiled.ordering.refining import BALANCE, SEPARATOR, refine, shares
+from graphs import random
+from graphs.cholesky.compiled.ordering.refining import SEPARATOR, cost_of, is_balanced, refine, shares
 from graphs.compiled import jit
 
-COARSEST = np.int64(80)
-"""Nodes of the coarsest graph."""
-TRIALS = 6
-"""Separators tried there."""
-LARGE, RUNS = 3000, np.int64(4)
-"""Nodes above which the best of several separators is taken, and how many."""
-SMALLER = 8
-"""How many times fewer nodes the coarse graph has, at least, on which they are sought."""
+PIVOTS = 3
+"""The number of nodes from which distances are computed."""
+SMOOTHED = 4
+"""The number of times that distances are averaged over neighbors."""
 SAMPLE = 1000
-"""Nodes whose places say where half the nodes are."""
-UNEVEN = 0.1
-"""What part of its weight a separator costs more where the sides differ by all the weight."""
+"""The number of nodes whose coordinates determine the median."""
+CLOSE = 1.5
+"""The ratio to the cost of the best separator up to which another one is refined."""
 WORTH = 0.15
 """The share of the weight above which a separator helps less than minimum degree."""
-_STUCK = 0.95
-"""The share of nodes left by a matching above which coarser graphs cost more than they help."""
+
+mix = jit(random.mix)
 
 
 @jit
-def _border(part, side):
-    """Move the nodes of side 0 with neighbors on side 1 to the separator."""
+def _distances(part, root):
+    """Return the distance (m,) of each node from a node, and the last node; components follow one another."""
+    m = len(part.weights)
+    distance, queue = np.full(m, -1, np.int64), np.empty(m, np.int32)
+    head, tail, following = 0, 0, 0
+    while head < m:
+        if head == tail:  # the next component
+            while distance[root] >= 0:
+                root, following = following, following + 1
+            distance[root] = distance[queue[head - 1]] + 1 if head > 0 else 0
+            queue[tail] = root
+            tail += 1
+        v = queue[head]
+        head += 1
+        for u in part.indices[part.indptr[v] : part.indptr[v + 1]]:
+            if distance[u] < 0:
+                distance[u], queue[tail] = distance[v] + 1, u
+                tail += 1
+    return distance, queue[m - 1]
+
+
+@jit
+def embedded(part):
+    """Return coordinates (m, PIVOTS): smoothed distances from nodes that are far from each other."""
+    m = len(part.weights)
+    coordinates, nearest = np.empty((m, PIVOTS)), np.full(m, np.inf)
+    _, root = _distances(part, 0)
+    for pivot in range(PIVOTS):
+        found, _ = _distances(part, root)
+        coordinates[:, pivot] = found
+        nearest = np.minimum(nearest, found)
+        root = np.argmax(nearest)
+    for _ in range(SMOOTHED):
+        sums = coordinates.copy()
+        for v in range(m):
+            for u in part.indices[part.indptr[v] : part.indptr[v + 1]]:
+                for pivot in range(PIVOTS):
+                    sums[v, pivot] += coordinates[u, pivot]
+            for pivot in range(PIVOTS):
+                sums[v, pivot] /= 1 + part.indptr[v + 1] - part.indptr[v]
+        coordinates = sums
+    return coordinates
+
+
+@jit
+def helps(part, side):
+    """Return whether to dissect along a separator."""
+    share = shares(part, side)
+    return is_balanced(share) and share[SEPARATOR] <= WORTH * share.sum()
+
+
+@jit
+def _bordered(part, values, bound):
+    """Return the sides (m,): 0 for values (m,) below a bound, without the border, which is the separator."""
+    side = (values >= bound).astype(np.int8)
     for v in range(len(side)):
         if side[v] == 0:
             for k in range(part.indptr[v], part.indptr[v + 1]):
                 if side[part.indices[k]] == 1:
                     side[v] = SEPARATOR
                     break
-
-
-@jit
-def _grown(part, seed):
-    """Return the sides after half the weight was reached breadth first from a node."""
-    n, total = len(part.weights), part.weights.sum()
-    side, queue, seen = np.ones(n, np.int8), np.empty(n, np.int32), np.zeros(n, np.bool_)
-    head, tail, weight, root = 0, 0, np.int64(0), seed
-    while 2 * weight < total:
-        if head == tail:  # the next component
-            while seen[root]:
-                root = (root + 1) % n
-            queue[tail], seen[root] = root, True
-            tail += 1
-        v = queue[head]
-        head += 1
-        side[v] = 0
-        weight += part.weights[v]
-        for u in part.indices[part.indptr[v] : part.indptr[v + 1]]:
-            if not seen[u]:
-                queue[tail], seen[u] = u, True
-                tail += 1
-    _border(part, side)
-    return side
-
-
-@jit
-def _best_grown(part):
-    """Return the lightest separator of a small graph from several nodes."""
-    n = len(part.weights)
-    best, least = np.full(n, SEPARATOR), np.inf
-    for trial in range(TRIALS):
-        side = _grown(part, np.int64(mix(np.uint64(trial)) % np.uint64(n)))
-        refine(part, side)
-        share = shares(part, side)
-        if is_balanced(share) and cost_of(share) < least:
-            best, least = side, cost_of(share)
-    return best
-
-
-@jit
-def is_balanced(share):
-    """Whether neither side is empty, nor heavier than the balance allows."""
-    return min(share[0], share[1]) > 0 and max(share[0], share[1]) <= BALANCE * share.sum() + 1
-
-
-@jit
-def cost_of(share):
-    """Return the weight of a separator, with a little more where the sides differ."""
-    return share[SEPARATOR] * (1.0 + UNEVEN * abs(share[0] - share[1]) / share.sum())
-
-
-@jit
-def helps(part, side):
-    """Whether to dissect along a separator."""
-    share = shares(part, side)
-    return is_balanced(share) and share[SEPARATOR] <= WORTH * share.sum()
-
-
-@jit
-def _coarsened(part, size, seed):
-    """Return coarser and coarser graphs, until one has at most `size` nodes or none can be made, and the pairs."""
-    parts, pairs = [part], [np.zeros(0, np.int32)]
-    heaviest = max(3 * part.weights.sum() // (2 * size), 2)
-    while len(parts[-1].weights) > size:
-        pair, count = matching(parts[-1], heaviest, seed)
-        if count > _STUCK * len(pair):
-            break
-        parts.append(contracted(parts[-1], pair, count))
-        pairs.append(pair)
-    return parts, pairs
-
-
-@jit
-def _raised(parts, pairs, side):
-    """Return the sides of the first graph from those of the coarsest, refined on each."""
-    for level in range(len(parts) - 2, -1, -1):
-        side = side[pairs[level + 1]]
-        refine(parts[level], side)
-    return side
-
-
-@jit
-def by_levels(part):
-    """Return the sides (m,) of a vertex separator, found on a coarse graph and refined on each finer one.
-
-    Where the part is large, the best of several of a coarser graph, each found on levels of its own.
-    """
-    n = len(part.weights)
-    parts, pairs = _coarsened(part, min(n // SMALLER, LARGE) if n > LARGE else n, RUNS)
-    coarse = parts[-1]
-    best, least = np.full(len(coarse.weights), SEPARATOR), np.inf
-    for run in range(RUNS if n > LARGE else 1):
-        coarser, its_pairs = _coarsened(coarse, COARSEST, run)
-        side = _raised(coarser, its_pairs, _best_grown(coarser[-1]))
-        share = shares(coarse, side)
-        if is_balanced(share) and cost_of(share) < least:
-            best, least = side, cost_of(share)
-    return _raised(parts, pairs, best)
-
-
-@jit
-def _beside(part, values, bound):
-    """Return the sides (m,) where side 0 is what has values (m,) below a bound, without its border."""
-    side = (values >= bound).astype(np.int8)
-    _border(part, side)
     return side
 
 
 @jit
 def by_plane(part, coordinates):
-    """Return the sides (m,) of a vertex separator: the lightest border of parts along the axes and between two.
+    """Return the sides (m,) of a vertex separator along a plane, from parts along axes and diagonals.
 
-    The parts have about half the nodes, or somewhat less or more, as some of the nodes show. All are in the separator
-    where no plane is balanced, as where the coordinates are all the same, or not finite.
+    The parts have about half the nodes, as a sample shows. All nodes are in the separator if no plane is balanced, for
+    example if coordinates are all equal or not finite.
     """
-    n, d = coordinates.shape
-    sample = np.empty(min(n, SAMPLE), np.int64)
+    m, d = coordinates.shape
+    sample = np.empty(min(m, SAMPLE), np.int64)
     for i in range(len(sample)):
-        sample[i] = mix(np.uint64(i)) % np.uint64(n)
-    best, least = np.full(n, SEPARATOR), np.inf
+        sample[i] = mix(np.uint64(i)) % np.uint64(m)
+    best, least = np.full(m, SEPARATOR), np.inf
     for a in range(d):
-        for b in range(-a, a + 1):  # 0: axis a alone; otherwise with axis |b| - 1 added, or taken away
+        for b in range(-a, a + 1):  # 0: axis a alone; otherwise with axis |b| - 1 added or subtracted
             values = coordinates[:, a] + np.sign(b) * coordinates[:, abs(b) - (b != 0)]
             ordered = np.sort(values[sample])
+            own, cost = best, np.inf
             for sixteenth in (7, 8, 9):
-                side = _beside(part, values, ordered[sixteenth * len(ordered) // 16])
+                side = _bordered(part, values, ordered[sixteenth * len(ordered) // 16])
                 share = shares(part, side)
-                if is_balanced(share) and cost_of(share) < least:
-                    best, least = side, cost_of(share)
-    if least < np.inf:
-        refine(part, best)
+                if is_balanced(share) and cost_of(share) < cost:
+                    own, cost = side, cost_of(share)
+            if cost < CLOSE * least:
+                refine(part, own)
+                cost = cost_of(shares(part, own))
+                if cost < least:
+                    best, least = own, cost
     return best

@@ -25,7 +25,7 @@ def exact(alpha, x):
 
 @pytest.mark.parametrize("x", LENGTHS)
 @ALPHAS
-def test_energies_have_the_digits_of_their_scale(alpha, x):
+def test_energies_are_accurate_to_their_scale(alpha, x):
     found, _ = transition.steps(alpha, np.array([x]))
     scales = x ** (np.arange(alpha) + 0.5 - alpha) if x < 2 else np.ones(alpha)
     for one, expected in zip(found[:3], exact(alpha, x)[:3], strict=True):
@@ -35,7 +35,7 @@ def test_energies_have_the_digits_of_their_scale(alpha, x):
 
 @pytest.mark.parametrize("x", LENGTHS)
 @ALPHAS
-def test_slopes_are_derivatives(alpha, x):
+def test_slopes_match_derivatives(alpha, x):
     step = 1e-5 * x
     ends = [transition.steps(alpha, np.array([x + change]))[0] for change in (-step, step)]
     for slope, before, after in zip(transition.steps(alpha, np.array([x]))[1], *ends, strict=True):
@@ -43,7 +43,7 @@ def test_slopes_are_derivatives(alpha, x):
 
 
 @ALPHAS
-def test_long_steps_have_independent_ends(alpha):
+def test_ends_of_long_steps_are_independent(alpha):
     with np.errstate(all="raise", under="ignore"):
         found, slope = transition.steps(alpha, np.array([700.0, 1e300]))
     np.testing.assert_allclose(found.right, np.linalg.inv(transition.STATIONARY[alpha])[None].repeat(2, 0), atol=1e-12)
@@ -51,7 +51,7 @@ def test_long_steps_have_independent_ends(alpha):
     assert np.abs(slope.right).max() < 1e-250
 
 
-def test_planted_an_intensity_is_found(monkeypatch):
+def test_planted_wrong_intensity_is_found(monkeypatch):
     monkeypatch.setitem(transition.INTENSITY, 3, 5.0)
     with pytest.raises(AssertionError):
-        test_energies_have_the_digits_of_their_scale(3, 0.5)
+        test_energies_are_accurate_to_their_scale(3, 0.5)

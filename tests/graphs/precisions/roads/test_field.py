@@ -22,7 +22,7 @@ FRACTIONS = np.array([0.0, 0.05, 0.3, 0.31, 0.7, 0.95, 1.0])
 
 @ALPHAS
 @pytest.mark.parametrize("lengthscale", [0.4, 3.0, 80.0])
-def test_a_stationary_road_is_the_line(alpha, lengthscale):
+def test_stationary_road_matches_the_line(alpha, lengthscale):
     roads = RoadNetwork.from_lines([LINE], metric="euclidean")
     found = fields.law(roads, on_line(FRACTIONS), alpha, lengthscale, "stationary")
     x = 10 * FRACTIONS
@@ -31,7 +31,7 @@ def test_a_stationary_road_is_the_line(alpha, lengthscale):
 
 
 @ALPHAS
-def test_a_road_whose_derivative_vanishes_at_its_ends_has_images(alpha):
+def test_neumann_road_matches_images(alpha):
     roads = RoadNetwork.from_lines([LINE], metric="euclidean")
     found = fields.law(roads, on_line(FRACTIONS), alpha, 2.5)
     x = 10 * FRACTIONS
@@ -42,7 +42,7 @@ def test_a_road_whose_derivative_vanishes_at_its_ends_has_images(alpha):
 
 @ALPHAS
 @pytest.mark.parametrize("lengthscale", [1.0, 4.0])
-def test_an_open_road_lacks_what_the_line_beyond_its_ends_adds(alpha, lengthscale):
+def test_open_road_lacks_the_energy_beyond_its_ends(alpha, lengthscale):
     """Half of the precision I of (u, u' / kappa) at each end, taken from the line's Matern process by dense algebra."""
     x = 10 * FRACTIONS
     kappa = 1 / lengthscale if alpha == 1 else np.sqrt(3) / lengthscale
@@ -64,7 +64,7 @@ def test_an_open_road_lacks_what_the_line_beyond_its_ends_adds(alpha, lengthscal
 
 
 @ALPHAS
-def test_a_circle_has_the_periodic_sum(alpha):
+def test_circle_matches_the_periodic_sum(alpha):
     turn = np.linspace(0, 2 * np.pi, 200)[:-1]
     circle = np.stack([np.cos(turn), np.sin(turn)], axis=1)
     roads = RoadNetwork.from_lines([np.concatenate([circle, circle[:1]])], metric="euclidean")
@@ -75,7 +75,7 @@ def test_a_circle_has_the_periodic_sum(alpha):
 
 @ALPHAS
 @pytest.mark.parametrize("legs", [3, 4, 7])
-def test_a_crossing_of_long_roads_has_variance_two_over_their_number(alpha, legs):
+def test_crossing_of_d_long_roads_has_variance_2_over_d(alpha, legs):
     """Even and odd parts: the sum over d half-lines is one half-line with u' = 0, of variance 2, divided by d."""
     roads = fields.network([(0, k, 200.0) for k in range(1, legs + 1)])
     found = fields.law(roads, [(0, 0.0), (0, 0.01), (1, 0.01)], alpha, 1.5)
@@ -108,16 +108,16 @@ def misfit(edges, alpha, lengthscale=1.3):
 
 @ALPHAS
 @pytest.mark.parametrize("name", NETWORKS)
-def test_finite_elements_agree(name, alpha):
+def test_covariance_matches_finite_elements(name, alpha):
     assert misfit(NETWORKS[name], alpha) < 1e-6
 
 
-def test_planted_a_sign_in_the_condition_at_vertices(monkeypatch):
+def test_planted_sign_of_vertex_condition_is_found(monkeypatch):
     monkeypatch.setitem(layout.SIGNS, 2, (1, 1, 1))
     assert misfit(NETWORKS["Y"], 2) > 1e-2
 
 
-def test_planted_derivatives_along_roads_in_place_of_into_them(monkeypatch):
+def test_planted_derivative_directions_are_found(monkeypatch):
     signs = np.array([[1, 1, 1], [1, -1, -1]])[:, :, None]
     monkeypatch.setattr(roads_field, "blocks", lambda alpha, x: line.blocks(alpha, x) * signs)
     with pytest.raises(np.linalg.LinAlgError):
@@ -125,7 +125,7 @@ def test_planted_derivatives_along_roads_in_place_of_into_them(monkeypatch):
 
 
 @ALPHAS
-def test_planted_a_factor_of_two_at_free_ends(alpha):
+def test_planted_factor_at_free_ends_is_found(alpha):
     roads = RoadNetwork.from_lines([LINE], metric="euclidean")
     field = RoadField(roads, alpha, "stationary")
     assert fields.covariance(field, 3.0)[0, 0] == pytest.approx(1, abs=1e-12)
@@ -148,7 +148,7 @@ def test_pull_back_is_the_adjoint_of_the_derivative(name, alpha, boundary):
 
 
 @ALPHAS
-def test_the_pattern_is_symmetric_sorted_and_of_any_lengthscale(alpha):
+def test_pattern_is_symmetric_sorted_and_constant(alpha):
     field = RoadField(fields.network(NETWORKS["parallel roads"]), alpha)
     indptr, indices = field.pattern
     assert (indptr.dtype, indices.dtype) == (np.int64, np.int32)
@@ -170,13 +170,13 @@ def test_many_roads_at_one_crossing_stay_sparse():
 
 @ALPHAS
 @pytest.mark.parametrize("boundary", ["neumann", "stationary", "open"])
-def test_between_latent_values_is_the_conditional_law(alpha, boundary):
+def test_conditional_matches_refined_field(alpha, boundary):
     edges = NETWORKS["two loops"] + [(1, 2, 1.0)]
     field = RoadField(fields.network(edges), alpha, boundary, cuts=[(0, 0.2), (3, 0.6)])
     positions = [(0, 0.1), (0, 0.2), (0, 0.55), (1, 0.0), (1, 1.0), (2, 0.5), (2, 0.4), (3, 0.6), (3, 0.59), (3, 1.0)]
-    A, variance = field.between([0.8], positions)
+    A, variance = field.conditional([0.8], positions)
     given = fields.covariance(field, 0.8)
-    finer, index = field.refined(positions)
+    finer, index = field.refine(positions)
     full = fields.covariance(finer, 0.8)
     np.testing.assert_allclose(((A @ given) @ A.T).diagonal() + variance, full[index, index], atol=1e-8)
     own = (A @ given)[:, : field.roads.num_vertices]
@@ -191,12 +191,12 @@ def test_between_latent_values_is_the_conditional_law(alpha, boundary):
 
 
 @ALPHAS
-def test_between_the_ends_of_a_very_long_piece(alpha):
+def test_conditional_within_a_very_long_piece(alpha):
     """Positions a few lengthscales from the end of a road of 1e5, of which kappa times the length is clipped."""
     field = RoadField(fields.network([(0, 1, 1e5)]), alpha, "stationary")
     positions = on_line([1e-5, 3e-5, 0.5, 1 - 2e-5])
-    A, variance = field.between([1.0], positions)
-    finer, index = field.refined(positions)
+    A, variance = field.conditional([1.0], positions)
+    finer, index = field.refine(positions)
     full = fields.covariance(finer, 1.0)
     own = A @ fields.covariance(field, 1.0)[:, :2]
     np.testing.assert_allclose(own, full[index][:, :2], atol=1e-10)
@@ -206,7 +206,7 @@ def test_between_the_ends_of_a_very_long_piece(alpha):
 
 
 @ALPHAS
-def test_a_lengthscale_has_the_units_of_lengths(alpha):
+def test_lengthscale_has_the_unit_of_lengths(alpha):
     one, other = (fields.network([(a, b, scale * c) for a, b, c in NETWORKS["Y"]]) for scale in (1.0, 1000.0))
     np.testing.assert_allclose(
         RoadField(one, alpha).entries([0.7]), RoadField(other, alpha).entries([700.0]), rtol=1e-13
@@ -214,7 +214,7 @@ def test_a_lengthscale_has_the_units_of_lengths(alpha):
 
 
 @pytest.mark.parametrize(("alpha", "cost"), [(1, 1e-7), (2, 1e-3)])
-def test_extreme_lengths_side_by_side(alpha, cost):
+def test_extreme_lengths_have_finite_entries(alpha, cost):
     """Pieces of 1e-9 lengthscales beside some of 1,000; short ones count as a little longer."""
     lengths = np.array([1000.0, 1e-9, 0.5, 1e-9, 1e-12, 0.7, 1e-6, 1000.0])
     roads = fields.network([(k, k + 1, length) for k, length in enumerate(lengths)])
@@ -231,48 +231,48 @@ def test_extreme_lengths_side_by_side(alpha, cost):
 
 @ALPHAS
 @pytest.mark.parametrize("lengthscale", [1e-300, 1e-9, 1e9, 1e300])
-def test_extreme_lengthscales_have_finite_entries(alpha, lengthscale):
+def test_entries_are_finite_for_extreme_lengthscales(alpha, lengthscale):
     field = RoadField(fields.network(NETWORKS["Y"]), alpha)
     with np.errstate(all="raise", under="ignore"):
         entries = field.entries([lengthscale])
         assert np.isfinite(field.pull_back([lengthscale], np.ones(len(entries)))).all()
-        A, variance = field.between([lengthscale], [(0, 0.3), (1, 1e-11), (2, 1 - 1e-11)])
+        A, variance = field.conditional([lengthscale], [(0, 0.3), (1, 1e-11), (2, 1 - 1e-11)])
     assert np.isfinite(entries).all()
     assert np.isfinite(A.data).all()
     assert (variance > 0).all()
 
 
 WRONG = {
-    "no network": (lambda roads: RoadField([(0, 0), (1, 1)]), "A graphs.RoadNetwork is needed"),
+    "no network": (lambda roads: RoadField([(0, 0), (1, 1)]), "graphs.RoadNetwork"),
     "alpha": (lambda roads: RoadField(roads, 3), "alpha must be 1 or 2, got 3"),
     "truth": (lambda roads: RoadField(roads, True), "alpha must be 1 or 2, got True"),
     "boundary": (lambda roads: RoadField(roads, 1, "dirichlet"), "'neumann', 'stationary', 'open', got 'dirichlet'"),
     "no lengthscale": (lambda roads: RoadField(roads).entries([]), "one positive number"),
     "negative": (lambda roads: RoadField(roads).entries([-1.0]), "one positive number"),
-    "nan": (lambda roads: RoadField(roads).between([np.nan], [(0, 0.5)]), "one positive number"),
+    "nan": (lambda roads: RoadField(roads).conditional([np.nan], [(0, 0.5)]), "one positive number"),
     "weights": (lambda roads: RoadField(roads).pull_back([1.0], [1.0]), r"weights must have shape \(10,\)"),
-    "no road": (lambda roads: RoadField(roads).refined([(5, 0.5)]), "Position 0 is on road 5; roads are integers 0..2"),
-    "outside": (lambda roads: RoadField(roads).between([1.0], [(0, 1.5)]), "Position 0 is at fraction 1.5"),
-    "within": (lambda roads: RoadField(roads).refined([(0, 0.5)], within=-1), "within must be a number"),
+    "no road": (lambda roads: RoadField(roads).refine([(5, 0.5)]), r"Position 0 .*0\.\.2, got 5"),
+    "outside": (lambda roads: RoadField(roads).conditional([1.0], [(0, 1.5)]), r"Position 0 .*1\.5"),
+    "within": (lambda roads: RoadField(roads).refine([(0, 0.5)], within=-1), "within must be a number"),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_named(name):
+def test_bad_arguments_are_refused(name):
     call, message = WRONG[name]
     with pytest.raises(graphs.InvalidArgumentError, match=message):
         call(fields.network(NETWORKS["Y"]))
 
 
-def test_a_field_shows_itself_in_a_line():
+def test_repr_is_one_line():
     field = RoadField(fields.network(NETWORKS["Y"]), 2, cuts=[(0, 0.5)])
     assert repr(field) == "RoadField(alpha=2, neumann, 8 latent values, RoadNetwork(3 roads, 4 vertices, length 3.3))"
 
 
-def test_no_positions():
+def test_empty_positions():
     field = RoadField(fields.network(NETWORKS["Y"]))
-    finer, index = field.refined([])
+    finer, index = field.refine([])
     assert index.shape == (0,)
     np.testing.assert_array_equal(finer.entries([1.0]), field.entries([1.0]))
-    A, variance = field.between([1.0], np.zeros((0, 2)))
+    A, variance = field.conditional([1.0], np.zeros((0, 2)))
     assert (A.shape, variance.shape) == ((0, 4), (0,))

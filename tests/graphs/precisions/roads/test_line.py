@@ -33,7 +33,7 @@ def energy(alpha, x):
 
 @pytest.mark.parametrize("x", LENGTHS)
 @pytest.mark.parametrize("alpha", [1, 2])
-def test_blocks_and_slopes_to_their_last_digits(alpha, x):
+def test_blocks_and_slopes_match_mpmath(alpha, x):
     found = line.blocks(alpha, np.array([x]))
     slope = line.slopes(found)
     exact, step = energy(alpha, mp.mpf(x)), mp.mpf(x) * mp.mpf(10) ** -20
@@ -44,7 +44,7 @@ def test_blocks_and_slopes_to_their_last_digits(alpha, x):
 
 
 @pytest.mark.parametrize("alpha", [1, 2])
-def test_long_stretches_have_independent_ends(alpha):
+def test_ends_of_long_stretches_are_independent(alpha):
     with np.errstate(all="raise", under="ignore"):
         own, cross = line.blocks(alpha, np.array([745.0, 1e3, 1e4, 1e300]))
         slope = line.slopes(np.stack([own, cross]))
@@ -56,7 +56,7 @@ def test_long_stretches_have_independent_ends(alpha):
 
 @pytest.mark.parametrize(("x", "y"), [(0.3, 1.1), (1e-7, 2.0), (2.0, 1e-7), (1e-9, 1e-9), (30.0, 40.0), (1e-14, 5.0)])
 @pytest.mark.parametrize("alpha", [1, 2])
-def test_bridges_are_conditional_laws(alpha, x, y):
+def test_bridges_match_conditional_distributions(alpha, x, y):
     """The twin: the covariance of three points of the line, conditioned in two hundred digits."""
     a, b = mp.mpf(x), mp.mpf(y)
     ends = covariance(alpha, a + b)
@@ -71,17 +71,17 @@ def test_bridges_are_conditional_laws(alpha, x, y):
     assert abs(found.variance[0] / variance - 1) < 1e-13
 
 
-@pytest.mark.parametrize("name", ["sine_gap", "bent"])
-def test_series_meet_the_functions(name):
-    exact = {"sine_gap": lambda x: mp.sinh(x) - x, "bent": lambda x: x * mp.cosh(x) - mp.sinh(x)}[name]
+@pytest.mark.parametrize("name", ["sine_gap", "cosine_gap"])
+def test_series_match_functions_at_the_switch(name):
+    exact = {"sine_gap": lambda x: mp.sinh(x) - x, "cosine_gap": lambda x: x * mp.cosh(x) - mp.sinh(x)}[name]
     for x in (1e-24, 1e-5, 0.2, np.nextafter(1.0, 0.0), 1.0, 1.3, 5.0):
         value = getattr(line, name)(np.array([x]))[0]
         assert abs(value / (2 * mp.exp(-mp.mpf(x)) * exact(mp.mpf(x))) - 1) < 2e-15
     assert getattr(line, name)(np.array([0.0]))[0] == 0
 
 
-def test_planted_a_sign_in_the_cross_term(monkeypatch):
+def test_planted_sign_of_cross_term_is_found(monkeypatch):
     right = line.blocks
     monkeypatch.setattr(line, "blocks", lambda alpha, x: right(alpha, x) * np.array([1.0, -1.0])[:, None, None])
     with pytest.raises(AssertionError):
-        test_blocks_and_slopes_to_their_last_digits(2, 0.5)
+        test_blocks_and_slopes_match_mpmath(2, 0.5)

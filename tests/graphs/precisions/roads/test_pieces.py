@@ -28,12 +28,12 @@ def cases(draw):
 @pytest.mark.slow
 @given(cases(), st.sampled_from([1, 2]), st.sampled_from(["neumann", "stationary"]), st.floats(0.5, 2.0), st.randoms())
 @settings(max_examples=150, deadline=None)
-def test_the_law_depends_on_neither_cuts_nor_directions_nor_order(case, alpha, boundary, lengthscale, random):
+def test_distribution_is_invariant_to_cuts_and_directions(case, alpha, boundary, lengthscale, random):
     edges, positions, more = case
     roads = fields.network(edges)
     expected = fields.law(roads, positions, alpha, lengthscale, boundary)
-    cut = RoadField(roads, alpha, boundary).refined(more)[0]
-    both, index = cut.refined(positions)
+    cut = RoadField(roads, alpha, boundary).refine(more)[0]
+    both, index = cut.refine(positions)
     np.testing.assert_allclose(fields.covariance(both, lengthscale)[np.ix_(index, index)], expected, atol=1e-8)
     order = random.sample(range(len(edges)), len(edges))
     turned = [random.random() < 0.5 for _ in edges]
@@ -44,37 +44,35 @@ def test_the_law_depends_on_neither_cuts_nor_directions_nor_order(case, alpha, b
 
 @given(cases(), st.sampled_from([1, 2]), st.floats(0.5, 2.0))
 @settings(max_examples=50, deadline=None)
-def test_the_law_between_is_that_of_cuts(case, alpha, lengthscale):
+def test_conditional_matches_cuts(case, alpha, lengthscale):
     edges, positions, more = case
-    field = RoadField(fields.network(edges), alpha).refined(more)[0]
-    A, variance = field.between([lengthscale], positions)
+    field = RoadField(fields.network(edges), alpha).refine(more)[0]
+    A, variance = field.conditional([lengthscale], positions)
     given_ends = A @ fields.covariance(field, lengthscale) @ A.T.toarray()
-    finer, index = field.refined(positions)
+    finer, index = field.refine(positions)
     expected = fields.covariance(finer, lengthscale)[index, index]
     np.testing.assert_allclose(given_ends.diagonal() + variance, expected, atol=1e-8)
 
 
-def test_equal_positions_share_a_value_and_vertices_keep_theirs():
+def test_equal_positions_share_a_value():
     roads = fields.network([(0, 1, 1.0), (1, 2, 2.0), (2, 2, 1.0)])
-    field, index = RoadField(roads).refined(
-        [(1, 0.3), (0, 1.0), (1, 0.1 + 0.2), (1, 0.0), (2, 0.0), (2, 1.0), (2, 0.5)]
-    )
+    field, index = RoadField(roads).refine([(1, 0.3), (0, 1.0), (1, 0.1 + 0.2), (1, 0.0), (2, 0.0), (2, 1.0), (2, 0.5)])
     assert index.tolist() == [3, 1, 3, 1, 2, 2, 4]
     np.testing.assert_allclose(field.coordinates[3], roads.point([(1, 0.3)])[0])
-    again, other = field.refined([(1, 0.3), (1, 0.2)])
+    again, other = field.refine([(1, 0.3), (1, 0.2)])
     assert other.tolist() == [4, 3]
     assert len(again.coordinates) == len(field.coordinates) + 1
 
 
-def test_positions_beside_a_cut_by_rounding_are_at_it():
+def test_positions_near_a_cut_by_rounding_are_at_it():
     roads = fields.network([(0, 1, 1.0), (1, 2, 2.0)])
     field = RoadField(roads, 2, cuts=[(1, 0.4)])
-    A, variance = field.between([1.0], [(1, 0.4 - 1e-14), (1, 0.4), (1, 0.4 + 1e-14), (0, 1e-14), (0, 1 - 1e-14)])
+    A, variance = field.conditional([1.0], [(1, 0.4 - 1e-14), (1, 0.4), (1, 0.4 + 1e-14), (0, 1e-14), (0, 1 - 1e-14)])
     assert variance.tolist() == [0.0] * 5
     np.testing.assert_array_equal(A.indices, [3, 3, 3, 0, 1])
 
 
-def test_pieces_are_of_one_road_each_and_add_up():
+def test_pieces_of_each_road_add_up():
     roads = fields.network([(0, 1, 1.0), (1, 2, 2.0), (2, 2, 1.0), (0, 2, 3.0)])
     found = pieces.cut(roads, np.array([1, 3, 1, 3]), np.array([0.5, 0.9, 0.25, 0.1]))
     assert found.road.tolist() == [0, 1, 1, 1, 2, 2, 3, 3, 3]
@@ -86,17 +84,17 @@ def test_pieces_are_of_one_road_each_and_add_up():
     np.testing.assert_allclose(spots.share[[0, 2]], [0.6, 0.5])
 
 
-def test_a_road_without_length_is_its_vertex():
+def test_road_without_length_is_a_vertex():
     plain = fields.network([(0, 1, 1.0), (1, 2, 2.0)])
     roads = fields.network([(0, 1, 1.0), (1, 1, 1.0), (1, 2, 2.0)])
     roads = replace(roads, lengths=np.array([1.0, 0.0, 2.0]))
-    field, index = RoadField(roads, 2).refined([(1, 0.3), (0, 1.0), (1, 1.0)])
+    field, index = RoadField(roads, 2).refine([(1, 0.3), (0, 1.0), (1, 1.0)])
     assert len(set(index.tolist())) == 1
     np.testing.assert_allclose(field.entries([1.0]), RoadField(plain, 2).entries([1.0]))
 
 
 @pytest.mark.parametrize(("alpha", "cost"), [(1, 1e-7), (2, 1e-4)])
-def test_crowded_positions_cost_little(alpha, cost):
+def test_close_positions_keep_covariances_accurate(alpha, cost):
     """Against the stationary covariance on a road of 20 lengthscales; some positions are 1e-4 apart."""
     roads = fields.network([(0, 1, 20.0)])
     at = np.random.default_rng(0).uniform(size=300)
@@ -106,11 +104,11 @@ def test_crowded_positions_cost_little(alpha, cost):
 
 
 @pytest.mark.parametrize("within", [0.07, 0.5, 5.0])
-def test_crowded_positions_share_values_within_a_tolerance(within):
+def test_close_positions_share_values_within_tolerance(within):
     roads = fields.network([(0, 1, 1.0), (1, 2, 3.0)])
     rng = np.random.default_rng(0)
     positions = np.stack([rng.integers(0, 2, 200), rng.uniform(size=200)], axis=1)
-    field, index = RoadField(roads).refined(positions, within=within)
+    field, index = RoadField(roads).refine(positions, within=within)
     assert len(field.coordinates) <= 4 / within + 3
     assert (field.pieces.length >= min(within, 1.0) * (1 - 1e-9)).all()
     assert (np.abs(field.cuts[:, 1] - positions[:, 1]) * roads.lengths[positions[:, 0].astype(int)] < within).all()

@@ -22,7 +22,7 @@ NEW = torch.tensor([(road, at) for road in range(6) for at in (0.1, 0.4, 0.55, 0
 
 
 def read(field, values, x):
-    return field.between(np.asarray(values), x.numpy())
+    return field.conditional(np.asarray(values), x.numpy())
 
 
 def road_term(alpha, boundary, name):
@@ -30,7 +30,7 @@ def road_term(alpha, boundary, name):
     whole = RoadField(fields.network(ROADS), alpha, boundary)
 
     def refine(inputs):
-        field, _ = whole.refined(inputs.numpy())
+        field, _ = whole.refine(inputs.numpy())
         return field, lambda x: read(field, [1.0], x)[0]
 
     values, variance = torch.tensor([0.8], dtype=F64), torch.tensor(1.3, dtype=F64)

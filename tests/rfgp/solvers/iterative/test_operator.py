@@ -42,7 +42,7 @@ def in_parts(name, variance, step):
         rng = np.random.default_rng(5)
         wide, reads = rng.standard_normal((phi.shape[0], 5)), sp.random_array((phi.shape[0], 40), density=0.05, rng=rng)
         line = sp.diags_array([np.full(39, -1.0), np.full(40, 2.5), np.full(39, -1.0)], offsets=[-1, 0, 1]).tocsr()
-        factor = graphs.cholesky.Factor.of(graphs.cholesky.analyse(line.indptr, line.indices), line.data)
+        factor = graphs.cholesky.Factor.of(graphs.cholesky.analyze(line.indptr, line.indices), line.data)
         found = [DensePart(torch.from_numpy(wide)), PrecisionPart(factor, sp.csr_array(reads), 1.3), *found]
         dense = dense + wide @ wide.T + 1.3**2 * reads @ np.linalg.inv(line.toarray()) @ reads.T
     return found, dense

@@ -71,13 +71,13 @@ def implementations(role):
         yield from (one, *implementations(one))
 
 
-def test_no_implementation_is_forgotten():
+def test_all_implementations_are_tested():
     known = {type(make()) for make, _ in FIELDS.values()}
     assert {one for one in implementations(MarkovField) if one.__module__.startswith("graphs.")} <= known
 
 
 @CASES
-def test_patterns_are_ascending_symmetric_with_a_whole_diagonal(name):
+def test_patterns_are_sorted_symmetric_with_diagonal(name):
     field, _ = made(name)
     indptr, indices = field.pattern
     assert (indptr.dtype, indices.dtype) == (np.int64, np.int32)
@@ -89,7 +89,7 @@ def test_patterns_are_ascending_symmetric_with_a_whole_diagonal(name):
 
 
 @CASES
-def test_entries_are_those_of_a_positive_definite_matrix(name):
+def test_entries_are_positive_definite(name):
     field, values = made(name)
     assert len(field.parameters) == len(values)
     dense = matrix(field, values)
@@ -100,7 +100,7 @@ def test_entries_are_those_of_a_positive_definite_matrix(name):
 
 
 @CASES
-def test_pull_backs_are_adjoint_derivatives(name):
+def test_pull_back_is_the_adjoint_derivative(name):
     field, values = made(name)
     weights = np.random.default_rng(1).standard_normal(len(field.pattern.indices))
     expected = differences(lambda point: weights @ field.entries(point), values)
@@ -109,7 +109,7 @@ def test_pull_backs_are_adjoint_derivatives(name):
 
 
 @CASES
-def test_log_determinants_are_those_of_the_matrix(name):
+def test_log_determinants_match_the_matrix(name):
     field, values = made(name)
     value, slopes = field.log_determinant(values)
     assert value == pytest.approx(np.linalg.slogdet(matrix(field, values))[1], abs=1e-7)

@@ -16,7 +16,7 @@ MAKERS = {
 }
 
 
-def test_every_kind_of_features_is_listed_here(g):
+def test_all_kinds_of_features_are_tested(g):
     assert {type(make(g)) for make in MAKERS.values()} == set(NodeFeatures.__subclasses__())
 
 
@@ -29,20 +29,20 @@ class TestInterface:
         assert made.values(w) @ v == pytest.approx(made.values_adjoint(v) @ w)
         np.testing.assert_array_equal(made.features(kernel).data, made.values(made.weights(kernel)))
 
-    def test_other_nodes_have_the_same_rows(self, g, kernel, make):
+    def test_at_returns_the_same_rows(self, g, kernel, make):
         made, labels = make(g), ["n7", "n59", "n0", "n7"]
         rows = made.features(kernel).toarray()[[7, 59, 0, 7]]
         np.testing.assert_allclose(made.at(labels).features(kernel).toarray(), rows, atol=1e-13)
         np.testing.assert_allclose(make(g, labels).features(kernel).toarray(), rows, atol=1e-13)
 
-    def test_weights_have_their_derivative(self, g, kernel, make):
+    def test_weights_jacobian_matches_differences(self, g, kernel, make):
         made, step = make(g), 1e-6
         up, down = (kernel.with_values(kernel.values * (1 + sign * step)) for sign in (1, -1))
         numeric = (made.weights(up) - made.weights(down)) / (2 * step * kernel.values[0])
         np.testing.assert_allclose(made.weights_jacobian(kernel)[:, 0], numeric, rtol=1e-5, atol=1e-9)
 
 
-def test_bad_arguments(g):
+def test_bad_arguments_are_refused(g):
     for degree in (-1, 2.0, True):
         with pytest.raises(graphs.InvalidArgumentError, match="degree must be an integer from 0 to 10000"):
             graphs.taylor_features(g, degree=degree)
@@ -60,11 +60,11 @@ def test_shapes_are_checked(g):
             with pytest.raises(graphs.InvalidArgumentError, match="must have shape"):
                 call(made)
     assert graphs.spectral_features(g, [], rank=3).values_adjoint([]).tolist() == [0, 0, 0]
-    with pytest.raises(graphs.InvalidArgumentError, match="Graph is needed"):
+    with pytest.raises(graphs.InvalidArgumentError, match=r"graphs\.Graph"):
         graphs.taylor_features("x")
 
 
 @pytest.mark.parametrize("kernel", [kernels.Diffusion(30.0), kernels.RegularizedLaplacian(200, 1e3)], ids=str)
-def test_derivatives_where_the_kernel_underflows(g, kernel):
+def test_derivatives_are_finite_on_underflow(g, kernel):
     for made in (graphs.chebyshev_features(g, degree=6), graphs.spectral_features(g, rank=30)):
         assert np.isfinite(made.weights_jacobian(kernel)).all()

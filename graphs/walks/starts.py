@@ -1,0 +1,91 @@
+"""Exact first hops, and the nodes and loads with which walkers start after them."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphs import random
+from graphs.walks.hops import exact_hops_of
+from graphs.walks.moves import Moves
+from graphs.walks.settings import HopRule, WalkSettings
+
+Integers = NDArray[np.int64]
+
+
+class WalkStarts(NamedTuple):
+    """The exact visits of n start nodes, and the nodes at which their m walkers begin.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> from graphs.walks.moves import Moves
+        >>> from graphs.walks.starts import prepare_starts
+        >>> walks = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), num_walkers=4, exact_hops=1, seed=0)
+        >>> prepare_starts(Moves(walks.graph, "weights"), walks.nodes, walks.settings).nodes.shape
+        (9, 4)
+    """
+
+    hops: Integers  # (n,) the number of exact hops
+    counts: Integers  # (n,) the number of exact visits
+    visits: NDArray[np.uint64]  # (counts.sum(),) ascending in hop for each start
+    loads: NDArray[np.float64]  # (counts.sum(),)
+    nodes: NDArray[np.int32]  # (n, m)
+    first_loads: NDArray[np.float64]  # (n, m)
+
+
+def prepare_starts(moves: Moves, starts: Integers, settings: WalkSettings) -> WalkStarts:
+    """Return the exact visits and the starts of walkers for n start nodes (positions).
+
+    Examples:
+        >>> import graphs
+        >>> from graphs.walks.moves import Moves
+        >>> from graphs.walks.starts import prepare_starts
+        >>> walks = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), num_walkers=4, exact_hops=1, seed=0)
+        >>> int(prepare_starts(Moves(walks.graph, "weights"), walks.nodes, walks.settings).counts[4])  # the center
+        5
+    """
+    m, n = settings.num_walkers, len(starts)
+    if settings.most_hops == 0:
+        first = starts.astype(np.uint64) << np.uint64(32)
+        nodes = np.broadcast_to(starts.astype(np.int32)[:, None], (n, m))
+        return WalkStarts(np.zeros(n, np.int64), np.ones(n, np.int64), first, np.ones(n), nodes, np.full((n, m), 1 / m))
+    from graphs.walks.compiled import draw_starts
+
+    num_hops = exact_hops_of(settings.exact_hops, moves.graph, starts)
+    ends, nodes, mass, loads = _push(moves, starts, num_hops)
+    per_hop = np.diff(np.concatenate([[0], ends.ravel()])).reshape(ends.shape)
+    hops = np.repeat(np.tile(np.arange(ends.shape[1], dtype=np.uint64), n), per_hop.ravel())
+    visits = (nodes.astype(np.uint64) << np.uint64(32)) | hops
+    keys = random.derive(random.stream(settings.seed, random.Role.STARTS), starts)
+    places = draw_starts(ends, num_hops, mass, keys, m, settings.directions != "independent")
+    begins = nodes[places]
+    first_loads = moves.roots[starts][:, None] / moves.roots[begins] / m
+    return WalkStarts(num_hops, per_hop.sum(1), visits, loads, begins, first_loads)
+
+
+def mean_reach(moves: Moves, starts: Integers, exact_hops: int | HopRule) -> float:
+    """Return the mean number of visits of the exact hops of a start node, from some of them.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> from graphs.walks.moves import Moves
+        >>> from graphs.walks.starts import mean_reach
+        >>> mean_reach(Moves(graphs.Graph.from_grid((3, 3)), "weights"), np.array([4]), 1)
+        5.0
+    """
+    some = starts[np.linspace(0, len(starts) - 1, min(len(starts), 32), dtype=np.int64)]
+    ends, *_ = _push(moves, some, exact_hops_of(exact_hops, moves.graph, some))
+    return float(ends[-1, -1]) / len(some) if len(some) else 0.0
+
+
+def _push(moves: Moves, starts: Integers, num_hops: Integers) -> tuple[NDArray[Any], ...]:
+    """Return the ends, nodes, probabilities and loads of the first hops, see `compiled.push`."""
+    from graphs.walks.compiled import push
+
+    matrix = moves.matrix
+    pushed: tuple[NDArray[Any], ...] = push(
+        matrix.indptr, matrix.indices, moves.probabilities, moves.roots, starts, num_hops
+    )
+    return pushed
