@@ -102,7 +102,7 @@ class Spectrum(ABC):
         """
         raise self._refusal("has no radial law")
 
-    def log_density(self, omega: Tensor) -> Tensor:
+    def log_prob(self, omega: Tensor) -> Tensor:
         """Return the log density of omega, (F, d) -> (F,), float64. It is differentiable once.
 
         Raises:
@@ -167,7 +167,7 @@ class Gaussian(Spectrum):
         """Return the log density of chi, (...) -> (...), float64."""
         return elementwise(lambda values: stats.chi.logpdf(values, d), r)
 
-    def log_density(self, omega: Tensor) -> Tensor:
+    def log_prob(self, omega: Tensor) -> Tensor:
         """Return -(d log(2 pi) + |omega|^2) / 2, (F, d) -> (F,), float64."""
         return -0.5 * (omega.shape[1] * math.log(2 * math.pi) + omega.double().square().sum(1))
 
@@ -252,7 +252,7 @@ class Matern(Spectrum):
         """Return the log density of sqrt(d F), (...) -> (...), float64."""
         return elementwise(lambda values: stats.f.logpdf(values**2 / d, d, 2 * self.nu) + np.log(2 * values / d), r)
 
-    def log_density(self, omega: Tensor) -> Tensor:
+    def log_prob(self, omega: Tensor) -> Tensor:
         """Return the log density of the multivariate t, (F, d) -> (F,), float64."""
         return student_t_log_density(omega.double().square().sum(1), omega.shape[1], 2 * self.nu)
 
@@ -304,7 +304,7 @@ class RationalQuadratic(Spectrum):
         """Return the log density of |omega|, (...) -> (...), float64."""
         return elementwise(lambda values: rational_quadratic_log_density(values, d, self.alpha), r)
 
-    def log_density(self, omega: Tensor) -> Tensor:
+    def log_prob(self, omega: Tensor) -> Tensor:
         """Return the log density, (F, d) -> (F,), float64. An alpha of at most d / 2 is refused."""
         d = omega.shape[1]
         if self.alpha <= d / 2:

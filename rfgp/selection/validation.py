@@ -138,7 +138,7 @@ class Validation:
             which = places.argsort(stable=True)[:MOST_LEFT_OUT]
             pool, places = some(pool, which), places[which]
         hyperparameters = 2 * pool.inputs.shape[1] + 3
-        has_few = begun.family.is_normal and len(pool) < A_HYPERPARAMETER * hyperparameters
+        has_few = begun.family.is_gaussian and len(pool) < A_HYPERPARAMETER * hyperparameters
         count = min(FOLDS, int(places.max()) + 1) if has_few or groups is not None else 0
         members = [(places % count == fold).nonzero()[:, 0] for fold in range(count)]
         is_split = groups is None and int(places.max()) + 1 == len(places)
@@ -161,7 +161,7 @@ class Validation:
     @property
     def averages(self) -> bool:
         """Whether candidates are averaged: exact ones with Gaussian noise and one output, whose rows are left out."""
-        return self.are_exact and self.held_out is None and self.begun.family.is_normal and self.rows.num_outputs == 1
+        return self.are_exact and self.held_out is None and self.begun.family.is_gaussian and self.rows.num_outputs == 1
 
     @property
     def is_all(self) -> bool:
@@ -279,8 +279,8 @@ class Validation:
         return self.rows.take(torch.from_numpy(np.unique(near)))
 
     def _left_out(self, found: Regression) -> Tensor:
-        if not found.family.is_normal:
-            return _as_tensor(left_out_observations(found, self.rows).log_density) - _jacobian(found)
+        if not found.family.is_gaussian:
+            return _as_tensor(left_out_observations(found, self.rows).log_prob) - _jacobian(found)
         noise = found.hyperparameters.standardized("noise").double()
         moments = found.replace(rows=self.rows).infer(self.rows).leave_one_out()
         return left_out_densities(moments, self.rows, noise) / self.rows.num_outputs
@@ -289,11 +289,11 @@ class Validation:
 def _densities(found: Regression, rows: Block) -> Tensor:
     """Return the mean standardised densities (b,) of the values of rows given those of a regression."""
     with torch.no_grad():
-        if not found.family.is_normal:
+        if not found.family.is_gaussian:
             latent = predicted(found, rows.inputs, Origin(False, rows.targets.new_empty(0)))
             observed = latent.observed() if rows.fixed_noise is None else latent.observed(rows.fixed_noise)  # exposures
             targets = found.scaling.targets.inverse(rows.targets[:, 0])
-            return _as_tensor(observed.log_density(targets)) - _jacobian(found)
+            return _as_tensor(observed.log_prob(targets)) - _jacobian(found)
         function, (mean, noise) = found.process.at(rows.inputs), mean_and_noise(found.hyperparameters)
         variance = function.variance() + rows.observation_noise(noise)
         return observation_densities(rows, function.mean() + mean, variance[:, None]).mean(1)
