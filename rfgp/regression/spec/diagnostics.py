@@ -63,8 +63,8 @@ def fit_warnings(
         learn = ", or learn the frequencies for accuracy" if is_fixed else ""
         yield VarianceStarvationWarning(
             f"The data determine {report.effective_dof_fraction:.0%} of the weights, so the features are exhausted. "
-            "The variance of the latent function is too small between the data and far from them (variance starvation), "
-            f"and the noise is too large. Raise {arguments('num_frequencies')}{learn}."
+            "The variance of the latent function is too small between the data and far from them (variance "
+            f"starvation), and the noise is too large. Raise {arguments('num_frequencies')}{learn}."
         )
     elif (report.residual_autocorrelation or 0) > STRUCTURED and not is_local and _has_noise(values):
         yield UnderfittingWarning(

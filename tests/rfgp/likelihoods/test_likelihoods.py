@@ -259,7 +259,7 @@ def test_names_are_found_and_others_refused():
     chosen = StudentT(df=3.0)
     assert likelihoods.by_name(chosen) is chosen
     assert set(likelihoods.names()) == set(likelihoods.REGISTRY.classes)
-    for wrong in ("gaussian", None, 3):
+    for wrong in ("normal", None, 3):
         with pytest.raises(InvalidArgumentError, match="likelihood"):
             likelihoods.by_name(wrong)
     with pytest.raises(InvalidArgumentError, match="link"):

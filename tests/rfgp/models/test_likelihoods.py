@@ -473,7 +473,7 @@ class TestExposure:
             model("poisson").fit(x, y, exposure=-exposure)
         with pytest.raises(rfgp.DataError, match="one value for each target"):
             model("poisson").fit(x, y, exposure=exposure[:3])
-        with pytest.raises(rfgp.InvalidArgumentError, match="counts and positive values"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="counts or positive values"):
             model("bernoulli").fit(x, (y > 2).astype(float), exposure=exposure)
         with pytest.raises(rfgp.DataError, match="noise requires a Gaussian"):
             model("poisson").fit(x, y, noise=exposure)
