@@ -45,7 +45,8 @@ ITERATIONS, REFITTED, GAIN = 50, 15, 0.1
 """The most iterations of an exact kernel on some of the rows and without a fold, and the least gain in nats of the last
 five iterations if kernels are averaged."""
 ROUGH = 2e-4
-"""The least gain of the last five iterations, in nats a row, of a search whose end is scored on held-out rows."""
+"""The least gain of the last five iterations, in nats a row, of a search that is scored on held-out rows. Those with
+neighbors have rounds of few iterations."""
 MOST_GIVEN, AROUND, MOST_PLANNED = 2**17, 2, 20_000
 """The most rows that neighbors are all given to be scored, and beyond them how many times their neighbors are taken
 around each held-out row; and the most rows that planned approximations are given, whose size grows with the rows."""
@@ -218,7 +219,7 @@ class Validation:
         begun = start_of(self.begun, candidate, rows, start)
         most = size if has_neighbors and not is_whole else None
         plan = replace(self.plan_of(candidate, start, plan), most_rows=most)
-        if self.held_out is not None:
+        if self.held_out is not None and not has_neighbors:
             plan = replace(plan, enough=max(plan.enough, ROUGH * size))
         if candidate.is_exact and not is_whole:
             plan = replace(plan, given_iterations=min(ITERATIONS, plan.max_iterations))
