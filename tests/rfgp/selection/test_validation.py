@@ -214,6 +214,15 @@ def test_wrong_groups_are_named(groups, error, message):
         rfgp.GP(seed=0, validate=groups).fit(np.column_stack([X, np.ones(30)]), y)
 
 
+@pytest.mark.parametrize(("one", "is_rough"), [(ALONE, True), (candidate(MATERN, NEAR), False)])
+def test_searches_for_scores_end_early_without_neighbors(monkeypatch, one, is_rough):
+    plans, fit = [], validation.fit_terms
+    monkeypatch.setattr(validation, "fit_terms", lambda begun, plan: plans.append(plan) or fit(begun, plan))
+    rows = validation_of(rfgp.GP(seed=0), *waves(150), given_iterations=2)
+    rows.fitted(one, 100, None)
+    assert [plan.enough for plan in plans] == [validation.ROUGH * 100 * is_rough]
+
+
 # --- fits to all rows ---------------------------------------------------------------------------------------
 
 
