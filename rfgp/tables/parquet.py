@@ -52,7 +52,8 @@ def read_parquet_frame(file: Path, form: TextFormat) -> Frame:
     Raises:
         DataError: the file is missing, no Parquet, damaged, without rows or columns, or too large.
     """
-    import pyarrow as pa
+    with requires_extra("tables"):
+        import pyarrow as pa
 
     with opened(file) as parquet:
         fields, num_rows = list(parquet.schema_arrow), parquet.metadata.num_rows
