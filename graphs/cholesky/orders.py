@@ -32,8 +32,9 @@ def order(
             pymetis. Otherwise it is "metis".
 
     Raises:
-        InvalidArgumentError: If the arrays are not a CSR pattern, coordinates have another shape, the method is
-            unknown, or it is "metis" and pymetis is not installed.
+        InvalidArgumentError: If the arrays are not a CSR pattern, coordinates have another shape, or the method is
+            unknown.
+        MissingDependencyError: If the method is "metis" and pymetis is not installed: pip install 'rfgp[metis]'.
 
     Examples:
         >>> import graphs
