@@ -4,6 +4,7 @@ import errno
 import os
 import secrets
 import stat
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,10 +17,16 @@ _DAY = 86400  # seconds
 
 def cache_folder() -> Path:
     """Return the folder of downloads and solutions: RFGP_CACHE_DIR, or the system's cache folder for rfgp."""
-    import pooch
+    return Path(os.environ.get("RFGP_CACHE_DIR") or _system_cache()).expanduser().absolute()
 
-    named = os.path.expanduser(os.environ.get("RFGP_CACHE_DIR") or str(pooch.os_cache("rfgp")))
-    return Path(named).absolute()
+
+def _system_cache() -> Path:
+    """Return the folder that the system reserves for caches of rfgp."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local"), "rfgp", "rfgp", "Cache")
+    if sys.platform == "darwin":
+        return Path("~/Library/Caches/rfgp")
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "rfgp")
 
 
 def sweep(folder: Path, pattern: str) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.counts import check_count, counted
-from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.errors import DataError, InvalidArgumentError, requires_extra
 from rfgp.features.softmax import FeaturePair, PositiveMap
 
 _ENTRIES = 2**24
@@ -247,7 +247,8 @@ class SoftmaxSampler:
 
 def _transported(first: Tensor, second: Tensor, cost: Tensor) -> Tensor:
     """Return the optimal transport cost (n,) between laws (n, C) by cost (C, C), 0 where the second has no mass."""
-    import ot
+    with requires_extra("graphs"):
+        import ot
 
     matrix, out = cost.cpu().numpy(), torch.zeros(len(first), dtype=torch.float64)
     for i, (p, q) in enumerate(zip(first.cpu().numpy(), second.cpu().numpy(), strict=True)):

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rfgp.errors import requires_extra
 from rfgp.special import direction_average
 from rfgp.spectra import Gaussian, Spectrum
 
@@ -42,7 +43,8 @@ def optimal_norm_coupling(costs: Array) -> Array:  # (q, q)
     Args:
         costs: (q, q), from `transport_costs`.
     """
-    import ot
+    with requires_extra("graphs"):
+        import ot
 
     q = len(costs)
     uniform = np.full(q, 1 / q)

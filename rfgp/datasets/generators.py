@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from graphs import Roads
 from rfgp import random
+from rfgp.errors import requires_extra
 from rfgp.files import write_atomically
 from rfgp.tables import Table
 
@@ -42,7 +43,8 @@ def make_mesh(seed: int = 0, subdivisions: int = 3) -> Any:
         seed: Of the bumps.
         subdivisions: s, for 20 4^s triangles, 1,280 for 3; the faces are equally rough for every s.
     """
-    import trimesh
+    with requires_extra("mesh"):
+        import trimesh
 
     generator = random.numpy_generator(seed, random.Role.DATA, 1)
     sphere = trimesh.creation.icosphere(subdivisions=subdivisions)
@@ -64,7 +66,8 @@ def make_terrain(seed: int = 0) -> Any:
     Args:
         seed: Of the noise.
     """
-    import trimesh
+    with requires_extra("mesh"):
+        import trimesh
 
     generator = random.numpy_generator(seed, random.Role.DATA, 3)
     heights = generator.standard_normal((_CELLS + 1, _CELLS + 1))

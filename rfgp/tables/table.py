@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.ambient import hides
-from rfgp.errors import DataError
+from rfgp.errors import DataError, requires_extra
 from rfgp.tables.messages import counted, listed, show
 from rfgp.tables.schema import ColumnRule, Schema
 
@@ -126,7 +126,8 @@ def times_of(days: NDArray[np.float64]) -> NDArray[np.datetime64]:
 
 def frame_of(rules: Sequence[ColumnRule], X: NDArray[np.float64], *, has_dates: bool = True) -> Any:
     """Return encoded inputs (n, d) as a pandas DataFrame, with texts in columns of levels, and dates as times."""
-    import pandas as pd
+    with requires_extra("tables"):
+        import pandas as pd
 
     frame = pd.DataFrame(X, columns=[name for rule in rules for name in rule.encoded])
     place = 0

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rfgp.counts import check_count
 from rfgp.couplings import Coupling, Frequencies, as_frequencies, by_name
-from rfgp.errors import InvalidArgumentError
+from rfgp.errors import InvalidArgumentError, requires_extra
 from rfgp.features.softmax.basic import Positive, Trigonometric
 from rfgp.features.softmax.coefficients import Angular, Clusters, Coefficient, Gaussian, GaussianMixture, Matched
 from rfgp.features.softmax.exponential import Exponential, matching_diagonal
@@ -266,7 +266,8 @@ def gaussian_between_centers(
 
 def _centers(points: Tensor, count: int, generator: torch.Generator) -> tuple[Tensor, float]:
     """Return the centers (K, d) of clusters by k-means, and the root mean square deviation of an entry from them."""
-    from sklearn.cluster import KMeans
+    with requires_extra("sklearn"):
+        from sklearn.cluster import KMeans
 
     if check_count("num_clusters", count) > len(points) or not bool(torch.isfinite(points).all()):
         raise InvalidArgumentError(f"{len(points)} vectors, all of them finite, are needed for {count} clusters.")
