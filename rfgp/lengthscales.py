@@ -126,10 +126,10 @@ def class_accuracies(
     a, b = finite_rows(train), finite_rows(test)
     labels, truth = _classes(train_classes, len(a)), _classes(test_classes, len(b))
     classes = torch.eye(int(labels.max()) + 1, dtype=torch.float64)[labels]
-    law, generator = by_name(coupling), random.generator(seed, random.Role.FREQUENCIES)
+    chosen, generator = by_name(coupling), random.generator(seed, random.Role.FREQUENCIES)
     shares = []
     for _ in range(num_draws):
-        phi = Laplace(law.sample(num_frequencies, a.shape[1], generator=generator))
+        phi = Laplace(chosen.sample(num_frequencies, a.shape[1], generator=generator))
         shares.append(float(((phi(b) @ (phi(a).mT @ classes)).argmax(1) == truth).double().mean()))
     return np.array(shares)
 

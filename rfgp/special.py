@@ -144,7 +144,7 @@ def rational_quadratic_quantile(u: Array, d: int, alpha: float) -> Array:
     return np.asarray(np.exp(_log_quantile(d, alpha)(special.logit(u))))
 
 
-def rational_quadratic_law(rho: Array, d: int, alpha: float) -> tuple[Array, Array, Array]:
+def rational_quadratic_radial(rho: Array, d: int, alpha: float) -> tuple[Array, Array, Array]:
     """Return P(|omega| <= rho), P(|omega| > rho) and the slope of the first in log rho, each (k,), at rho (k,)."""
     step = _STEP / max(1.0, math.sqrt(alpha))
     log_s = np.arange(-40 / alpha - math.sqrt(80 / alpha), math.sqrt(80 / alpha), step)
@@ -175,7 +175,7 @@ def _log_quantile(d: int, alpha: float) -> CubicHermiteSpline:
     log_rho = np.linspace(
         -(_LARGEST_LOGIT + 3) / exponent - 3, math.log(60 + 8 * math.sqrt(d / min(alpha, 1.0))), _KNOTS
     )
-    below, above, slope = rational_quadratic_law(np.exp(log_rho), d, alpha)
+    below, above, slope = rational_quadratic_radial(np.exp(log_rho), d, alpha)
     inside = (below > 1e-300) & (above > 1e-300) & (slope > 1e-300)
     log_rho, below, above, slope = (values[inside] for values in (log_rho, below, above, slope))
     logit = np.log(below) - np.log(above)

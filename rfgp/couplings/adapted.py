@@ -31,7 +31,7 @@ LEAST_SPREAD = 1e-3
 """Squares of lengthscales between two rows, on average: nearer ones, or such as are no numbers, move nothing."""
 
 
-class Adapted(Coupling):
+class DataAdapted(Coupling):
     """Weighted energy, then frequencies that are moved and weights that are fitted for given rows.
 
     The weights a >= 0, sum a = 1, are those of least squares over the pairs of rows,
@@ -72,7 +72,7 @@ class Adapted(Coupling):
         x = torch.tensor(self.rows, dtype=torch.float64)
         if x.shape[1] != d:
             raise InvalidArgumentError(
-                f"The rows of Adapted have {counted(x.shape[1], 'column')}, and {d} are asked for."
+                f"The rows of DataAdapted have {counted(x.shape[1], 'column')}, and {d} are asked for."
             )
         omega = base.dense()
         if self.moves and m <= MOST_MOVED and isinstance(spectrum, Gaussian):
@@ -84,7 +84,7 @@ class Adapted(Coupling):
 
     def __repr__(self) -> str:
         shown = ["rows=..."] * (self.rows is not None) + ["moves=False"] * (not self.moves)
-        return f"Adapted({', '.join(shown)})"
+        return f"DataAdapted({', '.join(shown)})"
 
 
 def fitted_weights(
@@ -117,7 +117,7 @@ def normal_error(
     weights: Tensor,  # (m,)
     spread: Tensor,  # (d, d)
 ) -> Tensor:  # ()
-    """Return the mean squared error of the Gaussian kernel over differences ~ N(0, t S); see `Adapted`.
+    """Return the mean squared error of the Gaussian kernel over differences ~ N(0, t S); see `DataAdapted`.
 
     With q^+- = (w_i +- w_j)^T t S (w_i +- w_j),
 

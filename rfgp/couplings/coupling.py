@@ -19,9 +19,9 @@ _MOST_ENTRIES = 2**30
 
 
 class Coupling(ABC):
-    """A joint law of m frequencies.
+    """A joint measure of m frequencies.
 
-    Laws: each frequency, with its weight, follows the spectral law; the rows are shuffled, so any
+    Laws: each frequency, with its weight, follows the spectral measure; the rows are shuffled, so any
     slice of a draw is unbiased as well; the same generator state gives the same draw.
     """
 
@@ -30,7 +30,7 @@ class Coupling(ABC):
 
     @property
     def is_biased(self) -> bool:
-        """Whether each frequency follows the spectral law only nearly; the class says how nearly."""
+        """Whether each frequency follows the spectral measure only nearly; the class says how nearly."""
         return False
 
     @property
@@ -53,7 +53,7 @@ class Coupling(ABC):
         Args:
             num_frequencies: m, at least 1.
             num_dims: d, at least 1.
-            spectrum: The spectral law; None: Gaussian.
+            spectrum: The spectral measure; None: Gaussian.
             seed: An integer, with which models draw the same frequencies; None: one from the system.
             generator: A CPU generator in place of a seed, advanced by the draw.
 
@@ -64,9 +64,9 @@ class Coupling(ABC):
             InvalidArgumentError: m or d is not a positive integer, the spectrum is not one that the coupling can serve,
                 or both a seed and a generator are given.
         """
-        law = self._check(num_frequencies, num_dims, spectrum or Gaussian())
+        measure = self._check(num_frequencies, num_dims, spectrum or Gaussian())
         drawn_by = random.chosen(seed, generator, random.Role.FREQUENCIES)
-        return self._draw(int(num_frequencies), int(num_dims), law, drawn_by)
+        return self._draw(int(num_frequencies), int(num_dims), measure, drawn_by)
 
     @plain()
     def sample_product(
@@ -102,8 +102,8 @@ class Coupling(ABC):
         """
         if not factors:
             raise InvalidArgumentError("factors must be at least one spectrum with its number of columns, got none.")
-        for law, d in factors:
-            self._check(num_frequencies, d, law)
+        for measure, d in factors:
+            self._check(num_frequencies, d, measure)
         m, drawn_by = int(num_frequencies), random.chosen(seed, generator, random.Role.FREQUENCIES)
         parts, columns = _merged(factors)
         if len(parts) == 1:
@@ -121,14 +121,14 @@ class Coupling(ABC):
                 f"{self!r} draws pairs omega, -omega, which exist for Gaussian factors only. Use another coupling."
             )
         blocks, weights = [], torch.ones(m, dtype=torch.float64)
-        for law, d in factors:
-            drawn, order = self._draw(m, d, law, generator), torch.randperm(m, generator=generator)
+        for measure, d in factors:
+            drawn, order = self._draw(m, d, measure, generator), torch.randperm(m, generator=generator)
             blocks.append(drawn.dense()[order] * random_signs(m, generator))
             weights = weights * drawn.weights[order]
         return Frequencies(torch.cat(blocks, dim=1), weights)
 
-    def _check(self, num_frequencies: int, num_dims: int, law: Spectrum) -> Spectrum:
-        """Return the law of a draw that can be made."""
+    def _check(self, num_frequencies: int, num_dims: int, measure: Spectrum) -> Spectrum:
+        """Return the measure of a draw that can be made."""
         check_counts(num_frequencies=num_frequencies, num_dims=num_dims)
         if num_frequencies * num_dims > _MOST_ENTRIES:
             raise InvalidArgumentError(
@@ -136,11 +136,13 @@ class Coupling(ABC):
                 "would take "
                 f"{num_frequencies * num_dims / 2**27:.0f} GiB; at most {_MOST_ENTRIES / 2**27:.0f} are drawn."
             )
-        if not isinstance(law, Spectrum):
-            raise InvalidArgumentError(f"spectrum must be one of rfgp.spectra, got {law!r}.")
-        if self.needs_isotropy and not law.is_isotropic:
-            raise InvalidArgumentError(f"{self!r} needs an isotropic spectrum, and {law!r} is a product; use 'iid'.")
-        return law
+        if not isinstance(measure, Spectrum):
+            raise InvalidArgumentError(f"spectrum must be one of rfgp.spectra, got {measure!r}.")
+        if self.needs_isotropy and not measure.is_isotropic:
+            raise InvalidArgumentError(
+                f"{self!r} needs an isotropic spectrum, and {measure!r} is a product; use 'iid'."
+            )
+        return measure
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         """Draw the rows and shuffle them."""
@@ -169,8 +171,8 @@ def random_signs(count: int, generator: torch.Generator) -> Tensor:  # (count, 1
 def _merged(factors: Sequence[tuple[Spectrum, int]]) -> tuple[list[tuple[Spectrum, int]], list[int]]:
     """Return factors of which all Gaussian ones are the first, and where in these the columns of the given ones are."""
     order = sorted(range(len(factors)), key=lambda i: not isinstance(factors[i][0], Gaussian))
-    total = sum(d for law, d in factors if isinstance(law, Gaussian))
-    parts = [(law, d) for law, d in factors if not isinstance(law, Gaussian)]
+    total = sum(d for measure, d in factors if isinstance(measure, Gaussian))
+    parts = [(measure, d) for measure, d in factors if not isinstance(measure, Gaussian)]
     if total:
         parts.insert(0, (Gaussian(), total))
     starts = dict(zip(order, accumulate((factors[i][1] for i in order), initial=0), strict=False))

@@ -11,7 +11,7 @@ from rfgp import random
 from rfgp.couplings.coupling import Coupling, uniform
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.couplings.orthogonal import haar_blocks
-from rfgp.couplings.radial import RadialLaw, check_histogram
+from rfgp.couplings.radial import RadialDistribution, check_histogram
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import cholesky, finite_rows
 from rfgp.spectra import Gaussian, Spectrum
@@ -32,7 +32,7 @@ class Leverage(Coupling):
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         gaussian = torch.randn(m, d, generator=generator, dtype=torch.float64)
-        norms, weights = RadialLaw(spectrum, d, histogram=self.tilt).draw(uniform(m, generator))
+        norms, weights = RadialDistribution(spectrum, d, histogram=self.tilt).draw(uniform(m, generator))
         return Frequencies(gaussian / gaussian.norm(dim=1, keepdim=True) * norms[:, None], weights)
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
@@ -73,11 +73,11 @@ def leverage_tilt(
             f"noise must be positive, power between 0 and 4 and the counts positive, got {noise!r}, {power!r}, "
             f"{num_bins!r} and {num_samples!r}."
         )
-    law, d = spectrum or Gaussian(), rows.shape[1]
-    kernel = law.kernel_between(rows, rows)
+    measure, d = spectrum or Gaussian(), rows.shape[1]
+    kernel = measure.kernel_between(rows, rows)
     factor = cholesky(kernel + noise * torch.eye(len(rows), dtype=torch.float64), "The kernel matrix")
     count = num_bins * num_samples
-    norms = law.radial_quantile((torch.arange(count, dtype=torch.float64) + 0.5) / count, d)
+    norms = measure.radial_quantile((torch.arange(count, dtype=torch.float64) + 0.5) / count, d)
     directions = haar_blocks(num_samples, d, random.generator(0, d))
     heights = []
     for lengths in norms.reshape(num_bins, num_samples):

@@ -10,10 +10,10 @@ from rfgp.linalg import read_numbers
 from rfgp.spectra import Spectrum
 
 BROADENINGS = (0.8, 1.6)
-"""Least and most b of a `RadialLaw` that is solved or learned; outside, weights vary too much to be of use."""
+"""Least and most b of a `RadialDistribution` that is solved or learned; outside, weights vary too much to be of use."""
 
 
-class RadialLaw:
+class RadialDistribution:
     """The law q of the norms r of an ensemble, and the weights p(r) / q(r), p the spectrum's radial law.
 
     r = b F^{-1}(u'), F the distribution function of p, and u' in (0, 1) has the density of a histogram with bins

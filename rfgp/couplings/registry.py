@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rfgp.couplings.adapted import Adapted
+from rfgp.couplings.adapted import DataAdapted
 from rfgp.couplings.antithetic import Antithetic
 from rfgp.couplings.conformity import SimplexOptimized
 from rfgp.couplings.coupling import Coupling
@@ -48,7 +48,7 @@ _REGISTRY: Registry[Coupling] = Registry(
         "near-orthogonal": NearOrthogonal,
         "spherical-radial": SphericalRadial,
         "leverage": Leverage,
-        "adapted": Adapted,
+        "adapted": DataAdapted,
     },
 )
 
@@ -83,7 +83,7 @@ def for_features(name: str | Coupling, features: str) -> Coupling:
         InvalidArgumentError: as `by_name`.
     """
     found = by_name(name, features=features) if name == "energy" else by_name(name)
-    if isinstance(found, Adapted) and features != "fourier":
+    if isinstance(found, DataAdapted) and features != "fourier":
         raise InvalidArgumentError("Weights are fitted to rows for Fourier features, not for others.")
     return found
 

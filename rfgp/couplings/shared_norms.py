@@ -10,7 +10,7 @@ from torch import Tensor
 from rfgp.couplings.coupling import Coupling
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.couplings.orthogonal import haar_blocks
-from rfgp.couplings.radial import RadialLaw, check_histogram
+from rfgp.couplings.radial import RadialDistribution, check_histogram
 from rfgp.errors import InvalidArgumentError
 from rfgp.spectra import Spectrum
 
@@ -43,7 +43,7 @@ class SharedNorms(Coupling):
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         directions, u = haar_blocks(m, d, generator), self._uniforms(-(-m // d), generator)
-        lengths, weights = RadialLaw(spectrum, d, self.broadening, self.tilt).draw(u)
+        lengths, weights = RadialDistribution(spectrum, d, self.broadening, self.tilt).draw(u)
         lengths, weights = (x.repeat_interleave(d)[:m] for x in (lengths, weights))
         order = torch.randperm(m, generator=generator)
         return Frequencies((directions * lengths[:, None])[order], weights[order])

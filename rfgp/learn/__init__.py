@@ -6,8 +6,8 @@ what counts is the objective over a fixed set of others, by which the best param
 """
 
 from rfgp.learn.attention import learn_attention as learn_attention
-from rfgp.learn.laws import learn_copula as learn_copula
-from rfgp.learn.laws import learn_radial_law as learn_radial_law
+from rfgp.learn.norms import learn_copula as learn_copula
+from rfgp.learn.norms import learn_radial_distribution as learn_radial_distribution
 from rfgp.learn.objectives import Objective as Objective
 from rfgp.learn.objectives import attention_error as attention_error
 from rfgp.learn.objectives import kernel_error as kernel_error

@@ -63,23 +63,23 @@ def learn_attention(
         raise InvalidArgumentError(
             f"Frequencies come in pairs here, so their number must be even, got {num_frequencies}."
         )
-    law = SharedLaw(num_frequencies // 2, num_dims, num_bins)
-    search = Search(objective, law.draw, law.parameters, num_steps, num_draws, learning_rate, patience, seed)
+    shared = SharedNormDistribution(num_frequencies // 2, num_dims, num_bins)
+    search = Search(objective, shared.draw, shared.parameters, num_steps, num_draws, learning_rate, patience, seed)
     trace, steps, message = search.run(progress)
 
     def judged(coupling: Coupling) -> float:
         return search.judge(lambda g: coupling.sample(num_frequencies, num_dims, generator=g))
 
-    values = {coupling: judged(coupling) for coupling in (by_name("monotone-antithetic"), law.coupling())}
+    values = {coupling: judged(coupling) for coupling in (by_name("monotone-antithetic"), shared.coupling())}
     best = min(values, key=values.__getitem__)
     return Learned(best, trace, values[best], steps, message)
 
 
-class SharedLaw:
+class SharedNormDistribution:
     """`SharedNorms` as a differentiable function of its options."""
 
     def __init__(self, half: int, num_dims: int, num_bins: int) -> None:
-        self.half, self.num_dims, self.law = half, num_dims, Gaussian()
+        self.half, self.num_dims, self.measure = half, num_dims, Gaussian()
         self.angle = torch.tensor(0.1, dtype=torch.float64, requires_grad=True)
         self.log_b = torch.zeros((), dtype=torch.float64, requires_grad=True)
         self.logits = torch.zeros(num_bins, dtype=torch.float64, requires_grad=True)
@@ -97,10 +97,12 @@ class SharedLaw:
         drawn = torch.randn(1 + blocks, generator=generator, dtype=torch.float64)
         u = torch.special.ndtr(self.angle.sin() * drawn[0] + self.angle.cos() * drawn[1:])
         inner, weights = histogram_quantile(self.heights(), u)
-        radius: torch.Tensor = Radial.apply(to_normal(inner), self.law, self.num_dims)
+        radius: torch.Tensor = Radial.apply(to_normal(inner), self.measure, self.num_dims)
         log_b = self.log_b.clamp(*(math.log(b) for b in BROADENINGS))
         wide = radius * log_b.exp()
-        ratio = LogDensity.apply(wide, self.law, self.num_dims) - LogDensity.apply(radius, self.law, self.num_dims)
+        ratio = LogDensity.apply(wide, self.measure, self.num_dims) - LogDensity.apply(
+            radius, self.measure, self.num_dims
+        )
         lengths, weights = (
             x.repeat_interleave(self.num_dims)[: self.half] for x in (wide, weights * (log_b + ratio).exp())
         )

@@ -32,11 +32,11 @@ class Radial(torch.autograd.Function):
     """r = F^{-1}(Phi(z)), dr/dz = phi(z) / f(r)."""
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, law: Spectrum, num_dims: int) -> Tensor:
+    def forward(ctx: Any, z: Tensor, spectrum: Spectrum, num_dims: int) -> Tensor:
         """Return norms (k,) at normals (k,)."""
         inside = z.clamp(-_LARGEST_NORMAL, _LARGEST_NORMAL)
-        r = law.radial_quantile(torch.special.ndtr(inside).clamp(2.0**-53, 1 - 2.0**-53), num_dims)
-        log_slope = -(inside**2) / 2 - 0.5 * math.log(2 * math.pi) - law.radial_log_density(r, num_dims)
+        r = spectrum.radial_quantile(torch.special.ndtr(inside).clamp(2.0**-53, 1 - 2.0**-53), num_dims)
+        log_slope = -(inside**2) / 2 - 0.5 * math.log(2 * math.pi) - spectrum.radial_log_density(r, num_dims)
         ctx.save_for_backward(log_slope.exp())
         return r
 
@@ -51,12 +51,12 @@ class LogDensity(torch.autograd.Function):
     """log f(r), its derivative by central differences in log r."""
 
     @staticmethod
-    def forward(ctx: Any, r: Tensor, law: Spectrum, num_dims: int) -> Tensor:
+    def forward(ctx: Any, r: Tensor, spectrum: Spectrum, num_dims: int) -> Tensor:
         """Return log densities (k,) at norms (k,)."""
         step = 1e-5
-        up, down = (law.radial_log_density(r * math.exp(sign * step), num_dims) for sign in (1, -1))
+        up, down = (spectrum.radial_log_density(r * math.exp(sign * step), num_dims) for sign in (1, -1))
         ctx.save_for_backward((up - down) / (2 * step * r))
-        return law.radial_log_density(r, num_dims)
+        return spectrum.radial_log_density(r, num_dims)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:

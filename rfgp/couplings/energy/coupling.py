@@ -17,7 +17,7 @@ from rfgp.couplings.energy.potential import KINDS, check_distances, make_potenti
 from rfgp.couplings.energy.solver import Problem, Progress, Solution
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.couplings.orthogonal import haar_rows
-from rfgp.couplings.radial import BROADENINGS, RadialLaw, check_histogram
+from rfgp.couplings.radial import BROADENINGS, RadialDistribution, check_histogram
 from rfgp.errors import BlocksWarning, InvalidArgumentError
 from rfgp.spectra import Gaussian, Spectrum
 
@@ -109,9 +109,9 @@ class Energy(Coupling):
         Raises:
             InvalidArgumentError: as `sample`.
         """
-        law = self._check(num_frequencies, num_dims, spectrum or Gaussian())
+        measure = self._check(num_frequencies, num_dims, spectrum or Gaussian())
         patient = Energy(**{**vars(self), "effort": "full"})
-        patient._solution(patient._count(int(num_frequencies)), int(num_dims), law, progress)
+        patient._solution(patient._count(int(num_frequencies)), int(num_dims), measure, progress)
         return patient
 
     def solution(self, num_frequencies: int, num_dims: int, *, spectrum: Spectrum | None = None) -> Solution:
@@ -125,14 +125,14 @@ class Energy(Coupling):
         Raises:
             InvalidArgumentError: as `sample`.
         """
-        law = self._check(num_frequencies, num_dims, spectrum or Gaussian())
-        return self._solution(self._count(int(num_frequencies)), int(num_dims), law)
+        measure = self._check(num_frequencies, num_dims, spectrum or Gaussian())
+        return self._solution(self._count(int(num_frequencies)), int(num_dims), measure)
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         n = self._count(m)
         solved = self._solution(n, d, spectrum)
-        law = RadialLaw(spectrum, d, solved.broadening, self.tilt)
-        lengths, weights = law.draw(norms.stratified(n, generator, mirrored=True))
+        radial = RadialDistribution(spectrum, d, solved.broadening, self.tilt)
+        lengths, weights = radial.draw(norms.stratified(n, generator, mirrored=True))
         rotation = haar_rows(1, d, d, generator)
         order = torch.randperm(n, generator=generator)
         rows = ((solved.unit() @ rotation) * lengths[:, None])[order]
@@ -149,9 +149,9 @@ class Energy(Coupling):
             return super()._draw_product(m, factors, generator)
         strata = product.paired_strata(m, len(factors), generator)
         blocks, weights = [], torch.ones(m, dtype=torch.float64)
-        for (law, d), places in zip(factors, strata, strict=True):
-            solved = self._solution(m, d, law)
-            radial = RadialLaw(law, d, solved.broadening, self.tilt)
+        for (measure, d), places in zip(factors, strata, strict=True):
+            solved = self._solution(m, d, measure)
+            radial = RadialDistribution(measure, d, solved.broadening, self.tilt)
             lengths, parts = radial.draw(norms.stratified(m, generator, mirrored=True))
             directions = solved.unit() if d > 1 else random_signs(m, generator)
             blocks.append((directions * lengths[:, None])[places].numpy())
@@ -163,13 +163,13 @@ class Energy(Coupling):
 
     def _repelled(self, blocks: list[Array], weights: Array, factors: list[tuple[Spectrum, int]]) -> list[Array]:
         """Return frequencies (m, d_a) of each factor with the same norms in directions of less energy."""
-        m, spectra, dims = len(weights), tuple(law for law, _ in factors), tuple(d for _, d in factors)
+        m, spectra, dims = len(weights), tuple(measure for measure, _ in factors), tuple(d for _, d in factors)
         if max(dims) == 1:
             return list(product.signed(np.hstack(blocks), weights, spectra).T[:, :, None])
         size, num_steps = product.plan(m, len(dims), self.effort == "full")
         if num_steps == 0:
             return blocks
-        reaches = tuple(self.problem(d, law).reach(m) for law, d in factors)
+        reaches = tuple(self.problem(d, measure).reach(m) for measure, d in factors)
         potential = product.ProductPotential.of(spectra, dims, reaches)
         parts = [
             product.turned([b[i : i + size] for b in blocks], weights[i : i + size], potential, num_steps)

@@ -13,7 +13,7 @@ from rfgp import random
 from rfgp.couplings.energy.potential import Potential
 from rfgp.couplings.energy.repulsion import Repulsion
 from rfgp.couplings.orthogonal import haar_blocks
-from rfgp.couplings.radial import BROADENINGS, RadialLaw
+from rfgp.couplings.radial import BROADENINGS, RadialDistribution
 from rfgp.spectra import Spectrum
 
 Array = NDArray[Any]
@@ -75,11 +75,11 @@ class Problem:
     def strata(self, n: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return norms (n,) in the middle of the strata, ascending, and their weights (n,), for b = 1."""
         middle = (torch.arange(n, dtype=torch.float64) + 0.5) / n
-        return RadialLaw(self.spectrum, self.num_dims, histogram=self.histogram).draw(middle)
+        return RadialDistribution(self.spectrum, self.num_dims, histogram=self.histogram).draw(middle)
 
     def broaden(self, strata: tuple[torch.Tensor, torch.Tensor], log_b: float) -> tuple[Array, Array]:
         """Return the norms (n,) and weights (n,) of strata for another b."""
-        norms, weights = RadialLaw(self.spectrum, self.num_dims, math.exp(log_b)).broaden(*strata)
+        norms, weights = RadialDistribution(self.spectrum, self.num_dims, math.exp(log_b)).broaden(*strata)
         return norms.numpy(), weights.numpy()
 
     def reach(self, n: int) -> float:

@@ -74,9 +74,9 @@ def angular_hybrid(
     Raises:
         InvalidArgumentError: fewer features than one frequency needs, or as `Coupling.sample`.
     """
-    law = by_name(coupling)
+    chosen = by_name(coupling)
     m = _affordable(num_features, 4 * (check_count("num_signs", num_signs) + 1))
-    frequencies, signs = (law.sample(count, num_dims, generator=generator) for count in (m, num_signs))
+    frequencies, signs = (chosen.sample(count, num_dims, generator=generator) for count in (m, num_signs))
     return bipolar(frequencies, Angular(signs), antithetic=True, kernel=kernel)
 
 
@@ -114,9 +114,9 @@ def gaussian_hybrid(
     Raises:
         InvalidArgumentError: fewer features than one frequency needs, or as `Gaussian` and `Coupling.sample`.
     """
-    law, n = by_name(coupling), check_count("num_coefficients", num_coefficients)
+    chosen, n = by_name(coupling), check_count("num_coefficients", num_coefficients)
     m = _affordable(num_features, 2 * (4 * n + 1))
-    frequencies, others = (law.sample(count, num_dims, generator=generator) for count in (m, n))
+    frequencies, others = (chosen.sample(count, num_dims, generator=generator) for count in (m, n))
     coefficient = Gaussian(others, scale, of=of, complement=of == "difference", length=length)
     return bipolar(frequencies, coefficient, antithetic=True, kernel=kernel)
 

@@ -14,7 +14,7 @@ from scipy import integrate, stats
 
 import rfgp
 from rfgp import couplings, random, special, spectra
-from rfgp.couplings import Energy, RadialLaw
+from rfgp.couplings import Energy, RadialDistribution
 from rfgp.couplings.energy import distances_between, potential, repulsion, solver, store
 
 GAUSSIAN = spectra.Gaussian()
@@ -157,11 +157,11 @@ class TestRepulsion:
             repel(np.array([[1.0, np.nan]]), np.ones(1))
 
 
-class TestRadialLaw:
+class TestRadialDistribution:
     @pytest.mark.parametrize("spectrum", [GAUSSIAN, spectra.Matern(1.5)], ids=repr)
     @pytest.mark.parametrize("histogram", [None, [1.0, 2.0, 4.0, 1.0]])
     def test_weighted_moments_are_those_of_the_spectrum(self, spectrum, histogram):
-        law = RadialLaw(spectrum, 3, 1.2, histogram)
+        law = RadialDistribution(spectrum, 3, 1.2, histogram)
 
         def moment(f):
             def integrand(u):
@@ -178,7 +178,7 @@ class TestRadialLaw:
         assert moment(lambda r: torch.exp(-r)) == pytest.approx(direct, abs=1e-6)
 
     def test_a_histogram_is_followed(self):
-        law = RadialLaw(GAUSSIAN, 4, histogram=[3.0, 1.0])
+        law = RadialDistribution(GAUSSIAN, 4, histogram=[3.0, 1.0])
         r, w = law.draw((torch.arange(1000) + 0.5) / 1000)
         below = stats.chi(4).cdf(r.numpy()) < 0.5
         assert below.sum() == 750
@@ -188,7 +188,7 @@ class TestRadialLaw:
     @pytest.mark.parametrize("heights", [[], [1.0, 0.0], [1.0, np.inf], [1.0, 1e-7], [[1.0]]])
     def test_bad_histograms(self, heights):
         with pytest.raises(rfgp.InvalidArgumentError, match="histogram"):
-            RadialLaw(GAUSSIAN, 2, histogram=heights)
+            RadialDistribution(GAUSSIAN, 2, histogram=heights)
 
 
 OPTIONS = {"weighted": {"weighted": True}, "tilted": {"tilt": [1.0, 2.0, 0.5]}, "laplace": {"features": "laplace"}}
@@ -245,7 +245,9 @@ class TestLaw:
 def moment(solution, d, z):
     """The mean squared error at z over rotations, relative to independent frequencies."""
     n = len(solution.directions)
-    norms, weights = RadialLaw(GAUSSIAN, d, solution.broadening).draw((torch.arange(n, dtype=torch.float64) + 0.5) / n)
+    norms, weights = RadialDistribution(GAUSSIAN, d, solution.broadening).draw(
+        (torch.arange(n, dtype=torch.float64) + 0.5) / n
+    )
     omega = solution.unit() * norms[:, None]
     k = np.exp(-(z**2) / 2)
     first = float((weights * torch.as_tensor(special.sphere_cosine((norms * z).numpy(), d))).mean())

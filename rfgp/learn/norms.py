@@ -54,7 +54,7 @@ def learn_copula(
     Raises:
         InvalidArgumentError: counts or a rate that are not positive, or an objective that is not a finite 0-d tensor.
     """
-    law, k = spectrum or Gaussian(), num_dims if size is None else size
+    measure, k = spectrum or Gaussian(), num_dims if size is None else size
     check_counts(num_frequencies=num_frequencies, num_dims=num_dims, size=k)
     theta = torch.zeros(k, k, dtype=torch.float64, requires_grad=True)
 
@@ -62,7 +62,7 @@ def learn_copula(
         normal = torch.randn(-(-num_frequencies // k), k, generator=generator, dtype=torch.float64)
         coupled = (normal @ factor(theta).mT).reshape(-1)[:num_frequencies]
         directions = haar_blocks(num_frequencies, num_dims, generator)
-        lengths: Tensor = Radial.apply(coupled, law, num_dims)
+        lengths: Tensor = Radial.apply(coupled, measure, num_dims)
         return Frequencies(directions * lengths[:, None])
 
     search = Search(objective, draw, [theta], num_steps, num_draws, learning_rate, patience, seed)
@@ -71,7 +71,7 @@ def learn_copula(
     return Learned(Copula((rows @ rows.mT).tolist()), trace, min(trace), steps, message)
 
 
-def learn_radial_law(
+def learn_radial_distribution(
     objective: Objective,
     num_frequencies: int,
     num_dims: int,
@@ -111,10 +111,10 @@ def learn_radial_law(
     Raises:
         InvalidArgumentError: as `learn_copula`.
     """
-    law, base = spectrum or Gaussian(), Energy(features, weighted=True)
+    measure, base = spectrum or Gaussian(), Energy(features, weighted=True)
     check_counts(num_frequencies=num_frequencies, num_dims=num_dims, num_bins=num_bins)
     check_search(num_steps, num_draws, patience, learning_rate)  # before directions are solved for
-    start = base.solution(num_frequencies, num_dims, spectrum=law)
+    start = base.solution(num_frequencies, num_dims, spectrum=measure)
     solved = start.unit()
     logits = torch.zeros(num_bins, dtype=torch.float64, requires_grad=True)
     log_b = torch.tensor(math.log(start.broadening), dtype=torch.float64, requires_grad=True)
@@ -124,11 +124,11 @@ def learn_radial_law(
         n = len(solved)
         u = norms.stratified(n, generator, mirrored=True)
         inner, weights = histogram_quantile(torch.softmax(logits, 0) * num_bins, u)
-        radius: Tensor = Radial.apply(to_normal(inner), law, num_dims)
+        radius: Tensor = Radial.apply(to_normal(inner), measure, num_dims)
         inside = log_b.clamp(*bounds)
         wide = radius * inside.exp()
         weights = weights * torch.exp(
-            inside + LogDensity.apply(wide, law, num_dims) - LogDensity.apply(radius, law, num_dims)
+            inside + LogDensity.apply(wide, measure, num_dims) - LogDensity.apply(radius, measure, num_dims)
         )
         rows = (solved @ haar_rows(1, num_dims, num_dims, generator)) * wide[:, None]
         return Frequencies(rows, weights) if features == "fourier" else Frequencies.paired(rows, weights)
@@ -140,7 +140,7 @@ def learn_radial_law(
     learned = Energy(features, tilt=heights.tolist(), broadening=broadening)
 
     def judged(coupling: Energy) -> float:
-        return search.judge(lambda g: coupling.sample(num_frequencies, num_dims, spectrum=law, generator=g))
+        return search.judge(lambda g: coupling.sample(num_frequencies, num_dims, spectrum=measure, generator=g))
 
     values = {coupling: judged(coupling) for coupling in (base, learned)}
     best = min(values, key=values.__getitem__)
