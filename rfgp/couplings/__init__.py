@@ -1,4 +1,4 @@
-"""Couplings: joint laws of m frequencies, each of which follows the spectral law."""
+"""Couplings: joint distributions of m frequencies, each with the spectral measure as its marginal."""
 
 from rfgp.couplings.adapted import DataAdapted as DataAdapted
 from rfgp.couplings.antithetic import Antithetic as Antithetic

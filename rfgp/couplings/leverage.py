@@ -1,4 +1,4 @@
-"""Frequencies in proportion to their ridge leverage, on given data."""
+"""Frequencies in proportion to their ridge leverage on given data."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,13 +18,22 @@ from rfgp.spectra import Gaussian, Spectrum
 
 
 class Leverage(Coupling):
-    """Independent frequencies whose norms follow the ridge leverage of some data (Avron et al. 2017, Li et al. 2019).
+    """Independent frequencies whose norms follow a ridge leverage (Avron et al. 2017, Li et al. 2019).
+
+    Importance weights keep the kernel estimate unbiased.
 
     Args:
-        tilt: From `leverage_tilt`; None: flat, which is `IID`. The weights make up for it.
+        tilt: A histogram from `leverage_tilt`. If None, it is flat, which is `IID`.
 
     Raises:
-        InvalidArgumentError: the tilt is not positive.
+        InvalidArgumentError: If the tilt is not positive.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp import couplings
+        >>> x = torch.linspace(-2, 2, 30)[:, None]
+        >>> couplings.Leverage(couplings.leverage_tilt(x, noise=0.1)).sample(8, 1, seed=0)
+        Frequencies(m=8, d=1)
     """
 
     def __init__(self, tilt: Sequence[float] | None = None) -> None:
@@ -53,19 +62,27 @@ def leverage_tilt(
 ) -> list[float]:
     """Return a histogram of u = F(|omega|) in proportion to the leverage, for `Leverage` and `Energy(tilt=...)`.
 
-    The leverage of a frequency is tau(omega) = phi* (K + noise I)^-1 phi, phi = exp(i x omega) at the rows x (Avron
-    et al. 2017, Definition 1), here averaged over directions, so that a random rotation leaves the law as it is.
+    The leverage of a frequency is tau(omega) = phi* (K + noise I)^-1 phi, with phi = exp(i x omega) at the rows x
+    (Avron et al. 2017, Definition 1). Here it is averaged over directions, so that a random rotation does not change
+    it.
 
     Args:
-        x: Inputs divided by the lengthscale, (n, d); some hundreds to a few thousand rows that represent the table.
-        noise: The noise variance divided by the outputscale (the signal's variance), positive.
-        spectrum: Isotropic; None: Gaussian.
-        power: The exponent a of tau^a: 1 for the posterior, 1/2 for the kernel's error.
-        num_bins: Bins of equal probability under the spectrum.
-        num_samples: Frequencies to average over in each bin, of evenly spaced norms.
+        x: Inputs divided by the lengthscale, (n, d). Some hundreds to a few thousand rows represent a table.
+        noise: The noise variance divided by the outputscale (the signal variance), positive.
+        spectrum: An isotropic spectrum. If None, the Gaussian one.
+        power: The exponent a of tau^a: 1 for the posterior, 1/2 for the error of the kernel.
+        num_bins: The number of bins, which are equally probable under the spectrum.
+        num_samples: The number of frequencies, with evenly spaced norms, that are averaged in each bin.
 
     Raises:
-        InvalidArgumentError: noise is not positive, or x not a finite matrix.
+        InvalidArgumentError: If noise is not positive, or x is not a finite matrix.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp import couplings
+        >>> heights = couplings.leverage_tilt(torch.linspace(-2, 2, 30)[:, None], noise=0.1, num_bins=4)
+        >>> heights == sorted(heights)  # high frequencies have the largest leverage
+        True
     """
     rows = finite_rows(x)
     if not 0 < noise < np.inf or not 0 <= power <= 4 or num_bins < 1 or num_samples < 1:

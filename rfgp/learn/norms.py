@@ -1,4 +1,4 @@
-"""Laws of norms that are learned: their copula, and the radial law with its weights."""
+"""Learned distributions of norms: their copula, and their radial distribution with importance weights."""
 
 import math
 
@@ -31,28 +31,35 @@ def learn_copula(
 ) -> Learned:
     """Learn the correlation matrix of a Gaussian copula of the norms (couplings paper, Eqs. 34 and 35).
 
-    Row i of its Cholesky factor is (theta_i1, ..., theta_i(i-1), 1) over its length, which reaches every
-    positive definite correlation matrix and no other (Eq. 34, where the paper prints i <= j for j <= i, and positive
-    theta, with which no two norms could be correlated negatively).
+    Row i of its Cholesky factor is (theta_i1, ..., theta_i(i-1), 1), normalized. This parametrizes exactly the positive
+    definite correlation matrices (Eq. 34). The paper prints i <= j for j <= i, and positive theta, which would exclude
+    negative correlations.
 
     Args:
-        objective: Of frequencies; smaller is better. `kernel_error`, `posterior_divergence`, or any of your own.
+        objective: A function of frequencies to be minimized: `kernel_error`, `posterior_divergence` or your own.
         num_frequencies: m.
         num_dims: d.
-        spectrum: Isotropic; None: Gaussian.
-        size: k, the number of consecutive norms that are coupled; None: d, as in the paper.
-        num_steps: The most steps of Adam.
-        num_draws: Ensembles per step, and in the fixed set four times as many.
-        learning_rate: Of Adam; it falls along a cosine.
+        spectrum: An isotropic spectrum. If None, the Gaussian one.
+        size: k, the number of consecutive norms that are coupled. If None, d, as in the paper.
+        num_steps: The largest number of steps of Adam.
+        num_draws: The number of ensembles per step. The validation set has four times as many.
+        learning_rate: The first rate of Adam. It decays along a cosine.
         patience: The search ends after ten times as many steps without improvement.
-        seed: Of everything random.
+        seed: The seed of all draws.
         progress: Whether to show a progress bar on a terminal.
 
     Returns:
-        With a `Copula`.
+        The result with a `Copula`.
 
     Raises:
-        InvalidArgumentError: counts or a rate that are not positive, or an objective that is not a finite 0-d tensor.
+        InvalidArgumentError: If counts or the rate are not positive, or the objective is not a finite 0-d tensor.
+
+    Examples:
+        >>> from rfgp import learn
+        >>> objective = learn.kernel_error([[0.0, 0.0], [0.5, 0.5], [1.0, 0.0]])
+        >>> found = learn.learn_copula(objective, 4, 2, num_steps=2, num_draws=2, progress=False)
+        >>> found.coupling, found.num_steps
+        (Copula(correlation=...), 2)
     """
     measure, k = spectrum or Gaussian(), num_dims if size is None else size
     check_counts(num_frequencies=num_frequencies, num_dims=num_dims, size=k)
@@ -86,30 +93,37 @@ def learn_radial_distribution(
     seed: int = 0,
     progress: bool = True,
 ) -> Learned:
-    """Learn the radial law of an energy coupling, whose weights make up for it: the broadening and a histogram.
+    """Learn the radial distribution of an energy coupling with importance weights: its broadening and a histogram.
 
-    The start is `Energy(features, weighted=True)`, its directions and its broadening; the law is learned for those. The
-    coupling that is returned has directions solved again for the law that was found, unless the start is better still.
+    The search starts from `Energy(features, weighted=True)`. The distribution is learned for its directions. The
+    directions of the result are solved again for the new distribution. The start is returned if it is better.
 
     Args:
-        objective: Of frequencies and weights; smaller is better.
+        objective: A function of frequencies and weights to be minimized.
         num_frequencies: m.
         num_dims: d.
-        spectrum: Isotropic; None: Gaussian.
+        spectrum: An isotropic spectrum. If None, the Gaussian one.
         features: "fourier", or "laplace" (pairs).
-        num_bins: Of the histogram.
-        num_steps: The most steps of Adam.
-        num_draws: Ensembles per step, and in the fixed set four times as many.
-        learning_rate: Of Adam; it falls along a cosine.
+        num_bins: The number of bins of the histogram.
+        num_steps: The largest number of steps of Adam.
+        num_draws: The number of ensembles per step. The validation set has four times as many.
+        learning_rate: The first rate of Adam. It decays along a cosine.
         patience: The search ends after ten times as many steps without improvement.
-        seed: Of everything random.
+        seed: The seed of all draws.
         progress: Whether to show a progress bar on a terminal.
 
     Returns:
-        With an `Energy`.
+        The result with an `Energy`.
 
     Raises:
-        InvalidArgumentError: as `learn_copula`.
+        InvalidArgumentError: For the reasons of `learn_copula`.
+
+    Examples:
+        >>> from rfgp import learn
+        >>> objective = learn.kernel_error([[0.0, 0.0], [0.5, 0.5], [1.0, 0.0]])
+        >>> found = learn.learn_radial_distribution(objective, 4, 2, num_steps=2, num_draws=2, progress=False)
+        >>> found.best <= found.trace[0] + 1e-9
+        True
     """
     measure, base = spectrum or Gaussian(), Energy(features, weighted=True)
     check_counts(num_frequencies=num_frequencies, num_dims=num_dims, num_bins=num_bins)
@@ -139,9 +153,9 @@ def learn_radial_distribution(
     heights = torch.softmax(logits.detach(), 0) * num_bins
     learned = Energy(features, tilt=heights.tolist(), broadening=broadening)
 
-    def judged(coupling: Energy) -> float:
-        return search.judge(lambda g: coupling.sample(num_frequencies, num_dims, spectrum=measure, generator=g))
+    def score(coupling: Energy) -> float:
+        return search.validate(lambda g: coupling.sample(num_frequencies, num_dims, spectrum=measure, generator=g))
 
-    values = {coupling: judged(coupling) for coupling in (base, learned)}
+    values = {coupling: score(coupling) for coupling in (base, learned)}
     best = min(values, key=values.__getitem__)
     return Learned(best, trace, values[best], steps, message)

@@ -119,9 +119,9 @@ def test_it_is_drawn_for_models_and_refused_where_it_is_not_for(tmp_path):
     many = couplings.DataAdapted(np.arange(2000.0)[:, None])
     assert len(many.rows) == adapted.MOST_ROWS
     assert many.rows[-1] == [1999.0]
-    with pytest.raises(rfgp.InvalidArgumentError, match="for Fourier features, not for others"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="fourier"):
         rfgp.SparseSpectrumGP(coupling=coupling, kind="laplace")
-    with pytest.raises(rfgp.InvalidArgumentError, match="have 3 columns, and 2"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="3 columns of the rows"):
         coupling.sample(4, 2, seed=0)
     with pytest.raises(rfgp.InvalidArgumentError, match="see pairs_error"):
         theory.kernel_error(coupling, [1.0], 8, 3)

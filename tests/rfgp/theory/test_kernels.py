@@ -110,7 +110,7 @@ class TestClosedForms:
         for coupling, features in (("sobol", "fourier"), ("simplex", "fourier")):
             with pytest.raises(rfgp.InvalidArgumentError, match="no closed form"):
                 theory.variance(coupling, Z, 4, 3, features=features)
-        with pytest.raises(rfgp.InvalidArgumentError, match="no features 'cosine'"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="features must be one of"):
             theory.rotated_moments(torch.ones(2, 3), Z, "cosine")
 
 
@@ -195,11 +195,11 @@ class TestFrequenciesFor:
 
     def test_inputs_that_are_far_apart(self):
         assert theory.required_num_frequencies(30 * self.X, 0.2, coupling="orthogonal") <= 16
-        with pytest.raises(rfgp.InvalidArgumentError, match="Positive features fail"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="positive features"):
             theory.required_num_frequencies(30 * self.X, 0.2, coupling="iid", features="laplace")
-        with pytest.raises(rfgp.InvalidArgumentError, match="largest distance"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="distances must be at most"):
             theory.required_num_frequencies(1e50 * self.X, 0.2, coupling="pairwise")
-        with pytest.raises(rfgp.InvalidArgumentError, match="beyond 1e100"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="at most 1e100"):
             theory.required_num_frequencies(1e200 * self.X, 0.2, coupling="pairwise")
         with pytest.raises(rfgp.InvalidArgumentError, match="distances"):
             theory.kernel_error("iid", [np.nan], 4, 3)
