@@ -83,7 +83,7 @@ class SoftmaxSampler:
         """
         x = self._read(queries)
         if self.pair.is_positive:
-            return self._weights(x) @ self._laws.to(x)
+            return self._weights(x) @ self._class_probabilities.to(x)
         return torch.as_tensor(self.pair.left(x) @ self._right.mT)
 
     def probabilities(
@@ -204,14 +204,14 @@ class SoftmaxSampler:
         return self._logs.logsumexp(1)
 
     @cached_property
-    def _laws(self) -> Tensor:
+    def _class_probabilities(self) -> Tensor:
         """The law (F, C) of the class given a feature of positive maps, float64."""
         return self._logs.softmax(1)
 
     @cached_property
     def cumulative(self) -> Tensor:
         """The distribution functions (F, C) of the class given a feature of positive maps, float64."""
-        return self._laws.cumsum(1)
+        return self._class_probabilities.cumsum(1)
 
     @cached_property
     def _right(self) -> Tensor:
@@ -219,14 +219,14 @@ class SoftmaxSampler:
         return torch.as_tensor(self.pair.right(self.classes))
 
     def _dense(self, x: Tensor, count: int, generator: torch.Generator) -> Tensor:
-        law = self.probabilities(x).double()
-        if not bool((law.sum(1) > 0).all()):
+        estimated = self.probabilities(x).double()
+        if not bool((estimated.sum(1) > 0).all()):
             raise DataError(
-                f"No estimate is positive for {int((law.sum(1) <= 0).sum())} of "
-                f"{counted(len(law), 'query', 'queries')}; take more "
+                f"No estimate is positive for {int((estimated.sum(1) <= 0).sum())} of "
+                f"{counted(len(estimated), 'query', 'queries')}; take more "
                 "features, or positive ones."
             )
-        return _inverse(law.cumsum(1), _uniform(len(x), count, generator))
+        return _inverse(estimated.cumsum(1), _uniform(len(x), count, generator))
 
     def _compare(self, x: Tensor, ground: str) -> tuple[Tensor, Tensor, Tensor]:
         """Return the share of negative estimates (n,), whether some is positive (n,), and three distances (n, 3)."""
