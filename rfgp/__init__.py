@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rfgp import errors as errors
 from rfgp.errors import BaselineNotBeatenWarning as BaselineNotBeatenWarning
-from rfgp.errors import BlocksWarning as BlocksWarning
+from rfgp.errors import BatchesWarning as BatchesWarning
 from rfgp.errors import BooleanTargetWarning as BooleanTargetWarning
 from rfgp.errors import CacheWarning as CacheWarning
 from rfgp.errors import CheckpointError as CheckpointError
@@ -92,7 +92,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GP",
     "BaselineNotBeatenWarning",
-    "BlocksWarning",
+    "BatchesWarning",
     "BooleanTargetWarning",
     "CacheWarning",
     "Chebyshev",

@@ -117,8 +117,8 @@ class JitterWarning(RfgpWarning):
     """A factorisation failed and succeeded with the named jitter on the diagonal."""
 
 
-class BlocksWarning(RfgpWarning):
-    """So many frequencies are coupled in blocks, because solving them together takes long."""
+class BatchesWarning(RfgpWarning):
+    """Frequencies were coupled in batches, because solving for all of them together takes long."""
 
 
 class CacheWarning(RfgpWarning):

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and the folder for those that can be made again."""
+"""Atomic writing of files, and the cache folder."""
 
 import errno
 import os
@@ -16,7 +16,12 @@ _DAY = 86400  # seconds
 
 
 def cache_folder() -> Path:
-    """Return the folder of downloads and solutions: RFGP_CACHE_DIR, or the system's cache folder for rfgp."""
+    """Return the folder of downloads and solutions: RFGP_CACHE_DIR, or the system's cache folder for rfgp.
+
+    Example:
+        >>> cache_folder().is_absolute()
+        True
+    """
     return Path(os.environ.get("RFGP_CACHE_DIR") or _system_cache()).expanduser().absolute()
 
 
@@ -30,7 +35,13 @@ def _system_cache() -> Path:
 
 
 def sweep(folder: Path, pattern: str) -> None:
-    """Remove the temporary files of a cache folder that are a day old: those of processes that were killed."""
+    """Remove temporary files of a cache folder that are a day old. They are of killed processes.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     sweep(Path(folder), ".rfgp-*")
+    """
     for stray in folder.glob(pattern):
         with suppress(OSError):
             if stray.is_file() and stray.stat().st_mtime < time.time() - _DAY:
@@ -38,13 +49,20 @@ def sweep(folder: Path, pattern: str) -> None:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file through a temporary one beside it; a full disk or a kill leaves the old file.
+    """Write a file through a temporary one in its folder. A full disk or a kill leaves the old file.
 
-    A link stays, and what it leads to is replaced. Pipes and terminals, /dev/null and the like are written to as they
-    are. The permissions are those of any new file, by the umask.
+    A symbolic link stays, and its target is replaced. Pipes, terminals and devices such as /dev/null are written to
+    directly. The permissions are those of a new file.
 
     Raises:
-        FileWriteError: the disk is full, the folder is missing or cannot be written, or the path is a folder.
+        FileWriteError: The disk is full, the folder is missing or cannot be written, or the path is a folder.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_atomically(Path(folder) / "a.txt", b"text")
+        ...     (Path(folder) / "a.txt").read_text()
+        'text'
     """
     with _named(path):
         check_target(path)
@@ -56,10 +74,15 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def check_target(path: Path) -> None:
-    """Refuse a path that no file can be written to, before work is done for it.
+    """Check that a file can be written to a path, without writing it.
 
     Raises:
-        FileWriteError: the path is a folder or a disk, or its folder is missing or cannot be written.
+        FileWriteError: The path is a folder or a disk, or its folder is missing or cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     check_target(Path(folder) / "a.txt")
     """
     with _named(path):
         mode = path.stat().st_mode if path.exists() else 0
@@ -78,10 +101,15 @@ def check_target(path: Path) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder that cannot be made or written to, before work is done for it; nothing is made.
+    """Check that a folder can be made and written to, without making it.
 
     Raises:
-        FileWriteError: something on its way is no folder, or cannot be written.
+        FileWriteError: A part of the path is not a folder, or cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     check_folder(Path(folder) / "a" / "b")
     """
     with _named(folder):
         _check_folder(
@@ -91,10 +119,16 @@ def check_folder(folder: Path) -> None:
 
 @contextmanager
 def made_folder(folder: Path) -> Iterator[Path]:
-    """Make a folder to write to; where that fails, folders that were made and stayed empty are removed.
+    """Make a folder. After an error in the block, new folders that are empty are removed.
 
     Raises:
-        FileWriteError: the folder cannot be made.
+        FileWriteError: The folder cannot be made.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as parent, made_folder(Path(parent) / "a") as folder:
+        ...     folder.is_dir()
+        True
     """
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
@@ -110,7 +144,7 @@ def made_folder(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Raise the named error for what the system says of a path."""
+    """Turn errors of the system about a path into a `FileWriteError`."""
     try:
         yield
     except FileWriteError:
@@ -123,7 +157,7 @@ _REMEDIES = {
     errno.ENOSPC: "Make room, or choose another place.",
     errno.EDQUOT: "Make room, or choose another place.",
     errno.EISDIR: "Name a file in it.",
-    errno.ENOTDIR: "A file stands where a folder is needed; choose another place.",
+    errno.ENOTDIR: "A file is in the place of the folder. Choose another place.",
     errno.ENOENT: "Make its folder first, or choose another place.",
 }
 

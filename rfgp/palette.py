@@ -1,4 +1,4 @@
-"""Looks of plots and files: colours that colour-blind readers can tell apart, and ticks of logarithmic axes."""
+"""Styles of plots: colors for color-blind readers, color scales, and ticks of logarithmic axes."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#999999")
-"""Okabe and Ito's palette, but for its yellow, which is lost on white: a grey."""
+"""The palette of Okabe and Ito, with gray instead of its yellow, which is hard to see on white."""
 
-_ROUNDING = 2e-5  # beside a value: ends of a scale that agree in their first five digits
+_ROUNDING = 2e-5  # relative difference below which the ends of a scale count as equal
 
 COLOR_MAPS = {"mean": "viridis", "sd": "cividis"}
-"""Of a field's mean and standard deviation; both grow lighter with the value."""
+"""Color maps of a field's mean and standard deviation. Larger values are lighter."""
 
 _STYLES = {
     **{name: i for i, name in enumerate(("iid", "orthogonal", "pairwise", "energy"))},
@@ -20,11 +20,16 @@ _STYLES = {
     "chebyshev": 6,
     "spectrum": 7,
 }
-"""Of methods that are drawn in several places: the number of their colour, marker and dash."""
+"""The number of the color, marker and dash of each method that several plots draw."""
 
 
 def styles(methods: Iterable[str]) -> dict[str, int]:
-    """Return the number of each method's colour: the same in every picture where it has one, else one that is free."""
+    """Return the number of each method's color. Known methods have the same number in all plots.
+
+    Example:
+        >>> styles(["energy", "mine"])
+        {'energy': 3, 'mine': 0}
+    """
     names = list(dict.fromkeys(methods))
     found = {name: _STYLES[name] for name in names if name in _STYLES}
     free = [i for i in range(len(COLORS)) if i not in found.values()]
@@ -34,10 +39,15 @@ def styles(methods: Iterable[str]) -> dict[str, int]:
 
 
 def color_range(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the 1 % and 99 % quantiles of values (N,): a few extreme nodes would hide the others.
+    """Return the 1 % and 99 % quantiles of values (N,), so that a few extreme nodes do not hide the others.
 
-    What is as good as constant lies in the middle of a tenth of it, so that what rounding left shows no pattern; the
-    scale of values that are nowhere negative, as standard deviations, does not begin below 0.
+    Values that are constant up to rounding lie in the middle of a scale of a tenth of their size, so that rounding
+    errors show no pattern. The scale of nonnegative values, such as standard deviations, does not begin below 0.
+
+    Example:
+        >>> import numpy as np
+        >>> color_range(np.full(3, 2.0))
+        (1.9, 2.1)
     """
     low, high = (float(end) for end in np.quantile(values, [0.01, 0.99]))
     largest = max(abs(low), abs(high))
@@ -50,7 +60,11 @@ def color_range(values: NDArray[np.float64]) -> tuple[float, float]:
 def log_ticks(values: Sequence[float]) -> tuple[list[float], tuple[float, float]]:
     """Return ticks for a logarithmic axis, and the ends of the axis with room around positive values.
 
-    The ticks are powers of ten, with 2 and 5 times these where they span few, and fewer of them where they span many.
+    Ticks are powers of ten, with 2 and 5 times these if the axis is short. Long axes have fewer ticks.
+
+    Example:
+        >>> log_ticks([1.0, 100.0])[0]
+        [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0]
     """
     low, high = math.log10(min(values)) - 0.35, math.log10(max(values)) + 0.35
     steps = (1, 2, 5) if high - low < 3 else (1,)

@@ -15,7 +15,7 @@ from rfgp import metrics
 from rfgp.compare import Comparison
 from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError, requires_extra
-from rfgp.fields import Field, NodeLaw
+from rfgp.fields import Field, NodePosterior
 from rfgp.files import write_atomically
 from rfgp.inference.prediction import Prediction
 from rfgp.models.graph import GraphGP
@@ -46,20 +46,28 @@ def plot_prediction_band(
 
     Args:
         x: The input at the prediction's points (n,), in any order.
-        prediction: The law there.
-        data: Inputs and targets (k,), (k,) to draw as points.
-        axes: Where; None: new ones.
+        prediction: The prediction at these inputs.
+        data: Inputs and targets (k,), (k,) to draw as points. If None, none are drawn.
+        axes: The axes to draw on. If None, new ones.
 
     Raises:
         InvalidArgumentError: x has another length than the prediction.
+
+    Example:
+        >>> import numpy as np
+        >>> import rfgp
+        >>> from rfgp.plotting import plot_prediction_band
+        >>> x = np.linspace(0, 10, 50)
+        >>> gp = rfgp.GP(rfgp.kernels.RBF(), seed=0).condition(x[:, None], np.sin(x))
+        >>> axes = plot_prediction_band(x, gp.predict(x[:, None]), data=(x, np.sin(x)))
     """
     axes = axes or new_axes()
     place, mean = np.asarray(x, dtype=np.float64), _numbers(prediction.mean_tensor())
     if place.shape != mean.shape:
-        raise InvalidArgumentError(f"x has shape {place.shape}, the prediction {mean.shape}.")
+        raise InvalidArgumentError(f"x must have the prediction's shape {mean.shape}, got {place.shape}.")
     order = np.argsort(place, kind="stable")
-    for law, alpha, label in ((prediction.observed(), 0.15, "95 % of observations"), (prediction, 0.35, "95 % of f")):
-        half = 1.96 * np.sqrt(_numbers(law.variance_tensor()))
+    for part, alpha, label in ((prediction.observed(), 0.15, "95 % of observations"), (prediction, 0.35, "95 % of f")):
+        half = 1.96 * np.sqrt(_numbers(part.variance_tensor()))
         low, high = (mean - half)[order], (mean + half)[order]
         axes.fill_between(place[order], low, high, color=COLORS[0], alpha=alpha, linewidth=0, label=label)
     axes.plot(place[order], mean[order], color=COLORS[0], label="mean")
@@ -77,14 +85,22 @@ def plot_calibration(
 ) -> Axes:
     """Draw the share of observations y (n,) inside the central intervals against the intervals' level.
 
-    The grey band holds a calibrated law's curve with probability 0.95 at each level, if the n
-    observations are independent given the law.
+    The gray band contains the curve of a calibrated prediction with probability 0.95 at each level, if the n
+    observations are independent given the prediction.
+
+    Example:
+        >>> import numpy as np
+        >>> import rfgp
+        >>> from rfgp.plotting import plot_calibration
+        >>> x = np.linspace(0, 10, 50)
+        >>> gp = rfgp.GP(rfgp.kernels.RBF(), seed=0).condition(x[:, None], np.sin(x))
+        >>> axes = plot_calibration(np.sin(x), gp.predict(x[:, None]))
     """
     axes = axes or new_axes()
     count, levels = np.size(y), np.linspace(0.01, 0.99, 99)
     shares = _numbers(metrics.interval_coverage(y, prediction, levels))
     low, high = stats.binom.ppf([[0.025], [0.975]], count, levels) / count
-    axes.fill_between(levels, low, high, color="0.85", label="95 % band of a calibrated law")
+    axes.fill_between(levels, low, high, color="0.85", label="95 % band of a calibrated prediction")
     axes.plot([0, 1], [0, 1], color="black", linewidth=0.8)
     axes.plot(levels, shares, color=COLORS[0], label=f"{counted(count, 'observation')}")
     axes.set_xlabel("level of the central interval")
@@ -94,12 +110,12 @@ def plot_calibration(
 
 
 def plot_kernel_error(comparison: Comparison, *, axes: Axes | None = None) -> Axes:
-    """Draw every method's relative error of the kernel matrix against m, with 2 standard errors, log scales."""
+    """Draw each method's relative error of the kernel matrix against m, on log scales, with 2 standard errors."""
     return _plot_by_size(comparison, "kernel_error", "relative error of the kernel matrix", axes)
 
 
 def plot_kl(comparison: Comparison, *, axes: Axes | None = None) -> Axes:
-    """Draw every method's KL from the exact posterior against m, with 2 standard errors, log scales."""
+    """Draw each method's KL from the exact posterior against m, on log scales, with 2 standard errors."""
     return _plot_by_size(comparison, "kl", "KL from the exact posterior (nats)", axes)
 
 
@@ -174,14 +190,14 @@ def plot_against_exact(comparison: Comparison, *, axes: Axes | None = None) -> A
 def plot_spectrum(gp: GraphGP, *, axes: Axes | None = None) -> Axes:
     """Draw the fitted kernel as a function of the Laplacian's eigenvalue, over the density of the graph's eigenvalues.
 
-    For a free modulation the family without its factors is drawn beside it: what the data have moved.
+    For a free modulation the parametric family without its learned factors is drawn as well.
 
     Args:
         gp: A fitted model.
-        axes: Where; None: axes of their own.
+        axes: The axes to draw on. If None, new ones.
 
     Raises:
-        NotFittedError: there are no hyperparameters yet.
+        NotFittedError: The model has no hyperparameters yet.
     """
     axes = new_axes() if axes is None else axes
     eigenvalues = np.linspace(0.0, 2.0, 401)
@@ -200,7 +216,7 @@ def plot_spectrum(gp: GraphGP, *, axes: Axes | None = None) -> Axes:
     density.fill_between(eigenvalues, found, color="0.88", linewidth=0)
     density.set_ylim(0, 2 * np.quantile(found, 0.98))  # a single eigenvalue may be a peak a hundred times as high
     density.set_yticks([])
-    density.set_ylabel("density of eigenvalues (grey)")
+    density.set_ylabel("density of eigenvalues (gray)")
     axes.set_zorder(density.get_zorder() + 1)
     axes.patch.set_visible(False)
     axes.set_xlim(0, 2)
@@ -219,7 +235,7 @@ def plot_mesh_field(
     """Draw values (N,) of a field's faces or vertices on its mesh, in three-dimensional axes.
 
     Raises:
-        InvalidArgumentError: the field is not on a mesh, or has another number of nodes.
+        InvalidArgumentError: The field is not on a mesh, or has another number of nodes.
     """
     numbers = _node_values(field, values, field.mesh, "a mesh")
     if not field.on_faces:
@@ -247,7 +263,7 @@ def plot_road_field(
     A piece of road has the average of its ends.
 
     Raises:
-        InvalidArgumentError: the field is not on roads, or has another number of nodes.
+        InvalidArgumentError: The field is not on roads, or has another number of nodes.
     """
     numbers = _node_values(field, values, field.roads, "roads")
     axes = axes or new_axes()
@@ -266,10 +282,10 @@ def plot_road_field(
 def _node_values(field: Field, values: ArrayLike, geometry: Any, kind: str) -> NDArray[np.float64]:
     numbers = np.asarray(values, dtype=np.float64)
     if geometry is None:
-        raise InvalidArgumentError(f"This field is not on {kind}.")
+        raise InvalidArgumentError(f"The field must be on {kind}. Use the function for its own geometry.")
     if numbers.shape != (field.graph.num_nodes,):
         raise InvalidArgumentError(
-            f"The field has {counted(field.graph.num_nodes, 'node')}, the values have shape {numbers.shape}."
+            f"values must have shape ({field.graph.num_nodes},), got {numbers.shape}. Give one for each node."
         )
     return numbers
 
@@ -286,8 +302,8 @@ def _finish_field(axes: AnyAxes, scale: ScalarMappable, title: str) -> AnyAxes:
     return axes
 
 
-def draw_comparison(comparison: Comparison, fields: tuple[Field, NodeLaw] | None = None) -> Figure:
-    """Return one figure: kernel error, KL, approximate against exact, and the posterior on the nodes if given."""
+def draw_comparison(comparison: Comparison, fields: tuple[Field, NodePosterior] | None = None) -> Figure:
+    """Return one figure: kernel error, KL, approximate against exact, and if given, the posterior at the nodes."""
     rows = 1 if fields is None else 2
     figure = Figure(figsize=(14, 4.8 * rows), layout="constrained")
     figure.suptitle(comparison.title.replace("$", r"\$"))
@@ -299,14 +315,17 @@ def draw_comparison(comparison: Comparison, fields: tuple[Field, NodeLaw] | None
     handles, labels = middle.get_legend_handles_labels()
     parts[0].legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     if fields is not None:
-        _draw_law(*fields, parts[1])
+        _draw_posterior(*fields, parts[1])
     return figure
 
 
-def _draw_law(field: Field, law: NodeLaw, part: SubFigure) -> None:
-    values = (("mean", law.mean, COLOR_MAPS["mean"]), ("standard deviation", law.deviation, COLOR_MAPS["sd"]))
-    for place, (what, numbers, colors) in enumerate(values):
-        title = f"exact posterior {what}, {counted(law.num_observed, 'node')} observed"
+def _draw_posterior(field: Field, posterior: NodePosterior, part: SubFigure) -> None:
+    values = (
+        ("mean", posterior.mean, COLOR_MAPS["mean"]),
+        ("standard deviation", posterior.deviation, COLOR_MAPS["sd"]),
+    )
+    for place, (figure, numbers, colors) in enumerate(values):
+        title = f"exact posterior {figure}, {counted(posterior.num_observed, 'node')} observed"
         if field.mesh is not None:
             axes: Any = part.add_subplot(1, 2, 1 + place, projection="3d")
             plot_mesh_field(field, numbers, title=title, colors=colors, axes=axes)
@@ -315,7 +334,13 @@ def _draw_law(field: Field, law: NodeLaw, part: SubFigure) -> None:
 
 
 def new_axes(**options: Any) -> Any:
-    """Return axes in a new figure of their own; no global state of pyplot is touched."""
+    """Return axes in a new figure, without changing the global state of pyplot.
+
+    Example:
+        >>> from rfgp.plotting import new_axes
+        >>> new_axes().name
+        'rectilinear'
+    """
     return Figure(figsize=(6.4, 4.8), layout="constrained").add_subplot(**options)
 
 
@@ -324,12 +349,18 @@ def _numbers(tensor: Any) -> NDArray[np.float64]:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG, whole or not at all."""
+    """Write a figure as PNG. A failure leaves the old file."""
     write_atomically(path, to_png(figure))
 
 
 def to_png(figure: Any) -> bytes:
-    """Return a figure as PNG."""
+    """Return a figure as PNG.
+
+    Example:
+        >>> from rfgp.plotting import new_axes, to_png
+        >>> to_png(new_axes().figure)[1:4]
+        b'PNG'
+    """
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=130)
     return buffer.getvalue()

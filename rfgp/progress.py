@@ -1,4 +1,4 @@
-"""How far a long computation is: a bar on a terminal, elsewhere a line now and then."""
+"""Progress of long computations: a bar on a terminal, lines otherwise."""
 
 import math
 import sys
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 Report = Callable[[str, int, int], object]
-"""Is told (stage, how much of it is done, of how much); a `Bar` is one."""
+"""A callback of (stage, amount done, total amount), such as a `Bar`."""
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -19,13 +19,19 @@ _SECONDS_BETWEEN_LINES = 10.0
 class Bar:
     """Shows the stage of a computation and how much of it is done.
 
-    On a terminal it is a bar, which is gone after `close`; elsewhere a line for each stage and every ten seconds.
+    On a terminal it is a bar, which `close` removes. Otherwise it writes a line for each stage and every ten seconds.
     Nothing is shown before the first call.
 
     Args:
-        wanted: False: nothing is ever shown.
-        lines: Whether to write lines where there is no terminal.
-        stream: Where to write; None: the standard error.
+        wanted: Whether anything is shown.
+        lines: Whether to write lines if there is no terminal.
+        stream: The output. If None, the standard error.
+
+    Example:
+        >>> import sys
+        >>> with Bar(stream=sys.stdout) as bar:
+        ...     bar("fit", 1, 4)
+        fit: 1 of 4
     """
 
     def __init__(self, wanted: bool = True, *, lines: bool = True, stream: TextIO | None = None) -> None:
@@ -38,14 +44,14 @@ class Bar:
         self._bar: Progress | None = None
 
     def __call__(self, stage: str, done: int, total: int, text: str = "") -> None:
-        """Tell how far the computation is.
+        """Show the progress of the computation.
 
         Args:
-            stage: What is done, in words.
-            done: How much of this stage is done.
-            total: How much of it there is; 0 where that cannot be told.
-            text: What is shown. If empty, the stage, how much of it is done, the seconds since the first call, and
-                those that are left of the stage at its pace, if that is known and at least one.
+            stage: The name of the stage.
+            done: The amount of the stage that is done.
+            total: The total amount of the stage. 0 if it is unknown.
+            text: The text to show. If empty, it is made of the stage, the amounts, the elapsed seconds, and the
+                estimated remaining seconds of the stage.
         """
         if not self._wanted:
             return
@@ -63,7 +69,7 @@ class Bar:
             self._stream.flush()
 
     def close(self) -> None:
-        """Remove the bar from the terminal; a later call shows it again."""
+        """Remove the bar from the terminal. A later call shows it again."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -80,7 +86,7 @@ class Bar:
         self._bar.update(self._bar.task_ids[0], completed=self._done, total=self._total or None)
 
     def _words(self) -> str:
-        """Return the text to show now; a terminal asks again and again, so that its seconds grow."""
+        """Return the text to show now. A terminal asks repeatedly, so that the seconds grow."""
         if self._text:
             return self._text
         now = time.monotonic()
@@ -93,12 +99,16 @@ class Bar:
 
 
 def seconds_in_words(elapsed: float, left: float, bound: str = "") -> str:
-    """Return ", 13 s, 4 s left".
+    """Return elapsed and remaining seconds as words.
 
     Args:
-        elapsed: Seconds so far; those below half a second are left out.
-        left: Seconds that are left; those below one, and those that are not known (nan), are left out.
-        bound: Words before those that are left, such as "at most ".
+        elapsed: Elapsed seconds. They are left out below 0.5.
+        left: Remaining seconds. They are left out below 1, and if they are unknown (nan).
+        bound: Words before the remaining seconds, such as "at most ".
+
+    Example:
+        >>> seconds_in_words(13.0, 4.0)
+        ', 13 s, 4 s left'
     """
     words = f", {elapsed:.0f} s" if elapsed > 0.5 else ""
     return words + (f", {bound}{left:.0f} s left" if 1 <= left < math.inf else "")

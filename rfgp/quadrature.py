@@ -1,4 +1,4 @@
-"""Traces of functions of C_1^-1 C_2 by Lanczos steps in the inner product of C_1, from products and solves alone."""
+"""Stochastic Lanczos quadrature for traces of functions of C_1^-1 C_2, from products and solves."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -10,12 +10,12 @@ from rfgp.errors import SolverError
 
 MOST_STEPS = 200
 TOLERANCE = 1e-4
-"""Of the traces: steps end where the last ones changed each by less."""
+"""The relative change of all traces below which the Lanczos steps end."""
 _WAIT = 3
 
 
 class Operator(Protocol):
-    """The role: a covariance C (n, n)."""
+    """A covariance matrix C (n, n) as an operator."""
 
     def times(self, v: Tensor) -> Tensor:
         """Return C v, (n, p)."""
@@ -33,47 +33,70 @@ def quadrature(
     draws: Tensor,  # (n, p) of N(0, C_1)
     function: Callable[[Tensor], Tensor],
 ) -> Tensor:  # (p,)
-    """Return for each draw an estimate of the sum of a function over the eigenvalues of C_1^-1 C_2.
+    """Return an estimate of the sum of a function over the eigenvalues of C_1^-1 C_2 for each draw.
 
     B = C_1^-1 C_2 is symmetric in <a, b> = a^T C_1 b, and E <w, f(B) w> = tr f(B) for w = C_1^-1 u, u ~ N(0, C_1). The
-    ratio of <w, f(B) w> and <w, w> is independent of <w, w>, whose mean is n where f is constant on what w is made of;
-    n times the ratio varies less, and as little as f does.
+    ratio of <w, f(B) w> and <w, w> is independent of <w, w>, whose mean is n. Therefore n times the ratio is an
+    estimate with a lower variance, which vanishes if f is constant.
+
+    Args:
+        first: The covariance C_1.
+        second: The covariance C_2.
+        draws: Draws of N(0, C_1), (n, p).
+        function: f, applied to eigenvalues.
 
     Raises:
-        SolverError: the traces still change after `MOST_STEPS` steps, or are not finite.
+        SolverError: The traces still change after `MOST_STEPS` steps, or are not finite.
+
+    Example:
+        >>> import torch
+        >>> class Scaled:
+        ...     def __init__(self, c):
+        ...         self.c = c
+        ...
+        ...     def times(self, v):
+        ...         return self.c * v
+        ...
+        ...     def solve(self, v):
+        ...         return v / self.c
+        >>> draws = torch.ones(4, 1, dtype=torch.float64)
+        >>> round(float(quadrature(Scaled(1.0), Scaled(2.0), draws, torch.log)), 4)  # 4 log 2
+        2.7726
     """
     v = first.solve(draws)
     norm = (v * draws).sum(0).sqrt()
     v, image = v / norm, draws / norm  # image = C_1 v
-    before, image_before, beside = torch.zeros_like(v), torch.zeros_like(v), torch.zeros_like(norm)
+    before, image_before, off_diagonal = torch.zeros_like(v), torch.zeros_like(v), torch.zeros_like(norm)
     diagonals: list[Tensor] = []
-    besides: list[Tensor] = []
+    off_diagonals: list[Tensor] = []
     sums: list[Tensor] = []
     for _ in range(min(MOST_STEPS, len(v))):
         y = second.times(v)
         diagonals.append((v * y).sum(0))
-        sums.append(len(v) * _gauss(diagonals, besides, function))
+        sums.append(len(v) * _gauss(diagonals, off_diagonals, function))
         if _is_settled(sums):
             return sums[-1]
-        following = first.solve(y) - diagonals[-1] * v - beside * before
-        image_following = y - diagonals[-1] * image - beside * image_before
+        following = first.solve(y) - diagonals[-1] * v - off_diagonal * before
+        image_following = y - diagonals[-1] * image - off_diagonal * image_before
         square = (following * image_following).sum(0)
         if not bool((square > torch.finfo(v.dtype).eps * diagonals[-1] ** 2).all()):
             return sums[-1]  # the space of a probe is exhausted
-        before, image_before, beside = v, image, square.sqrt()
-        v, image = following / beside, image_following / beside
-        besides.append(beside)
+        before, image_before, off_diagonal = v, image, square.sqrt()
+        v, image = following / off_diagonal, image_following / off_diagonal
+        off_diagonals.append(off_diagonal)
     if len(v) <= MOST_STEPS:
         return sums[-1]
-    raise SolverError(f"A trace of {len(v)} points still changes after {MOST_STEPS} Lanczos steps.")
+    raise SolverError(
+        f"Traces at {len(v)} points must settle within {MOST_STEPS} Lanczos steps, but still change. Add noise."
+    )
 
 
-def _gauss(diagonals: list[Tensor], besides: list[Tensor], function: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return the quadrature of a function by Lanczos matrices of these diagonals (p,) and entries beside them, (p,)."""
+def _gauss(diagonals: list[Tensor], off_diagonals: list[Tensor], function: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return the quadrature by Lanczos matrices with these diagonals (p,) and off-diagonals (p,)."""
     matrices = torch.diag_embed(torch.stack(diagonals, dim=1))
-    if besides:
-        beside = torch.stack(besides, dim=1)
-        matrices = matrices + torch.diag_embed(beside, 1) + torch.diag_embed(beside, -1)
+    if off_diagonals:
+        off_diagonal = torch.stack(off_diagonals, dim=1)
+        matrices = matrices + torch.diag_embed(off_diagonal, 1) + torch.diag_embed(off_diagonal, -1)
     values, vectors = torch.linalg.eigh(matrices)
     out: Tensor = (vectors[:, 0].square() * function(values)).sum(1)
     return out

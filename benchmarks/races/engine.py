@@ -112,7 +112,7 @@ def streamed(scale: Scale) -> Run:
 
     def run() -> float:
         gp = rfgp.SparseSpectrumGP(num_frequencies=128, lengthscale=[3.0] * 10, noise=0.1, seed=0)
-        return total(gp.condition(rfgp.tables.Blocks(blocks)).predict(X[:100]))
+        return total(gp.condition(rfgp.tables.Batches(blocks)).predict(X[:100]))
 
     return run
 

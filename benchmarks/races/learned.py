@@ -57,7 +57,7 @@ def line(X: Array, y: Array, Z: Array, w: Array) -> Array:
 def densities(name: str, seed: int, folder: Path) -> dict[str, Any]:
     """Return the densities of the held-out rows by method, and what the fits said and took."""
     X, y, Z, w = split(name, seed, folder)
-    blocks = rfgp.tables.Blocks(lambda: ((X[i : i + BLOCK], y[i : i + BLOCK]) for i in range(0, len(y), BLOCK)))
+    blocks = rfgp.tables.Batches(lambda: ((X[i : i + BLOCK], y[i : i + BLOCK]) for i in range(0, len(y), BLOCK)))
     fits: dict[str, tuple[bool, tuple[Any, ...], int | None]] = {
         "fixed": (False, (X, y), None),
         "learned": (True, (X, y), 100),

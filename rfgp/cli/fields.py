@@ -319,18 +319,18 @@ class _Job:
         study = study_field(field, model, **about, report=report)
         report("Predicting every node", 0, 0)
         final = copy(model).condition(fields.observed_inputs(model, field), field.values)
-        law = fields.law_at_nodes(final, field)
+        posterior = fields.posterior_at_nodes(final, field)
         report("Writing", 0, 0)
         given = {**self.given, "target": field.quantity}
-        page = field_report(study, field, law, settings=given, command=command_line())
+        page = field_report(study, field, posterior, settings=given, command=command_line())
         with made_folder(folder):
             final.save(folder / "model.safetensors", data=with_data)
             write_atomically(folder / "report.html", page.encode())
-            fields.write_nodes(folder / "nodes.csv", field, law)
+            fields.write_nodes(folder / "nodes.csv", field, posterior)
         if field.mesh is not None:
-            fields.write_mesh(folder, field, law)
+            fields.write_mesh(folder, field, posterior)
         else:
-            fields.write_roads(folder / "roads.geojson", field, law)
+            fields.write_roads(folder / "roads.geojson", field, posterior)
         return study
 
 

@@ -9,7 +9,7 @@ from graphs.builders.mesh_files import MESH_SUFFIXES
 from rfgp.compare.plan import Plan
 from rfgp.compare.protocol import Report, compare_nodes, compare_table
 from rfgp.compare.results import Comparison
-from rfgp.fields import Field, NodeLaw, law_at_nodes, read_field, read_mesh_field
+from rfgp.fields import Field, NodePosterior, posterior_at_nodes, read_field, read_mesh_field
 from rfgp.tables import TABLE_SUFFIXES, read_table
 
 
@@ -29,7 +29,7 @@ def compare_file(
     num_test: int | None = None,
     plan: Plan | None = None,
     report: Report | None = None,
-) -> tuple[Comparison, Callable[[], tuple[Field, NodeLaw]] | None]:
+) -> tuple[Comparison, Callable[[], tuple[Field, NodePosterior]] | None]:
     """Compare on a table, a mesh (the z component of its face normals), or roads with sensors.
 
     Arguments are those of `compare_table` and `compare_nodes`; `target` is a table's column, a property of sensors in
@@ -82,7 +82,7 @@ def compare_file(
         plan=plan,
         report=report,
     )
-    return comparison, lambda: (field, law_at_nodes(comparison.example.process, field))
+    return comparison, lambda: (field, posterior_at_nodes(comparison.example.process, field))
 
 
 _PART = 256

@@ -42,7 +42,7 @@ def fit(
 
     Hyperparameters, and frequencies where they are learned, come from a random sample of 32,768 rows that is taken to
     the client; noise and output scale, the posterior and the likelihood from all rows, where they lie. The result is
-    that of `gp.fit` on the same rows read in blocks (`rfgp.tables.Blocks`) but for the rounding of sums, whatever the
+    that of `gp.fit` on the same rows read in blocks (`rfgp.tables.Batches`) but for the rounding of sums, whatever the
     workers and partitions. Of rows in memory a fit may use more than the sample for the hyperparameters.
 
     Args:

@@ -24,23 +24,23 @@ _COMMITS = {
 
 @dataclass(frozen=True)
 class Entry:
-    """One data set of the catalog: one file of a public repository at one commit, or one that the package has.
+    """One data set of the catalog: a file in a public repository at one commit, or in the package.
 
     Attributes:
         name: The name that `load` and `fetch` take.
         kind: "table" (regression), "classification", "mesh", "graph" or "roads".
         file: The file's place in a local folder, for example "uci/airfoil.csv.gz".
-        repository: Owner and name on GitHub; "" for a file of the package.
-        commit: The full commit hash; "" for a file of the package.
-        path: The file's path in the repository; the page of its source for a file of the package.
+        repository: Owner and name on GitHub, or "" for a file of the package.
+        commit: The full commit hash, or "" for a file of the package.
+        path: The file's path in the repository, or the web page of the source of a file of the package.
         size: Its size in bytes.
         sha256: The checksum of its bytes.
         rows: Rows of a table, faces of a mesh, nodes of a graph, sensors of a road network.
         note: One sentence about the content.
-        columns: The names of a table's columns in the order of the file, the target last; None: unknown.
-        categories: What `rfgp.tables.read_table` does with text columns.
-        drop: Columns that are no inputs.
-        as_categories: Columns of categories, or of classes, that are written as numbers or partly so.
+        columns: The names of a table's columns in the order of the file, the target last. None if they are unknown.
+        categories: The policy of `rfgp.tables.read_table` for text columns.
+        drop: Columns that are not inputs.
+        as_categories: Columns of categories or classes that the file spells as numbers.
     """
 
     name: str

@@ -20,16 +20,16 @@ def fetch(
 ) -> Path:
     """Return the path of a data set's file, whose sha256 has been checked.
 
-    The file is looked for in `folder` (by default the folder that RFGP_DATA_DIR names), where it is never
-    changed; then in the cache (RFGP_CACHE_DIR, by default the system's cache folder); then it is
-    downloaded into the cache. RFGP_DATA_URL replaces the server by a mirror. A file that comes with the
-    package is used where it is installed.
+    The file is searched in `folder`, and then in the cache. If it is in neither, it is downloaded into the cache. Files
+    in `folder` are never changed. Files of the package are used directly. The environment variable RFGP_CACHE_DIR sets
+    the cache, by default the system's cache folder. RFGP_DATA_URL replaces the server by a mirror.
 
     Args:
         name: A name of the catalog.
-        folder: A local folder with files such as "uci/airfoil.csv.gz" or "airfoil.csv.gz".
-        download: Whether to download a file that is neither there nor in the cache.
-        progress: Called as progress(name, bytes so far, bytes in all) during a download.
+        folder: A local folder with files such as "uci/airfoil.csv.gz" or "airfoil.csv.gz". If None, the environment
+            variable RFGP_DATA_DIR.
+        download: Whether to download a file that is in neither place.
+        progress: Called as progress(name, bytes so far, bytes in total) during a download.
 
     Raises:
         InvalidArgumentError: there is no such data set, or RFGP_DATA_URL is no address.
@@ -129,14 +129,14 @@ def _download(entry: Entry, cached: Path, progress: Report | None) -> Path:
 
 @dataclass
 class _Counter:
-    """The bar that pooch's downloader moves on: it tells of the bytes, and ends a download of too many.
+    """A progress bar for pooch that reports the bytes and stops downloads that are too large.
 
     Attributes:
         name: The data set.
-        size: The file's bytes.
-        report: Told (name, bytes so far, size).
+        size: The expected size in bytes.
+        report: Called with (name, bytes so far, size).
         done: Bytes so far.
-        total: What the server says of the size; set by pooch.
+        total: The size that the server announces, which pooch sets.
     """
 
     name: str

@@ -40,8 +40,13 @@ def make_mesh(seed: int = 0, subdivisions: int = 3) -> Any:
     """Return a bumpy, slightly rough sphere as a `trimesh.Trimesh`.
 
     Args:
-        seed: Of the bumps.
-        subdivisions: s, for 20 4^s triangles, 1,280 for 3; the faces are equally rough for every s.
+        seed: Seed of the bumps.
+        subdivisions: The number s of subdivisions, for 20 4^s triangles. The roughness of the faces does not depend on
+            it.
+
+    Example:
+        >>> make_mesh(subdivisions=1).faces.shape
+        (80, 3)
     """
     with requires_extra("mesh"):
         import trimesh
@@ -59,12 +64,16 @@ def make_mesh(seed: int = 0, subdivisions: int = 3) -> Any:
 
 
 def make_terrain(seed: int = 0) -> Any:
-    """Return a hilly square of 5,408 triangles as a `trimesh.Trimesh`, whose normals vary over about five faces.
+    """Return a hilly square of 5,408 triangles as a `trimesh.Trimesh`. Normals vary over about five faces.
 
-    Heights are white noise that is smoothed 24 times over neighbouring vertices.
+    Heights are white noise that is smoothed 24 times over neighboring vertices.
 
     Args:
-        seed: Of the noise.
+        seed: Seed of the noise.
+
+    Example:
+        >>> make_terrain().faces.shape
+        (5408, 3)
     """
     with requires_extra("mesh"):
         import trimesh

@@ -93,21 +93,21 @@ def load_classes(
 
 
 def split(name: str, index: int = 0) -> Split:
-    """Return one of the ten standard splits of a data set; nothing is downloaded.
+    """Return one of the ten standard splits of a data set, without a download.
 
-    The test part has 10 % of the rows of a regression table, 5 % of the rows of a classification table
-    or the faces of a mesh, and 75 of the 325 sensors of the road network. A split depends on nothing
-    but the kind of data, the number of rows and `index`.
+    The test part has 10 % of the rows of a regression table, and 5 % of those of a classification table or of the faces
+    of a mesh. It has 75 of the 325 sensors of the road network. A split depends only on the kind of data, the number of
+    rows and `index`.
 
     Args:
         name: A name of the catalog, not of a graph.
-        index: Which split, 0..9.
+        index: The number of the split, 0..9.
 
     Returns:
         The positions `train` (n_train,) and `test` (n_test,).
 
     Raises:
-        InvalidArgumentError: there is no such data set or split, or the data set is a graph.
+        InvalidArgumentError: There is no such data set or split, or the data set is a graph.
     """
     entry = describe(name)
     if entry.kind == "graph":

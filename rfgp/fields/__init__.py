@@ -3,10 +3,10 @@
 from rfgp.fields.field import Field as Field
 from rfgp.fields.meshes import read_mesh_field as read_mesh_field
 from rfgp.fields.meshes import read_mesh_fields as read_mesh_fields
-from rfgp.fields.processes import NodeLaw as NodeLaw
-from rfgp.fields.processes import law_at_nodes as law_at_nodes
+from rfgp.fields.processes import NodePosterior as NodePosterior
 from rfgp.fields.processes import node_inputs as node_inputs
 from rfgp.fields.processes import observed_inputs as observed_inputs
+from rfgp.fields.processes import posterior_at_nodes as posterior_at_nodes
 from rfgp.fields.processes import whittle_matern as whittle_matern
 from rfgp.fields.reading import FIELD_SUFFIXES as FIELD_SUFFIXES
 from rfgp.fields.reading import ROAD_SUFFIXES as ROAD_SUFFIXES

@@ -21,24 +21,24 @@ _SNAP = 1.0
 
 @dataclass(frozen=True, eq=False)
 class Field:
-    """Values at some nodes of a graph that lies in space.
+    """Values at some nodes of a graph in space.
 
     Attributes:
         graph: The graph, with coordinates.
-        nodes: Labels (n,) of the observed nodes; a node may occur more than once.
+        nodes: Labels (n,) of the observed nodes. A node may occur more than once.
         values: The values there (n,).
-        quantity: What the values are, in words.
-        train_share: The usual share of them to train on.
+        quantity: The name of the quantity.
+        train_share: The default share of values to train on.
         mesh: The `trimesh.Trimesh`, for a field on a mesh.
-        on_faces: Whether the nodes are the mesh's faces (else its vertices).
+        on_faces: Whether nodes are faces of the mesh. If not, they are vertices.
         roads: The roads, for a field on roads.
-        exact_places: Where the observations are, for a process that is defined between nodes: points of the surface
-            (n, 3), or positions (n, 2) of `graphs.RoadNetwork`; None: at their nodes.
-        groups: Numbers or texts (n,) of groups that stay together when observations are held out. If None, those of
-            one node stay together.
-        group_name: What the groups are.
-        numbers: On a mesh from a file, the node (K,) of each of the file's faces or vertices, -1 for those without
-            one. If None, nodes are numbered as in the file.
+        exact_places: The places of observations between nodes: points of the surface (n, 3), or positions (n, 2) of
+            `graphs.RoadNetwork`. If None, observations are at their nodes.
+        groups: Numbers or texts (n,) of groups that stay together when observations are held out. If None,
+            observations of one node stay together.
+        group_name: The name of the groups.
+        numbers: The nodes (K,) of all faces or vertices of the mesh's file, with -1 for those without a node. If None,
+            nodes are numbered as in the file.
     """
 
     graph: graphs.Graph

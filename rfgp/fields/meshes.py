@@ -29,19 +29,19 @@ def read_mesh_field(
     within: float | None = None,
     table_options: Mapping[str, Any] | None = None,
 ) -> Field:
-    """Read a mesh and values on it; see `read_mesh_fields`, which reads several.
+    """Read a mesh and one field of values on it, as `read_mesh_fields` reads several.
 
     Args:
         path: The mesh.
         values: A table. If None, `target` is a property of the mesh's file.
         target: The column or property to interpolate. If None, the table's only column of values.
-        weights: Of the edges.
-        nodes: Where the field lies.
-        within: How far from the surface a place may lie.
-        table_options: Those of `rfgp.tables.read_table`.
+        weights: Weights of the edges, as for `read_mesh_fields`.
+        nodes: "faces" or "vertices", as for `read_mesh_fields`.
+        within: The largest distance of a place from the surface, as for `read_mesh_fields`.
+        table_options: Options of `rfgp.tables.read_table`.
 
     Raises:
-        InvalidArgumentError: several columns have values, and `target` names none of them.
+        InvalidArgumentError: Several columns have values, and `target` names none of them.
     """
     targets = None if target is None else [target]
     options: dict[str, Any] = {"weights": weights, "nodes": nodes, "within": within, "table_options": table_options}
@@ -62,29 +62,29 @@ def read_mesh_fields(
     table_options: Mapping[str, Any] | None = None,
     group: str | None = None,
 ) -> dict[str, Field]:
-    """Read a mesh and several columns or properties of values on it, each of them a field.
+    """Read a mesh and several columns or properties of values on it, one field for each.
 
-    Faces and vertices have the numbers of the mesh's file, from 0, also where vertices at one place are merged, as
-    those of STL. A vertex on no face has no value: it may not be observed, and is listed without a prediction.
+    Faces and vertices have the numbers of the mesh's file, from 0, even if vertices at one place are merged (STL). A
+    vertex without a face has no value. It must not be observed, and is listed without a prediction.
 
     Args:
         path: The mesh.
-        values: A table (CSV or Parquet) with columns that say where, in small letters or capitals: `face` or `vertex`
-            (numbers), or `x`, `y`, `z` in the mesh's units (the nearest face, or vertex). The others are values. If
-            None, the targets are properties of the mesh's file (.ply, .vtk, .msh).
-        targets: The columns or properties to interpolate. If None, all columns of numbers of the table that do not
-            identify rows; without a table the z component of the normal of every face, or vertex.
-        weights: Of the edges, "unit", "edge-length" or, between vertices, "cotangent"; see
-            `graphs.Graph.from_mesh`.
-        nodes: Where the field lies, "faces" or "vertices". If None, as the table or the property says, else faces.
-        within: How far from the surface a place may lie, in the mesh's units. If None, a tenth of the diagonal of the
-            mesh's box, as for `rfgp.MeshGP`.
-        table_options: Those of `rfgp.tables.read_table`.
-        group: A column of the table, such as a specimen, whose values keep observations together when some are held
-            out. If None, those of one face or vertex stay together.
+        values: A table (CSV or Parquet) with columns of places and of values. Columns of places are `face` or `vertex`
+            (numbers), or `x`, `y` and `z` in the mesh's units (the nearest face or vertex counts). Capitals are
+            allowed. If None, the targets are properties of the mesh's file (.ply, .vtk, .msh).
+        targets: The columns or properties to interpolate. If None, all columns of numbers that do not identify rows, or
+            without a table the z component of the normals.
+        weights: Weights of the edges: "unit", "edge-length" or, between vertices, "cotangent"
+            (`graphs.Graph.from_mesh`).
+        nodes: "faces" or "vertices". If None, the kind of places in the table or of the property, or else faces.
+        within: The largest distance of a place from the surface, in the mesh's units. If None, a tenth of the diagonal
+            of the mesh's bounding box, as for `rfgp.MeshGP`.
+        table_options: Options of `rfgp.tables.read_table`.
+        group: A column of the table, such as a specimen, whose observations stay together when some are held out. If
+            None, observations of one face or vertex stay together.
 
     Returns:
-        The fields by what their values are called.
+        The fields by the names of their values.
 
     Raises:
         graphs.InvalidArgumentError: other weights or nodes, or "cotangent" for faces.
@@ -133,11 +133,11 @@ class _Columns:
 
     Attributes:
         file: The table.
-        options: Those of `read_table`.
-        where: The names of the columns that say where, as the table spells them.
+        options: Options of `read_table`.
+        where: The names of the columns of places, in the table's spelling.
         others: The names of all other columns.
-        targets: Those that may be interpolated.
-        is_given: Whether the caller named them, or there is one column of values.
+        targets: The columns that may be interpolated.
+        is_given: Whether the caller named the targets, or there is one column of values.
         nodes: "faces" or "vertices".
         group: The name of the column that keeps observations together.
     """
@@ -152,7 +152,7 @@ class _Columns:
     group: str | None = None
 
     def field(self, target: str, surface: Surface) -> Field | None:
-        """Return the field of a column; None if it identifies rows, and is not named."""
+        """Return the field of a column. None if the column identifies rows and is not named."""
         drop = self.options.get("drop", ())
         dropped = [drop] if isinstance(drop, str | int) else list(drop)
         dropped += [name for name in self.others if name != target]

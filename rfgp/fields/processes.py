@@ -16,7 +16,7 @@ FIGURES = ("mean", "sd", "observed_sd", "low", "high")
 95 % interval of an observation."""
 
 
-class NodeLaw(NamedTuple):
+class NodePosterior(NamedTuple):
     """The predictions of a model at all N nodes of a graph.
 
     Attributes:
@@ -48,13 +48,13 @@ def whittle_matern(
 
     Args:
         field: The field.
-        alpha: As for `rfgp.RoadGP` and `graphs.MeshField`.
-        boundary: Of roads, as for `rfgp.RoadGP`.
-        within: Of meshes, as for `rfgp.MeshGP`.
-        seed: As for `rfgp.RoadGP`.
+        alpha: The order of the process, as for `rfgp.RoadGP` and `graphs.MeshField`.
+        boundary: The boundary condition of roads, as for `rfgp.RoadGP`.
+        within: The largest distance from a mesh, as for `rfgp.MeshGP`.
+        seed: The seed, as for `rfgp.RoadGP`.
 
     Raises:
-        InvalidArgumentError: another alpha or boundary.
+        InvalidArgumentError: Another alpha or boundary.
     """
     if field.roads is not None:
         with warnings.catch_warnings():
@@ -74,12 +74,12 @@ def node_inputs(model: Process[Any], field: Field) -> Any:
     return field.node_places if _is_between(model) else field.labels
 
 
-def law_at_nodes(model: Process[Any], field: Field) -> NodeLaw:
+def posterior_at_nodes(model: Process[Any], field: Field) -> NodePosterior:
     """Return the predictions of a fitted model at all nodes of a field."""
     latent: Any = model.predict(node_inputs(model, field))
     observed = latent.observed()
     deviations = latent.std, np.sqrt(observed.variance)
-    return NodeLaw(
+    return NodePosterior(
         latent.mean, deviations[0], model.num_observations, deviations[1], *observed.quantile([0.025, 0.975])
     )
 

@@ -29,14 +29,14 @@ _LISTED = 8
 
 @dataclass(frozen=True, eq=False)
 class Surface:
-    """A mesh that fields are read on.
+    """A mesh on which fields are read.
 
     Attributes:
-        file: The mesh as its file has it.
+        file: The mesh in the numbering of its file.
         path: The file.
-        weights: Of the edges.
+        weights: Weights of the edges.
         nodes: "faces" or "vertices".
-        within: How far from the surface a place may lie; None: a tenth of the diagonal.
+        within: The largest distance of a place from the surface. If None, a tenth of the diagonal.
     """
 
     file: MeshFile
@@ -80,7 +80,7 @@ class Surface:
 
     @property
     def numbers(self) -> Integers | None:
-        """The node of each face or vertex of the file, -1 for those without one; None where the file has polygons."""
+        """The node of each face or vertex of the file, or -1. None if the file has polygons."""
         return self.file.faces if self.on_faces else self._kept[1]
 
     @cached_property
@@ -127,7 +127,7 @@ class Surface:
 
     @property
     def quantity(self) -> str:
-        """What `normals` are."""
+        """The name of `normals`."""
         return f"z of the {'face' if self.on_faces else 'vertex'} normal"
 
     def field(

@@ -13,12 +13,12 @@ import graphs
 from graphs.builders.roads import Piece
 from rfgp.errors import InvalidArgumentError, requires_extra
 from rfgp.fields.field import Field
-from rfgp.fields.processes import FIGURES, NodeLaw
+from rfgp.fields.processes import FIGURES, NodePosterior
 from rfgp.files import write_atomically
 from rfgp.palette import COLOR_MAPS, color_range
 
 
-def write_mesh(folder: str | Path, field: Field, law: NodeLaw) -> list[Path]:
+def write_mesh(folder: str | Path, field: Field, posterior: NodePosterior) -> list[Path]:
     """Write mean and standard deviation as coloured meshes: mean.ply, sd.ply, mean.glb and sd.glb.
 
     The PLY files also hold the numbers, as properties of faces or vertices: mean, sd, observed_sd, low and high.
@@ -33,21 +33,20 @@ def write_mesh(folder: str | Path, field: Field, law: NodeLaw) -> list[Path]:
     if field.mesh is None:
         raise InvalidArgumentError("This field is not on a mesh.")
     out = []
-    for name, values in (("mean", law.mean), ("sd", law.deviation)):
+    for name, values in (("mean", posterior.mean), ("sd", posterior.deviation)):
         colors = _colors(values, COLOR_MAPS[name])
-        for suffix, content in (("ply", _ply(field, law, colors)), ("glb", _glb(field, colors))):
+        for suffix, content in (("ply", _ply(field, posterior, colors)), ("glb", _glb(field, colors))):
             out.append(Path(folder) / f"{name}.{suffix}")
             write_atomically(out[-1], content)
     return out
 
 
-def write_nodes(path: str | Path, field: Field, law: NodeLaw) -> Path:
-    """Write one row per node: its label, place, observed value (or nothing), and predictions.
+def write_nodes(path: str | Path, field: Field, posterior: NodePosterior) -> Path:
+    """Write one row per node: its label, place, observed value if any, and predictions.
 
-    These are the mean and standard deviation of the field, and the standard deviation and 95 % interval of an
-    observation.
-    On a mesh from a file there is one row for each of the file's faces or vertices, with its number there; those that
-    are no node of the field, as vertices on no face, have nothing but their number.
+    Predictions are the mean and standard deviation of the field, and the standard deviation and 95 % interval of an
+    observation. For a mesh from a file the rows are the file's faces or vertices, by their numbers. Those that are not
+    nodes of the field, such as vertices without a face, only have their number.
     """
     axes: tuple[str, ...] = ("x", "y", "z") if field.mesh is not None else ("longitude", "latitude")
     if field.roads is not None and field.roads.metric == "euclidean":
@@ -55,7 +54,7 @@ def write_nodes(path: str | Path, field: Field, law: NodeLaw) -> Path:
     observed = _observed(field)
     text = io.StringIO()
     text.write(",".join(("node", *axes, "observed", *FIGURES)) + "\n")
-    labels, places, figures = field.labels, field.coordinates.tolist(), law.figures.T.tolist()
+    labels, places, figures = field.labels, field.coordinates.tolist(), posterior.figures.T.tolist()
     for label, i in zip(labels, range(len(labels)), strict=True) if field.numbers is None else enumerate(field.numbers):
         if i < 0:
             text.write(f"{label}{',' * (len(axes) + 1 + len(FIGURES))}\n")
@@ -70,7 +69,7 @@ RESULTS = tuple(f"gp_{name}" for name in FIGURES)
 """The properties that `write_roads` adds."""
 
 
-def write_roads(path: str | Path, field: Field, law: NodeLaw) -> Path:
+def write_roads(path: str | Path, field: Field, posterior: NodePosterior) -> Path:
     """Write GeoJSON: every piece of road and every sensor with predictions.
 
     These are `gp_mean` and `gp_sd` of the field, and `gp_observed_sd`, `gp_low` and `gp_high` of an observation: its
@@ -98,7 +97,7 @@ def write_roads(path: str | Path, field: Field, law: NodeLaw) -> Path:
         )
     rows = []
     for piece in pieces:
-        figures = _figures(law, [piece.source, piece.target])
+        figures = _figures(posterior, [piece.source, piece.target])
         rows.append(_feature("LineString", piece.shape.tolist(), {**_road_properties(roads, piece), **figures}))
     first = field.graph.num_nodes - (int(place.max()) + 1 if len(place) else 0)
     for i, value in enumerate(roads.values.tolist()):
@@ -106,7 +105,7 @@ def write_roads(path: str | Path, field: Field, law: NodeLaw) -> Path:
         kept = dict(roads.properties[i]) if roads.properties else own
         renamed = {_SOURCES[name]: kept.pop(name) for name in _SOURCES if name in kept}
         position = first + int(place[i])
-        about = {**kept, **renamed, **_figures(law, [position])}
+        about = {**kept, **renamed, **_figures(posterior, [position])}
         rows.append(_feature("Point", field.coordinates[position].tolist(), about))
         if roads.sensor_ids and roads.sensor_ids[i] is not None:
             rows[-1]["id"] = roads.sensor_ids[i]
@@ -142,8 +141,8 @@ def _finite(value: Any) -> Any:
     return [_finite(entry) for entry in value] if isinstance(value, list) else value
 
 
-def _figures(law: NodeLaw, nodes: list[int]) -> dict[str, float]:
-    return dict(zip(RESULTS, law.figures[:, nodes].mean(axis=1).tolist(), strict=True))
+def _figures(posterior: NodePosterior, nodes: list[int]) -> dict[str, float]:
+    return dict(zip(RESULTS, posterior.figures[:, nodes].mean(axis=1).tolist(), strict=True))
 
 
 def _feature(kind: str, coordinates: Any, properties: dict[str, Any]) -> dict[str, Any]:
@@ -167,13 +166,13 @@ def _colors(values: NDArray[np.float64], name: str) -> NDArray[np.uint8]:  # (N,
     return np.asarray(colormaps[name](Normalize(*color_range(values), clip=True)(values), bytes=True), dtype=np.uint8)
 
 
-def _ply(field: Field, law: NodeLaw, colors: NDArray[np.uint8]) -> bytes:
+def _ply(field: Field, posterior: NodePosterior, colors: NDArray[np.uint8]) -> bytes:
     with requires_extra("mesh"):
         import trimesh
 
     mesh = trimesh.Trimesh(field.mesh.vertices, field.mesh.faces, process=False)
     attributes = mesh.face_attributes if field.on_faces else mesh.vertex_attributes
-    attributes.update(zip(FIGURES, law.figures, strict=True))
+    attributes.update(zip(FIGURES, posterior.figures, strict=True))
     if field.on_faces:
         mesh.visual.face_colors = colors
     else:

@@ -247,8 +247,8 @@ class GraphClassifier:
         """
         likelihood, count = self._needed().likelihood, len(self.classes)
         out = [np.zeros((0, count))]
-        for law in self._laws(nodes):
-            probabilities = likelihood.marginal(law).probs
+        for part in self._posteriors(nodes):
+            probabilities = likelihood.marginal(part).probs
             columns = probabilities if count > 2 else torch.stack([1 - probabilities, probabilities], dim=-1)
             out.append(columns.numpy())
         return np.concatenate(out)
@@ -261,8 +261,8 @@ class GraphClassifier:
             UnknownNodeError: of `graphs`, a label names no node.
         """
         empty = torch.zeros((0, len(self.classes)) if len(self.classes) > 2 else 0, dtype=torch.float64)
-        laws = [Moments(empty, empty), *self._laws(nodes)]
-        return Latent(*(torch.cat([law[part] for law in laws]).numpy() for part in (0, 1)))
+        moments = [Moments(empty, empty), *self._posteriors(nodes)]
+        return Latent(*(torch.cat([one[part] for one in moments]).numpy() for part in (0, 1)))
 
     # --- inside ------------------------------------------------------------------------------
 
@@ -315,7 +315,7 @@ class GraphClassifier:
             for part in parts
         ]
 
-    def _laws(self, nodes: Any) -> Iterable[Moments]:
+    def _posteriors(self, nodes: Any) -> Iterable[Moments]:
         """Yield the posterior of the latent functions for chunks of nodes, each (b,) or (b, C)."""
         fitted = self._needed()
         positions = self._positions(nodes)
@@ -338,7 +338,7 @@ def latent_moments(
 
     With A = L^-1 K_ZX, L L^T = K_ZZ, and q(v) = N(m, R R^T): mean c + A^T m, variance k - |A|^2 + |R^T A|^2.
     """
-    scale, (mean, factor) = fitted.model.covar_module.outputscale, fitted.model.law
+    scale, (mean, factor) = fitted.model.covar_module.outputscale, fitted.model.variational_parameters
     cross = scale * kernel(_column(fitted.inducing), _column(positions)).to_dense()
     prior = scale * kernel(_column(positions), diag=True)
     inner = torch.linalg.solve_triangular(fitted.root, cross, upper=False)

@@ -21,7 +21,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.features import Fourier, Laplace
 from rfgp.gpytorch.exact import columns_as_batch, exact_kernel
 
-_LAW = ("feature_kind", "coupling", "spectrum")
+_DISTRIBUTION = ("feature_kind", "coupling", "spectrum")
 """Attributes that a state must agree with."""
 
 
@@ -91,8 +91,8 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
     def get_extra_state(self) -> Tensor:
         """Return what a state_dict needs to repeat the draw: JSON, as bytes (b,), since some ask for tensors."""
         dims = None if self.feature_map is None else self.feature_map.frequencies.shape[1]
-        law = {name: repr(getattr(self, name)) for name in _LAW}
-        return encode({"seed": self.seed, "num_dims": dims, "num_frequencies": self.num_frequencies, **law})
+        distribution = {name: repr(getattr(self, name)) for name in _DISTRIBUTION}
+        return encode({"seed": self.seed, "num_dims": dims, "num_frequencies": self.num_frequencies, **distribution})
 
     def set_extra_state(self, state: Tensor) -> None:
         """Repeat the draw of a state_dict, bytes (b,).
@@ -101,9 +101,9 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
             InvalidArgumentError: it is that of another coupling, spectrum, kind or number of features.
         """
         found = decode(state)
-        if not {"seed", "num_dims", "num_frequencies", *_LAW} <= set(found):
+        if not {"seed", "num_dims", "num_frequencies", *_DISTRIBUTION} <= set(found):
             raise InvalidArgumentError("This is no state of a RandomFeatureKernel.")
-        for name in _LAW:
+        for name in _DISTRIBUTION:
             own = repr(getattr(self, name))
             if found[name] != own:
                 raise InvalidArgumentError(f"The state has the {name} {found[name]}, not {own}.")

@@ -34,8 +34,8 @@ class LatentFunctions(gpytorch.models.ApproximateGP):
 
     def __init__(self, inducing: Tensor, kernel: gpytorch.kernels.Kernel, outputscale: float, count: int) -> None:
         batch = torch.Size([count] if count > 1 else [])
-        law = CholeskyVariationalDistribution(len(inducing), batch_shape=batch)
-        strategy = VariationalStrategy(self, inducing, law, learn_inducing_locations=False)
+        variational = CholeskyVariationalDistribution(len(inducing), batch_shape=batch)
+        strategy = VariationalStrategy(self, inducing, variational, learn_inducing_locations=False)
         strategy.variational_params_initialized.fill_(1)  # gpytorch would add noise of the global random state
         several = IndependentMultitaskVariationalStrategy(strategy, count) if count > 1 else strategy
         super().__init__(several)
@@ -57,10 +57,10 @@ class LatentFunctions(gpytorch.models.ApproximateGP):
         return self.strategy.inducing_points
 
     @property
-    def law(self) -> tuple[Tensor, Tensor]:
+    def variational_parameters(self) -> tuple[Tensor, Tensor]:
         """The mean m (..., M) of q and a matrix (..., M, M) whose lower triangle is R, S = R R^T."""
-        law = self.strategy._variational_distribution
-        return law.variational_mean, law.chol_variational_covar
+        variational = self.strategy._variational_distribution
+        return variational.variational_mean, variational.chol_variational_covar
 
     def root(self) -> Tensor:
         """Return L (M, M), with the jitter of GPyTorch's strategy."""

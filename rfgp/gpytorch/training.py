@@ -101,7 +101,7 @@ class Objective:
         self.bounds = bounds
         self._elbo = VariationalELBO(likelihood, model, num_data=self.count)
         for name, parameter in model.named_parameters():
-            parameter.requires_grad_(name in bounds or any(parameter is part for part in model.law))
+            parameter.requires_grad_(name in bounds or any(parameter is part for part in model.variational_parameters))
 
     def __call__(self, batch: Batch) -> Tensor:
         """Return the bound, total nats, 0-d, estimated from a batch."""
@@ -133,16 +133,16 @@ class Vector:
 
     Args:
         objective: Whose model.
-        law_only: Without the hyperparameters.
+        posterior_only: Without the hyperparameters.
     """
 
-    def __init__(self, objective: Objective, law_only: bool = False) -> None:
-        factor = objective.model.law[1]
+    def __init__(self, objective: Objective, posterior_only: bool = False) -> None:
+        factor = objective.model.variational_parameters[1]
         self.parts = []
         low: list[Floats] = []
         high: list[Floats] = []
         for name, parameter in objective.learned():
-            if law_only and name in objective.bounds:
+            if posterior_only and name in objective.bounds:
                 continue
             mask = torch.ones_like(parameter, dtype=torch.bool)
             self.parts.append((parameter, mask.tril() if parameter is factor else mask))
@@ -196,7 +196,7 @@ class _Search:
         self.objective, self.tell = objective, tell
         (self.batch,) = objective.batches
         objective.redraw(self.batch)
-        self.vector = Vector(objective, law_only=True)
+        self.vector = Vector(objective, posterior_only=True)
         self.trace = [-self.evaluate(self.vector.get())[0]]
         self.evaluations = 1
 
@@ -256,7 +256,7 @@ def _adam(objective: Objective, most: int, tell: Callable[[int, float], object])
     queue: list[int] = []
     while len(trace) < most and settled < len(RATES):
         queue = queue or torch.randperm(len(objective.batches), generator=objective.generator).tolist()
-        trace.append(_step(objective, objective.batches[queue.pop()], optimizer, law_only=len(trace) < WINDOW))
+        trace.append(_step(objective, objective.batches[queue.pop()], optimizer, posterior_only=len(trace) < WINDOW))
         tell(len(trace), trace[-1])
         if len(trace) - begun >= 2 * WINDOW and len(trace) % WINDOW == 0 and has_settled(trace[-2 * WINDOW :]):
             settled, begun = settled + 1, len(trace)
@@ -291,13 +291,13 @@ def report_on(
     )
 
 
-def _step(objective: Objective, batch: Batch, optimizer: Any, law_only: bool) -> float:
+def _step(objective: Objective, batch: Batch, optimizer: Any, posterior_only: bool) -> float:
     objective.redraw(batch)
     optimizer.zero_grad()
     bound = objective(batch)
     (-bound / objective.count).backward()
     for name, parameter in objective.learned():
-        if law_only and name in objective.bounds:
+        if posterior_only and name in objective.bounds:
             parameter.grad = None
     optimizer.step()
     with torch.no_grad():

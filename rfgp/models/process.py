@@ -141,7 +141,7 @@ class Process(ABC, Generic[F]):
 
         Args:
             X: Inputs; (n, d) for tables, n labels for graphs. Or, for tables, rows with their targets that are read in
-                blocks: `rfgp.tables.Parquet`, `CSV` or `Blocks`. A `numpy.memmap` is read in blocks as well. A `GP`
+                blocks: `rfgp.tables.Parquet`, `CSV` or `Batches`. A `numpy.memmap` is read in blocks as well. A `GP`
                 reads blocks if all terms are dense weights, as those of random features and inducing points are.
             y: Targets (n,), or (n, k) for k outputs that share one kernel and, standardised, one noise.
             noise: Known variances of the rows' errors (n,), in the user's units squared, added to the learned noise.

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.counts import counted
-from rfgp.fields import Field, NodeLaw
+from rfgp.fields import Field, NodePosterior
 from rfgp.models import Process
 from rfgp.models.fields import MeshGP
 from rfgp.models.graph import GraphGP, nodes_kernel
@@ -27,7 +27,7 @@ MOST_FACES = 100_000
 def field_report(
     study: Study,
     field: Field,
-    posterior: NodeLaw,
+    posterior: NodePosterior,
     *,
     settings: Mapping[str, object] | None = None,
     command: str | None = None,
@@ -76,7 +76,7 @@ def _settings(model: Process[Any]) -> dict[str, object]:
     return {**out, **model.feature_size, "seed": model.seed}
 
 
-def _views(field: Field, posterior: NodeLaw) -> list[Block]:
+def _views(field: Field, posterior: NodePosterior) -> list[Block]:
     out: list[Block] = []
     for name, values, colors in (
         ("mean", posterior.mean, COLOR_MAPS["mean"]),
@@ -104,7 +104,7 @@ def _still(field: Field, values: NDArray[np.float64], title: str, colors: str) -
     return to_png(plot_mesh_field(field, values, title=title, colors=colors).figure)
 
 
-def _glance(field: Field, posterior: NodeLaw) -> list[Block]:
+def _glance(field: Field, posterior: NodePosterior) -> list[Block]:
     parts = int(field.part.max()) + 1
     seen = len(set(field.graph.index(field.nodes).tolist()))
     text = (

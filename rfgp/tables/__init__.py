@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from rfgp.tables.reading import read_parquet as read_parquet
     from rfgp.tables.reading import read_table as read_table
     from rfgp.tables.sources import CSV as CSV
-    from rfgp.tables.sources import Blocks as Blocks
+    from rfgp.tables.sources import Batches as Batches
     from rfgp.tables.sources import Parquet as Parquet
     from rfgp.tables.table import Inputs as Inputs
     from rfgp.tables.table import Table as Table
 
 _READERS = ("read_csv", "read_inputs", "read_kinds", "read_names", "read_parquet", "read_table")
-_SOURCES = ("CSV", "Blocks", "Parquet")
+_SOURCES = ("CSV", "Batches", "Parquet")
 _TABLES = ("Inputs", "Table")
 
 

@@ -1,4 +1,4 @@
-"""A file's columns before they are encoded: what their cells are, and their values."""
+"""Columns of a file before they are encoded: the type of their cells, and their values."""
 
 import re
 from collections.abc import Sequence
@@ -34,11 +34,11 @@ class Column:
     """A column of n cells.
 
     Attributes:
-        file: The file; of a dataframe a text that stands for it.
+        file: The file, or the title of a dataframe.
         name: The column's name.
         place: Its position in the file.
         is_named: Whether the name is the file's own.
-        kind: What the cells are; a column without any value counts as numbers.
+        kind: The type of the cells. A column without any value counts as numbers.
         values: (n,) numbers, or days since 1970-01-01; NaN where missing. In text columns the
             number that a cell happens to be, else NaN.
         cells: (n,) Arrow texts, null where missing; None where the file held typed values.
@@ -70,7 +70,7 @@ class Column:
 
     @property
     def without(self) -> str:
-        """What to do to do without the column, as a sentence."""
+        """A sentence that says how to read the file without the column."""
         return "It is the target; choose another." if self.is_target else f"Leave it out with {self.drop}."
 
     def error(self, why: str) -> DataError:
@@ -109,8 +109,8 @@ class Frame:
     """The columns of a file.
 
     Attributes:
-        file: The file; of a dataframe a text that stands for it.
-        names: The columns' names; "0", "1", ... where the file has no header.
+        file: The file, or the title of a dataframe.
+        names: The columns' names. They are "0", "1", ... if the file has no header.
         header: Whether the file has names.
         sources: Arrow's cells (n,) of each column; an Arrow type where the column cannot be read. The marks of missing
             cells are null already where the texts are not coded by a dictionary.
@@ -284,13 +284,13 @@ def _read_texts(cells: Any, form: TextFormat) -> tuple[Kind, NDArray[np.float64]
 
 
 def all_match(cells: Any, pattern: str) -> bool:
-    """Return whether all Arrow texts (n,) match a pattern, apart from missing ones."""
+    """Return whether all Arrow texts (n,) match a pattern. Missing ones are ignored."""
     import pyarrow.compute as pc
 
     return bool(pc.all(pc.match_substring_regex(cells, pattern)).as_py())
 
 
-_ISO = (  # what the library's reader of times needs: a time, no blank before the zone, and a zone
+_ISO = (  # Arrow's reader of times needs a time, no blank before the zone, and a zone
     (r"^(.{10})$", r"\1T00:00"),
     (r" ?[Zz]$", ""),
     (r" ([+-])", r"\1"),

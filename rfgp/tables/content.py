@@ -1,4 +1,4 @@
-"""The bytes of a text file, unpacked, with anything that is not text named."""
+"""The unpacked bytes of a text file, and errors that name other formats."""
 
 import gzip
 import re
@@ -11,7 +11,7 @@ from typing import IO
 from rfgp.errors import DataError
 from rfgp.tables.messages import brief, title, unreadable
 
-MOST_BYTES = 1 << 30  # unpacked; reading takes several times as much
+MOST_BYTES = 1 << 30  # unpacked; reading needs several times as much memory
 _PIECE = 1 << 20
 _HEAD = 512
 _BOM = b"\xef\xbb\xbf"
@@ -30,10 +30,10 @@ _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 def check_file(file: Path) -> None:
-    """Name a file that is missing, a folder, a device, or empty.
+    """Check that a file exists and is not empty.
 
     Raises:
-        DataError: there is nothing to read.
+        DataError: It is missing, empty, a folder, or a device.
     """
     try:
         if file.is_dir():
@@ -108,7 +108,7 @@ def _is_wide(encoding: str) -> bool:
 def _check_kind(head: bytes, file: Path, encoding: str) -> None:
     if not _is_wide(encoding) and head.startswith(_WIDE_MARKS):
         raise unreadable(file, 'it is UTF-16 text; save it as UTF-8 or give encoding="utf-16".')
-    if _PLAIN.fullmatch(head):  # as nearly all tables begin; the package that knows other files takes long to load
+    if _PLAIN.fullmatch(head):  # nearly all tables begin so; the import of graphs is slow
         return
     from graphs.builders.files import recognize
 

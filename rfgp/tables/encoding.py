@@ -1,4 +1,4 @@
-"""From a file's columns to a matrix of numbers: of the file to fit to, and of the next one."""
+"""Encoding of a file's columns as a matrix of numbers."""
 
 import re
 import warnings
@@ -35,10 +35,10 @@ _MOST_FAULTS = 8
 
 
 def encode_table(frame: Frame, request: Request) -> Table:
-    """Return the table of a file's columns, as the request says.
+    """Return the table of a file's columns, encoded by the request.
 
     Raises:
-        DataError: a column is text, a date or incomplete where the request does not allow it.
+        DataError: A column has text, dates or gaps that the request does not allow.
         InvalidArgumentError: there is no such target or dropped column.
     """
     inputs, output = _choose(frame, request)
@@ -75,7 +75,7 @@ def _means(X: NDArray[np.float64], inputs: Sequence[Column]) -> tuple[float, ...
     empty = [column for column in inputs if column.missing.all()]
     if empty:
         raise DataError(
-            f"Column {show(empty[0].name)} has no value in the rows with a target, and thus no mean. Leave it out."
+            f"Column {show(empty[0].name)} must have a value in the rows with a target, got none. Leave it out."
         )
     return tuple(np.nanmean(X, axis=0).tolist())
 
@@ -130,7 +130,7 @@ def _last(frame: Frame, places: Sequence[int]) -> int:
 
 
 def _indices(frame: Frame, places: Iterable[int]) -> set[int]:
-    """Return which of these columns have no name and count the rows; warn of all without a name."""
+    """Return the unnamed columns that count the rows, and warn of all unnamed ones."""
     found = set()
     for place in sorted(places):
         if is_index_name(frame.names[place]):
@@ -143,10 +143,10 @@ def _indices(frame: Frame, places: Iterable[int]) -> set[int]:
 
 
 def all_of(frame: Frame, steps: Sequence[Callable[[], T]]) -> list[T]:
-    """Return what the steps return, one for each column.
+    """Return the results of steps, one for each column.
 
     Raises:
-        DataError: with what all of those say that fail.
+        DataError: Steps fail. The message joins theirs.
     """
     found, faults = [], []
     for step in steps:
@@ -160,7 +160,7 @@ def all_of(frame: Frame, steps: Sequence[Callable[[], T]]) -> list[T]:
 
 
 def _joined(faults: list[str], frame: Frame) -> str:
-    """Return one message of several that begin with the file's name."""
+    """Join messages that begin with the file's name."""
     begin = f"{title(frame.file)}: "
     more = [fault.replace(begin, "") for fault in faults[1:_MOST_FAULTS]]
     rest = [_counted_kinds(faults[_MOST_FAULTS:])] if len(faults) > _MOST_FAULTS else []
@@ -180,10 +180,10 @@ def _counted_kinds(faults: list[str]) -> str:
 
 
 def _checked(frame: Frame, column: Column, request: Request, forced: bool) -> Column | None:
-    """Return a column as `_used` does, with all that is wrong with it in one error.
+    """Return a column as `_used` does, with all its faults in one error.
 
     Raises:
-        DataError: its type, its texts or dates, its gaps, or texts that are all different.
+        DataError: Its type, texts, dates or gaps are not allowed, or its texts are all different.
     """
     faults = []
     try:
@@ -195,7 +195,7 @@ def _checked(frame: Frame, column: Column, request: Request, forced: bool) -> Co
     if request.missing == "mean" and used.is_level and used.kind == "text":
         used = used.filled()
     steps: list[Callable[[], object]] = [partial(check_cells, used, request.missing)]
-    if not faults and request.missing != "drop":  # else the rows that are left decide
+    if not faults and request.missing != "drop":  # otherwise the remaining rows decide
         steps.append(partial(_rule, used, frame))
     for step in steps:
         try:
@@ -209,7 +209,7 @@ def _checked(frame: Frame, column: Column, request: Request, forced: bool) -> Co
 
 
 def _used(frame: Frame, column: Column, request: Request, forced: bool) -> Column | None:
-    """Return a column that can be used, one of text as a category; None where it is to be left out."""
+    """Return a column that can be used, with text as a category. None if it is left out."""
     is_target = column.is_target
     is_text = forced or (column.is_level and column.kind != "number")
     if is_text and not column.missing.all():
@@ -237,7 +237,7 @@ def _used(frame: Frame, column: Column, request: Request, forced: bool) -> Colum
 
 
 def used_rows(frame: Frame, gap: NDArray[np.bool_], policy: str, remedy: str) -> NDArray[np.int64]:
-    """Return the rows (n,) to use of those with gaps (mask)."""
+    """Return the positions (n,) of the rows to use, given a mask of rows with gaps."""
     rows = np.arange(frame.num_rows, dtype=np.int64)
     if policy not in ("drop", "mean"):
         return rows
@@ -278,7 +278,7 @@ def join(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.flo
 
 
 def class_codes(rule: ColumnRule, column: Column) -> NDArray[np.float64]:
-    """Return the positions (n,) of texts among levels, NaN where missing or unknown; else the values (n,)."""
+    """Return the positions (n,) of texts among levels, NaN if missing or unknown, or the values (n,) of numbers."""
     if not rule.levels:
         return column.values
     import pyarrow as pa

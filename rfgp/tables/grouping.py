@@ -1,4 +1,4 @@
-"""Groups of a file's rows: those that have the same value of a column."""
+"""Groups of rows that share the value of a column."""
 
 from pathlib import Path
 from typing import Unpack
@@ -18,21 +18,21 @@ def read_groups(
     rows: NDArray[np.int64] | None = None,  # (n,)
     **options: Unpack[TableOptions],
 ) -> NDArray[np.int64]:
-    r"""Return a number for each row of a table's file, the same for rows with the same value of a column.
+    r"""Return a group number for each row of a file: rows with one value of a column share it.
 
     Args:
         path: The file.
-        column: The column's name or position, of numbers, dates or texts.
+        column: The name or position of a column of numbers, dates or texts.
         rows: The rows of interest (n,), such as `Table.rows`; the column may have missing cells in others. If None,
             all N rows.
-        **options: Those of `read_table`; only those about the spelling of the file matter.
+        **options: Options of `read_table`. Only those about the spelling of the file matter.
 
     Returns:
         Numbers (n,), from 0.
 
     Raises:
-        DataError: the file cannot be read, or the column has missing cells.
-        InvalidArgumentError: there is no such column.
+        DataError: The file cannot be read, or the column has missing cells.
+        InvalidArgumentError: There is no such column.
 
     Example:
         >>> from tempfile import TemporaryDirectory

@@ -1,4 +1,4 @@
-"""The inputs of a file to predict, encoded as the schema of a fitted table says."""
+"""The inputs of a file to predict, encoded by the schema of a fitted table."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,11 +18,11 @@ from rfgp.tables.table import Inputs
 
 
 def encode_inputs(frame: Frame, schema: Schema, carried: Sequence[str | int] = ()) -> Inputs:
-    """Return the inputs of a file's columns, encoded as the schema says, and the texts of further columns.
+    """Return the inputs of a file's columns, encoded by the schema, and the texts of further columns.
 
     Raises:
-        DataError: columns are missing, or hold what the schema does not know.
-        InvalidArgumentError: there is no such further column.
+        DataError: Columns are missing, or hold cells that the schema does not know.
+        InvalidArgumentError: There is no such further column.
     """
     places, target = _match_names(frame, schema) if schema.header else _match_places(frame, schema)
     others = [frame.find(wanted) for wanted in carried]
@@ -73,11 +73,11 @@ def _match_places(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
     if width == schema.width - 1:
         return [rule.position - (rule.position > target) for rule in schema.inputs], None
     expected = f"{counted(schema.width, 'column')}, or {schema.width - 1} without the target"
-    raise DataError(f"{title(frame.file)} has {counted(width, 'column')}; the model knows {expected}.")
+    raise DataError(f"{title(frame.file)} has {counted(width, 'column')}; the model needs {expected}.")
 
 
 def _follow(rule: ColumnRule, column: Column) -> Column:
-    """Return a column that is what its rule says."""
+    """Return a column that has the type of its rule."""
     if rule.role == "category":
         column = column.as_text()
         if unseen := [column.cells[int(row)].as_py() for row in _unseen(rule, column)]:
@@ -88,12 +88,12 @@ def _follow(rule: ColumnRule, column: Column) -> Column:
     if column.missing.all():
         return column
     if column.kind == "text":
-        raise column.error(f"{holds_text(column)}, where the model knows {rule.role}s.")
+        raise column.error(f"{holds_text(column)}, but the model needs {rule.role}s.")
     if column.kind != rule.role:
         row = np.flatnonzero(~column.missing)[0]
         hint = " Dates must be ISO (YYYY-MM-DD)." if rule.role == "date" else ""
         raise column.error(
-            f"holds {column.kind}s ({column.as_text().spell(row)} in row {row}), where the model knows {rule.role}s."
+            f"holds {column.kind}s ({column.as_text().spell(row)} in row {row}), but the model needs {rule.role}s."
             f"{hint}"
         )
     check_dates(column)
@@ -110,7 +110,7 @@ def _target(frame: Frame, rule: ColumnRule, place: int) -> Column:
 
 
 def _extended(rule: ColumnRule, column: Column) -> ColumnRule:
-    """Return a rule with the levels that only this file has after those of the fitted table."""
+    """Return a rule with the new levels of this file after those of the fitted table."""
     if rule.role != "level":
         return rule
     new = dict.fromkeys(column.cells.drop_null().to_pylist())
@@ -123,10 +123,10 @@ def _unseen(rule: ColumnRule, column: Column) -> NDArray[np.int64]:
 
 
 def _check_classes(rule: ColumnRule, column: Column) -> Column:
-    """Return a target, whose classes are those of the fitted table.
+    """Return a target after checking that the fitted table has its classes.
 
     Raises:
-        DataError: there is another class.
+        DataError: There is another class.
     """
     unseen = _unseen(rule, column)
     if len(unseen):

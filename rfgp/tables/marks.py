@@ -1,4 +1,4 @@
-"""Marks within numbers: the decimal mark and the separator of thousands, read, and advised where they look unlike."""
+"""Decimal marks and separators of thousands: reading them, and advice if they differ from the options."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ def pointed(
 ) -> Any:
     """Return Arrow texts (n,) with a point as the decimal mark and without separators of thousands.
 
-    Where a separator does not stand between groups of three digits, it stays, and the cell is no number.
+    A separator that is not between groups of three digits stays, and the cell is not a number.
     """
     import pyarrow.compute as pc
 
@@ -27,7 +27,7 @@ def pointed(
 
 
 def pointed_text(cell: str, form: TextFormat) -> str:
-    """Return one cell likewise; a text that is no number where it cannot be one."""
+    """Return one cell likewise. A cell that cannot be a number becomes a text that is none."""
     if form.thousands is not None and re.match(_grouped(form.thousands, form.decimal), cell):
         cell = cell.replace(form.thousands, "")
     if form.decimal == ".":
@@ -42,15 +42,15 @@ def _grouped(thousands: str, decimal: str) -> str:
 
 
 def advice(columns: Mapping[str, Sequence[str]], name: str, form: TextFormat) -> str:
-    """Return which marks to give so that the numbers of a column can be read; "" where that is not sure.
+    """Return advice on the options by which the numbers of a column can be read, or "" if it is uncertain.
 
-    Nothing is advised by which the numbers of another column would get another scale: what separates thousands there is
-    never to be the decimal mark, nor the other way round.
+    No advice changes the scale of the numbers in another column. A separator of thousands in one column is never
+    advised as the decimal mark for another.
 
     Args:
-        columns: By name, the cells that could be numbers with marks (`marked`).
-        name: Of the column that cannot be read.
-        form: How cells are spelled, as far as is known.
+        columns: The cells that could be numbers with marks (`marked`), by column name.
+        name: The column that cannot be read.
+        form: The spelling of cells in the current options.
     """
     if form.thousands is not None:
         return ""
@@ -60,10 +60,10 @@ def advice(columns: Mapping[str, Sequence[str]], name: str, form: TextFormat) ->
     if uses[name] not in ("thousands", "decimal", "both"):
         return ""
     if found <= {"thousands", "present"}:
-        return f'Give thousands="{mark}" where a {word} separates thousands. '
+        return f'Give thousands="{mark}" if a {word} separates thousands. '
     if found <= {"decimal", "both"}:
         more = f' and thousands="{form.decimal}"' if "both" in found else ""
-        return f'Give decimal="{mark}"{more} where a {word} is the decimal mark. '
+        return f'Give decimal="{mark}"{more} if a {word} is the decimal mark. '
     if "thousands" in found and found & {"decimal", "both"}:
         pair = [
             next(cell for key, use in uses.items() if use in kinds for cell in columns[key] if mark in cell)
@@ -71,9 +71,9 @@ def advice(columns: Mapping[str, Sequence[str]], name: str, form: TextFormat) ->
         ]
         return (
             f"In {show(pair[0])} the {word} is a decimal mark, in {show(pair[1])} it may separate thousands. Give "
-            f'decimal="{mark}" only if it is a decimal mark in all columns; else spell the numbers alike. '
+            f'decimal="{mark}" only if it is a decimal mark in all columns. Otherwise spell the numbers alike. '
         )
-    return "Some numbers have a decimal comma and some a decimal point: spell them alike. "
+    return "Some numbers have a decimal comma and some a decimal point. Spell them alike. "
 
 
 def has_marks(cell: str) -> bool:
@@ -86,7 +86,7 @@ def marked(source: Any) -> list[str]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if isinstance(source, pa.DataType):  # of a column that cannot be read
+    if isinstance(source, pa.DataType):  # the column cannot be read
         return []
     kind = source.type.value_type if pa.types.is_dictionary(source.type) else source.type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
@@ -100,10 +100,11 @@ _MARKED = r"^[+-]?[0-9.,]*[.,][0-9.,]*(?:[eE][+-]?[0-9]+)?$"
 
 
 def _use(cells: Sequence[str], decimal: str) -> str:
-    """Return what the mark that is not said to be the decimal one does in a column's cells with marks.
+    """Return the role of the other mark, comma or point, in the cells of a column that have marks.
 
-    It separates "thousands", is the "decimal" mark, or that while the other one separates thousands ("both"); "present"
-    where there is the present decimal mark alone, "odd" where nothing of this is so, "" where there are no marks.
+    The roles are "thousands" (it separates thousands), "decimal" (it is the decimal mark) and "both" (it is the decimal
+    mark and the given decimal mark separates thousands). The others are "present" (only the given decimal mark occurs),
+    "odd" (none of these) and "" (there are no marks).
     """
     mark = "," if decimal == "." else "."
     unlike = [cell for cell in cells if mark in cell]

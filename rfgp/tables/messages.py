@@ -1,4 +1,4 @@
-"""What a message may show of a file."""
+"""Helpers that quote files and cells in messages."""
 
 from pathlib import Path
 
@@ -18,5 +18,5 @@ def title(file: Path | str) -> str:
 
 
 def unreadable(file: Path, why: str) -> DataError:
-    """Return the error of a file that is no table."""
+    """Return the error for a file that is not a table."""
     return DataError(f"{title(file)} is not a table that can be read: {why}")

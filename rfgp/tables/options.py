@@ -1,4 +1,4 @@
-"""How a table is to be read: what the caller says, checked once."""
+"""The checked options of a reader of tables."""
 
 import re
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ PARQUET_SUFFIXES = (".parquet", ".pq")
 TABLE_SUFFIXES = (*TEXT_SUFFIXES, *PARQUET_SUFFIXES)
 MISSING_MARKS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL")
 SEPARATORS = (",", ".", "'", "_", " ", "\u00a0", "\u202f", "\u2019")
-"""Of thousands; a blank may be one that does not break a line, an apostrophe a typographic one."""
+"""The separators of thousands that are read. Non-breaking blanks and typographic apostrophes are among them."""
 CHOICES: dict[str, tuple[str, ...]] = {
     "categories": ("error", "one-hot", "levels", "drop"),
     "dates": ("error", "days", "drop"),
@@ -43,20 +43,20 @@ class TextFormat:
         if self.thousands is not None and (self.thousands not in SEPARATORS or self.thousands == self.decimal):
             choices = ", ".join(repr(mark) for mark in SEPARATORS if mark != self.decimal)
             raise InvalidArgumentError(
-                f"thousands is {show(self.thousands)} with the decimal mark {self.decimal!r}; "
-                f"the choices are {choices}."
+                f"thousands must be one of {choices} with the decimal mark {self.decimal!r}, "
+                f"got {show(self.thousands)}."
             )
         if self.comment is not None and not re.fullmatch(r"\S{1,10}", self.comment):
             raise InvalidArgumentError(
-                f"comment is {show(self.comment)}; give one to ten characters, none of them blank."
+                f"comment must be one to ten characters without blanks, got {show(self.comment)}."
             )
         try:
             if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", self.encoding):
                 raise LookupError
-            b"a".decode(self.encoding, "replace")  # also refuses what is no text encoding, as "zip"
+            b"a".decode(self.encoding, "replace")  # also refuses codecs of bytes, such as "zip"
         except (LookupError, UnicodeError):
             raise InvalidArgumentError(
-                f"There is no text encoding {show(self.encoding)}; try utf-8 or latin-1."
+                f"encoding must be a text encoding, got {show(self.encoding)}. Try utf-8 or latin-1."
             ) from None
 
 
@@ -104,7 +104,7 @@ class Request:
         for option in ("names", "missing_marks"):
             value = getattr(self, option)
             if value is not None and (isinstance(value, str) or not all(isinstance(name, str) for name in value)):
-                raise InvalidArgumentError(f"{option} is {show(str(value))}; give a list of texts.")
+                raise InvalidArgumentError(f"{option} must be a list of texts, got {show(str(value))}.")
 
     @property
     def format(self) -> TextFormat:
@@ -137,6 +137,6 @@ def _as_tuple(columns: str | int | Sequence[str | int]) -> tuple[str | int, ...]
 
 
 def no_choice(option: str, value: object) -> InvalidArgumentError:
-    """Return the error of an option's value that is none of its choices."""
+    """Return the error for an option whose value is not among its choices."""
     choices = ", ".join(repr(choice) for choice in CHOICES[option])
-    return InvalidArgumentError(f"{option} is {show(str(value))}; the choices are {choices}.")
+    return InvalidArgumentError(f"{option} must be one of {choices}, got {show(str(value))}.")

@@ -1,4 +1,4 @@
-"""Read a table to fit a model to, and the inputs of the next file."""
+"""Readers of tables to fit, and of the inputs of later files."""
 
 from collections.abc import Sequence
 from os import PathLike
@@ -49,43 +49,44 @@ def read_table(
 ) -> Table:
     """Read a table with a target column from a text file (.csv, .tsv, .txt, .data, also .gz), Parquet or a dataframe.
 
-    Text is separated by commas, semicolons, tabs or blanks. Its first line is a header unless every
-    cell of it is a number or date; columns then are called "0", "1", .... Columns of True and False
-    are numbers 0 and 1. A text target becomes classes; the targets are then positions in them. A column
-    without a name that counts the rows, as pandas writes its index, is left out with a warning.
+    Text is separated by commas, semicolons, tabs or blanks. The first line is a header unless all its cells are numbers
+    or dates. Without a header the columns are called "0", "1" and so on. Columns of True and False become 0 and 1. A
+    text target becomes classes, and `y` has their positions. An unnamed column that counts the rows, such as an index
+    of pandas, is left out with a warning.
 
     Args:
-        path: The file, or a dataframe of pandas, polars or Arrow, whose index is not read.
-        target: A column's name or position (negative: from the end); None: the last column.
+        path: The file, or a dataframe of pandas, polars or Arrow. The index of a dataframe is not read.
+        target: The column's name or position (negative: from the end). If None, the last column.
         names: The columns' names, for a text file without a header.
-        categories: Text columns are an error, one column of 0 and 1 for each level ("one-hot"), one column of the
-            positions of levels ("levels", with texts in `frame()`), or left out.
-        dates: ISO 8601 dates are an error, days since 1970-01-01T00:00 UTC ("days"), or left out.
-        missing: Missing cells are an error; their rows are left out ("drop"); or the column's mean fills them, in
-            columns of levels the level "(missing)", and rows without a target are left out ("mean").
+        categories: Policy for text columns: "error", "one-hot", "levels" or "drop". "one-hot" makes a column of 0 and 1
+            for each level. "levels" makes a column of positions among the levels, with the texts in `frame()`.
+        dates: Policy for ISO 8601 dates: "error", "days" (since 1970-01-01T00:00 UTC), or "drop".
+        missing: Policy for missing cells: "error"; "drop" (leave out their rows); or "mean". "mean" fills numbers with
+            the column's mean and levels with "(missing)", and leaves out rows without a target.
         drop: Columns to leave out, by name or position.
         decimal: The decimal mark, "." or ",".
-        comment: Lines that begin with this mark are skipped.
-        missing_marks: The texts that stand for a missing cell.
+        comment: The mark of lines to skip. If None, no line is skipped.
+        missing_marks: The texts that mark a missing cell.
         encoding: The text's encoding.
-        as_categories: Columns, by name or position, that are one-hot encoded whatever they hold, numbers
-            among texts too; for the target: that become classes.
-        thousands: What separates groups of three digits before the decimal mark, such as "," in 1,200; None: nothing.
+        as_categories: Columns, by name or position, to encode one-hot even if they hold numbers. A target among them
+            becomes classes.
+        thousands: The separator of groups of three digits, such as "," in 1,200. If None, there is none.
         columns: The input columns to read, by name or position. If None, all but the target.
         levels: Columns whose texts a kernel reads as levels, by name or position. `X` has their positions among the
             sorted levels, `frame()` the texts. Columns of numbers stay numbers.
 
     Raises:
-        DataError: the file cannot be read, or has cells that cannot become finite numbers (named by
-            row and column; row 0 is the first after the header).
-        InvalidArgumentError: there is no such column, choice, encoding or ending of a name.
+        DataError: The file cannot be read, or has cells that cannot become finite numbers. The message names their row
+            and column. Row 0 is the first after the header.
+        InvalidArgumentError: There is no such column, choice, encoding or ending of a name.
 
     Warns:
-        IndexColumnWarning: a column without a name counts the rows and is left out, or may be an index.
+        IndexColumnWarning: An unnamed column counts the rows and is left out, or may be an index.
 
     Example:
         >>> import pandas as pd, rfgp
-        >>> frame = pd.DataFrame({"color": ["red", "blue"] * 2, "size": [1, 2, 3, 4], "price": [2.0, 3.0, 5.0, 7.0]})
+        >>> columns = {"color": ["red", "blue"] * 2, "size": [1, 2, 3, 4], "price": [2.0, 3.0, 5.0, 7.0]}
+        >>> frame = pd.DataFrame(columns)
         >>> table = rfgp.tables.read_table(frame, "price", categories="one-hot")
         >>> table.columns
         ('color=blue', 'color=red', 'size')
@@ -114,50 +115,71 @@ def read_table(
 
 
 def read_csv(path: str | Path, target: str | int | None = None, **options: Unpack[TableOptions]) -> Table:
-    """Read a text table, plain or gzipped, whatever its name.
+    r"""Read a text table, plain or gzipped, with any ending of its name.
 
     Args:
         path: The file.
-        target: A column's name or position (negative: from the end); None: the last column.
-        **options: Those of `read_table`.
+        target: The column's name or position (negative: from the end). If None, the last column.
+        **options: Options of `read_table`.
 
     Raises:
-        DataError: the file is missing, empty, not text, ragged, or has cells that cannot become
-            finite numbers (named by row and column).
-        InvalidArgumentError: there is no such column, choice or encoding.
+        DataError: The file is missing, empty, not text or ragged, or has cells that cannot become finite numbers.
+        InvalidArgumentError: There is no such column, choice or encoding.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile("w") as file:
+        ...     _ = file.write("size,price\n1,2\n2,4\n")
+        ...     file.flush()
+        ...     read_csv(file.name, "price").y.tolist()
+        [2.0, 4.0]
     """
     return _read_csv(path, Request(target, **options))
 
 
 def read_parquet(path: str | Path, target: str | int | None = None, **options: Unpack[TableOptions]) -> Table:
-    """Read a Parquet table, whatever its name.
+    """Read a Parquet table, with any ending of its name.
 
     Args:
         path: The file.
-        target: A column's name or position (negative: from the end); None: the last column.
-        **options: Those of `read_table`; those about the spelling of text concern text columns only.
+        target: The column's name or position (negative: from the end). If None, the last column.
+        **options: Options of `read_table`. Those about spelling concern text columns only.
 
     Raises:
-        DataError: the file is missing, damaged, too large, or has cells that cannot become finite numbers.
-        InvalidArgumentError: there is no such column or choice, or `names` is given.
+        DataError: The file is missing, damaged, too large, or has cells that cannot become finite numbers.
+        InvalidArgumentError: There is no such column or choice, or `names` is given.
+
+    Example:
+        >>> import tempfile
+        >>> import pandas as pd
+        >>> with tempfile.NamedTemporaryFile() as file:
+        ...     pd.DataFrame({"size": [1, 2], "price": [2.0, 4.0]}).to_parquet(file.name)
+        ...     read_parquet(file.name, "price").y.tolist()
+        [2.0, 4.0]
     """
     return _read_parquet(path, Request(target, **options))
 
 
 def read_inputs(path: Any, schema: Schema, carried: Sequence[str | int] = ()) -> Inputs:
-    """Read the inputs of a file or dataframe as the schema of a fitted table says.
+    """Read the inputs of a file or dataframe, encoded by the schema of a fitted table.
 
-    Columns are found by name where that table's file had a header (others are ignored, their order is
-    free), else by position, with or without the target column.
+    Columns are found by name if the fitted file had a header. Their order is free, and other columns are ignored.
+    Without a header, columns are found by position. The target may be there or not.
 
     Args:
         path: The file, or a dataframe.
-        schema: `Table.schema`; `Schema.with_missing` has another policy about missing cells.
-        carried: Further columns, by name or position, whose texts are returned as they are.
+        schema: `Table.schema`, or `Schema.with_missing` for another policy about missing cells.
+        carried: More columns, by name or position, whose texts are returned unchanged.
 
     Raises:
-        DataError: the file cannot be read, lacks columns, or has cells that the schema does not know.
-        InvalidArgumentError: the ending of the file's name is not known, or there is no such further column.
+        DataError: The file cannot be read, lacks columns, or has cells that the schema does not know.
+        InvalidArgumentError: The ending of the file's name is unknown, or there is no such column.
+
+    Example:
+        >>> import pandas as pd
+        >>> table = read_table(pd.DataFrame({"size": [1, 2], "price": [2.0, 4.0]}), "price")
+        >>> read_inputs(pd.DataFrame({"size": [3]}), table.schema).X.tolist()
+        [[3.0]]
     """
     if is_frame(path):
         return _encoded(read_frame(path, schema.format), schema, carried)
@@ -167,25 +189,41 @@ def read_inputs(path: Any, schema: Schema, carried: Sequence[str | int] = ()) ->
 
 
 def read_names(path: str | Path, **options: Unpack[TableOptions]) -> tuple[str, ...]:
-    """Return the names of all columns of a file, in its order; "0", "1", ... where it has no header.
+    r"""Return the names of all columns of a file, or "0", "1", ... if it has no header.
 
     Args:
         path: The file, as for `read_table`.
-        **options: Those of `read_table`.
+        **options: Options of `read_table`.
 
     Raises:
-        DataError: the file cannot be read.
-        InvalidArgumentError: there is no such choice, encoding or ending of a name.
+        DataError: The file cannot be read.
+        InvalidArgumentError: There is no such choice, encoding or ending of a name.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+        ...     _ = file.write("size,price\n1,2\n2,4\n")
+        ...     file.flush()
+        ...     read_names(file.name)
+        ('size', 'price')
     """
     return _frame_of(path, Request(None, **options)).names
 
 
 def read_kinds(path: str | Path, **options: Unpack[TableOptions]) -> dict[str, str]:
-    """Return "number", "date" or "text" for each column of a file by name, in its order; arguments as for `read_names`.
+    r"""Return "number", "date" or "text" for each column of a file by name. Arguments are those of `read_names`.
 
     Raises:
-        DataError: the file cannot be read.
-        InvalidArgumentError: there is no such choice, encoding or ending of a name.
+        DataError: The file cannot be read.
+        InvalidArgumentError: There is no such choice, encoding or ending of a name.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+        ...     _ = file.write("day,price\n2026-01-01,2\n2026-01-02,4\n")
+        ...     file.flush()
+        ...     read_kinds(file.name)
+        {'day': 'date', 'price': 'number'}
     """
     frame = _frame_of(path, Request(None, **options))
     return {name: frame.column(place).kind for place, name in enumerate(frame.names)}
@@ -198,7 +236,7 @@ def _frame_of(path: str | Path, request: Request) -> Frame:
 
 
 def _encoded(frame: Frame, schema: Schema, carried: Sequence[str | int]) -> Inputs:
-    """Return the inputs of a file's columns; what is wrong with them may be marks unlike those of the fitted table."""
+    """Return the inputs of a file's columns. An error mentions decimal marks that differ from the fitted table."""
     try:
         return encode_inputs(frame, schema, carried)
     except DataError as error:
@@ -207,8 +245,8 @@ def _encoded(frame: Frame, schema: Schema, carried: Sequence[str | int]) -> Inpu
             raise
         mark, other = schema.decimal, "," if schema.decimal == "." else "."
         raise DataError(
-            f"{error} The numbers are read as in the fitted table, where the decimal mark is {mark!r}; in {show(odd)} "
-            f'it may be another: give decimal="{other}" if so.'
+            f"{error} The decimal mark is {mark!r}, as in the fitted table, but {show(odd)} may have another one. "
+            f'Give decimal="{other}" if so.'
         ) from error
 
 
@@ -217,18 +255,20 @@ def _read_csv(path: str | Path, request: Request) -> Table:
 
 
 def _read_parquet(path: str | Path, request: Request) -> Table:
-    _refuse_names(request, "A Parquet file")
+    _refuse_names(request, "a Parquet file")
     return encode_table(read_parquet_frame(Path(path), request.format), request)
 
 
 def _read_frame(table: Any, request: Request) -> Table:
-    _refuse_names(request, "A dataframe")
+    _refuse_names(request, "a dataframe")
     return encode_table(read_frame(table, request.format), request)
 
 
-def _refuse_names(request: Request, what: str) -> None:
+def _refuse_names(request: Request, source: str) -> None:
     if request.names is not None:
-        raise InvalidArgumentError(f"{what} names its columns; names is for text files without a header.")
+        raise InvalidArgumentError(
+            f"names must be None for {source}, which names its columns. Give it for text files without a header."
+        )
 
 
 def _is_parquet(path: Any) -> bool:
@@ -239,7 +279,5 @@ def _is_parquet(path: Any) -> bool:
     suffix = Path(path).suffix.lower()
     if suffix not in TABLE_SUFFIXES:
         endings = ", ".join(TABLE_SUFFIXES)
-        raise InvalidArgumentError(
-            f"{plain(Path(path).name)}: what it holds is not clear; known endings are {endings}."
-        )
+        raise InvalidArgumentError(f"The ending of path must be one of {endings}, got {plain(Path(path).name)}.")
     return suffix in PARQUET_SUFFIXES

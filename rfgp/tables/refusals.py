@@ -1,4 +1,4 @@
-"""Columns that cannot become numbers as they are: each kind of fault, with the cell that shows it and what to do."""
+"""Errors for columns that cannot become numbers. Each names a cell and the remedy."""
 
 import re
 import warnings
@@ -11,12 +11,12 @@ from rfgp.tables.marks import advice, marked
 from rfgp.tables.messages import counted, show, title
 
 MOST_LEVELS = 256
-"""Different texts of a category."""
+"""The largest number of different texts that a category may have."""
 _CORRECT = "Correct these cells first."
 
 
 def refused_dates(column: Column, is_target: bool) -> DataError:
-    """Return the error of dates, where a request does not say what to do with them."""
+    """Return the error for dates without a policy for them."""
     row = np.flatnonzero(~column.missing)[0]
     remedy = 'Give dates="days" or leave them out with dates="drop".'
     remedy = 'It is the target; give dates="days".' if is_target else remedy
@@ -24,7 +24,7 @@ def refused_dates(column: Column, is_target: bool) -> DataError:
 
 
 def refused_text(column: Column, frame: Frame, *, is_named: bool = False) -> DataError:
-    """Return the error of text, where a request does not say what to do with it.
+    """Return the error for text without a policy for it.
 
     Args:
         column: The column.
@@ -42,14 +42,14 @@ def refused_text(column: Column, frame: Frame, *, is_named: bool = False) -> Dat
 
 
 def are_all_different(column: Column) -> bool:
-    """Return whether a column's texts are no categories: too many, or each there once."""
+    """Return whether a column's texts are too many for categories, or all different."""
     cells = column.cells.drop_null()
     levels = len(cells.unique())
     return levels > MOST_LEVELS or levels == len(cells)
 
 
 def check_identifier(column: Column, frame: Frame) -> None:
-    """Refuse texts that are no categories."""
+    """Raise an error for texts that are not categories."""
     if are_all_different(column):
         cells = column.cells.drop_null()
         different = f"has {counted(len(cells.unique()), 'different text')} in {counted(len(cells), 'cell')}"
@@ -59,10 +59,10 @@ def check_identifier(column: Column, frame: Frame) -> None:
 
 
 def is_identifier(column: Column, frame: Frame) -> bool:
-    """Return whether a column has another text in each row, with a warning that it is left out.
+    """Return whether all texts of a column are different, and warn that it is left out.
 
     Raises:
-        DataError: the texts may be numbers or dates that are spelled in another way.
+        DataError: The texts may be numbers or dates in another spelling.
     """
     if advised := hint(column, frame):
         raise column.error(f"{holds_text(column)}. {advised}Or leave it out ({column.drop}).")
@@ -83,7 +83,7 @@ def holds_text(column: Column) -> str:
 
 
 def hint(column: Column, frame: Frame) -> str:
-    """Return what the text cells suggest."""
+    """Return the remedy that the text cells suggest."""
     cells = {name: marked(source) for name, source in zip(frame.names, frame.sources, strict=True)}
     cells[column.name] = marked(frame.sources[column.place])
     if hint := advice(cells, column.name, frame.form):
@@ -95,7 +95,7 @@ def hint(column: Column, frame: Frame) -> str:
 
 
 def check_mixed(column: Column, frame: Frame) -> None:
-    """Refuse a column of numbers with some texts among them."""
+    """Raise an error for a column of numbers with some texts among them."""
     numbers = int(np.count_nonzero(~np.isnan(column.values)))
     if 2 * numbers >= int(np.count_nonzero(~column.missing)):
         remedy = "Correct these cells, add them to missing_marks, name the column in as_categories or "
@@ -105,7 +105,7 @@ def check_mixed(column: Column, frame: Frame) -> None:
 
 
 def check_cells(column: Column, policy: str) -> None:
-    """Refuse a column without any values, and gaps where the policy does."""
+    """Raise an error for a column without values, and for gaps that the policy does not allow."""
     if column.missing.all():
         count = len(column.values)
         raise column.error(f"has no values, all {count:,} are missing. {column.without}")
@@ -113,22 +113,22 @@ def check_cells(column: Column, policy: str) -> None:
 
 
 def check_dates(column: Column) -> None:
-    """Name a date that does not exist, as February 30.
+    """Check that all dates exist.
 
     Raises:
-        DataError: there is one.
+        DataError: One does not, such as February 30.
     """
     for row in column.odd[:1]:
         raise column.error(f"holds a date that does not exist ({column.spell(row)} in row {row}).")
 
 
 def check_gaps(column: Column, policy: str) -> None:
-    """Name infinite cells, and missing ones where the policy is not to drop or fill them.
+    """Check that no cell is infinite, and none missing unless the policy drops or fills it.
 
-    A row without a target is dropped where means fill the inputs. No mean fills numbers that are levels.
+    If means fill the inputs, rows without a target are dropped. Numbers that are levels are never filled.
 
     Raises:
-        DataError: there are such cells.
+        DataError: There are such cells.
     """
     missing = column.missing
     bad = np.isinf(column.values) if column.kind == "number" else np.zeros_like(missing)

@@ -1,4 +1,4 @@
-"""Which column of a table that is read in blocks is what, and rows of them."""
+"""Roles of the columns of a table that is read in batches, and its rows by role."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ Columns = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Roles:
-    """Which column is what.
+    """The roles of columns.
 
     Attributes:
-        target: The target's name, or k names; None: there is none, as in rows to predict at.
-        columns: The names of the inputs, in order; None: all others.
+        target: The target's name, or k names. If None, there is no target, as in rows to predict at.
+        columns: The names of the inputs, in order. If None, all other columns.
         noise: The name of the column of known noise variances.
         sample_weight: The name of the column of weights.
     """
@@ -35,15 +35,15 @@ class Roles:
 
     def __post_init__(self) -> None:
         if isinstance(self.columns, str):
-            raise InvalidArgumentError(f"columns is {show(self.columns)}; give a list of names.")
+            raise InvalidArgumentError(f"columns must be a list of names, got {show(self.columns)}.")
         names = [*self.others, *(self.columns or ())]
         for name in names:
             if not isinstance(name, str):
-                raise InvalidArgumentError(f"A column is named by a text, not by {show(str(name))}.")
+                raise InvalidArgumentError(f"Names of columns must be texts, got {show(str(name))}.")
             if names.count(name) > 1:
-                raise InvalidArgumentError(f"Column {show(name)} cannot be named twice.")
+                raise InvalidArgumentError(f"Columns must be named once, got {show(name)} twice.")
         if self.target is not None and not len(self.target):
-            raise InvalidArgumentError("target is an empty list; leave it out where there is none.")
+            raise InvalidArgumentError("target must have at least one name, got an empty list. Leave it out.")
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ class Roles:
         """Return the names of the inputs among all names.
 
         Raises:
-            InvalidArgumentError: a name that is not there, or no inputs.
+            InvalidArgumentError: A name is not there, or there are no inputs.
         """
         for name in (*self.others, *(self.columns or ())):
             if name not in names:
@@ -71,12 +71,12 @@ class Roles:
         return inputs
 
     def without_index(self, inputs: list[str], where: str, first: Callable[[str], NDArray[Any]]) -> list[str]:
-        """Return the inputs without columns that have no name and count the rows, as far as the first rows tell.
+        """Return the inputs without unnamed columns that count the first rows.
 
-        Rows to predict at, and inputs that were named, keep theirs.
+        Rows to predict at, and inputs given by name, keep such columns.
 
         Args:
-            inputs: Their names.
+            inputs: The names of the inputs.
             where: The file, for a warning.
             first: Returns the first rows (b,) of a column.
         """
@@ -91,7 +91,7 @@ class Roles:
         return [name for name in inputs if name not in counts]
 
     def chunk(self, table: Columns, inputs: Sequence[str]) -> Chunk:
-        """Return the rows of columns (b,) each, the inputs in this order."""
+        """Return the rows of columns (b,), with the inputs in this order."""
         table = _one_type({name: table[name] for name in (*inputs, *self.others)})
         return self.with_targets(np.stack([table[name] for name in inputs], axis=1), table)._replace(
             names=tuple(inputs)
@@ -129,7 +129,7 @@ class Roles:
 
 
 def selected(inputs: Sequence[str], columns: Collection[str | int] | None) -> list[str]:
-    """Return the names of the inputs among some columns; of all inputs if there are none or one is missing."""
+    """Return the inputs among some columns. If the columns are None or one is no input, return all inputs."""
     is_known = columns is not None and all(column in inputs for column in columns)
     return [name for name in inputs if columns is None or not is_known or name in columns]
 
@@ -138,7 +138,7 @@ def _numbers(file: Path, name: str, column: Any, first: int) -> NDArray[Any]:
     """Return a column of numbers.
 
     Raises:
-        DataError: it holds something else, or missing cells, named by their row.
+        DataError: It holds other values or missing cells. The message names the row.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -157,7 +157,7 @@ def _numbers(file: Path, name: str, column: Any, first: int) -> NDArray[Any]:
 
 
 def _one_type(table: Columns) -> Columns:
-    """Return the columns as float32 where all of them are, else as float64; what is not numbers as it is."""
+    """Return numeric columns as float32 if all are, else as float64. Other columns stay unchanged."""
     kinds = {np.asarray(column).dtype for column in table.values()}
     kind = np.float32 if kinds == {np.dtype(np.float32)} else np.float64
     return {name: c.astype(kind, copy=False) if c.dtype.kind in "fiub" else c for name, c in table.items()}

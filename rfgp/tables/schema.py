@@ -1,4 +1,4 @@
-"""What a fitted model must know of its table to read the next one."""
+"""The schema of a fitted table, by which later tables are read."""
 
 import math
 import sys
@@ -22,11 +22,15 @@ class ColumnRule:
     """How one column of the file becomes numbers.
 
     Attributes:
-        name: The column's name; its position where the file has no header.
+        name: The column's name, or its position if the file has no header.
         position: Its place in the file, from 0.
         role: "number", "category" (one column of 0 and 1 for each level), "date" (days since 1970-01-01T00:00 UTC) or
             "level" (one column of the texts' positions among the levels).
         levels: The texts of a category or of levels, sorted.
+
+    Example:
+        >>> ColumnRule("color", 0, "category", ("blue", "red")).encoded
+        ('color=blue', 'color=red')
     """
 
     name: str
@@ -45,18 +49,25 @@ class Schema:
     """The columns of a table and how they were encoded.
 
     Attributes:
-        inputs: The input columns' rules, in the file's order.
-        output: The target column's rule; a category's levels are the classes.
+        inputs: The rules of the input columns, in the file's order.
+        output: The rule of the target column. Levels of a category are the classes.
         width: The number of columns of the file.
         header: Whether the file had names of its own.
         dropped: The names of the columns that were left out.
-        missing: What is done about missing cells: "error", "drop" or "mean".
-        fills: The d means that fill the encoded columns where `missing` is "mean"; else empty.
+        missing: The policy for missing cells: "error", "drop" or "mean".
+        fills: The d means that fill the encoded columns if `missing` is "mean". Otherwise empty.
         decimal: The decimal mark.
-        comment: What lines begin with that are skipped.
-        missing_marks: The texts that stand for a missing cell.
+        comment: The mark of lines that are skipped.
+        missing_marks: The texts that mark a missing cell.
         encoding: The text's encoding.
-        thousands: What separates thousands.
+        thousands: The separator of thousands.
+
+    Example:
+        >>> schema = Schema.of_numbers(("size", "age"), "price")
+        >>> schema.columns, schema.target
+        (('size', 'age'), 'price')
+        >>> Schema.from_dict(schema.to_dict()) == schema
+        True
     """
 
     inputs: tuple[ColumnRule, ...] = ()
@@ -74,7 +85,7 @@ class Schema:
 
     @classmethod
     def of_numbers(cls, columns: Sequence[str], target: str) -> "Schema":
-        """Return the schema of a file with numeric columns and the target as the last."""
+        """Return the schema of a file with numeric columns, the target last."""
         rules = tuple(ColumnRule(name, place) for place, name in enumerate(columns))
         return cls(rules, ColumnRule(target, len(rules)), len(rules) + 1)
 
@@ -102,13 +113,13 @@ class Schema:
         """Return the schema with another policy about missing cells.
 
         Raises:
-            InvalidArgumentError: there is no such policy, or it needs means that the fitted table had not.
+            InvalidArgumentError: There is no such policy, or it needs means that the fitted table has not.
         """
         if missing not in CHOICES["missing"]:
             raise no_choice("missing", missing)
         if missing == "mean" and not self.fills:
             raise InvalidArgumentError(
-                'missing="mean" fills gaps with the means of the fitted table, which was read without it. Give '
+                'missing="mean" needs the means of the fitted table, which was read without them. Give '
                 'missing="drop", or read and fit it with missing="mean" again.'
             )
         return replace(self, missing=missing, fills=self.fills if missing == "mean" else ())
@@ -122,10 +133,10 @@ class Schema:
 
     @classmethod
     def from_dict(cls, content: Any) -> "Schema":
-        """Return the schema of `to_dict`, with everything checked; the content may come from anywhere.
+        """Return the schema of `to_dict`. All content is checked, so that its source need not be trusted.
 
         Raises:
-            DataError: a field is missing, unknown, of another type or size, or contradicts another.
+            DataError: A field is missing, unknown, of another type or size, or contradicts another.
         """
         if not isinstance(content, dict) or "version" not in content:
             raise _bad("it is not a dictionary with a version")
@@ -139,7 +150,7 @@ class Schema:
 
 
 def _check(schema: Schema) -> None:
-    """Check what concerns more than the type of one field."""
+    """Check conditions on more than the type of one field."""
     rules = (*schema.inputs, schema.output)
     for rule in rules:
         if rule.role not in _ROLES:

@@ -1,8 +1,8 @@
-"""Tables that need not fit in memory: rows with their targets, read in blocks whenever a model asks for them.
+"""Tables that need not fit in memory, read in batches of rows.
 
-Each is a `rfgp.rows.RowSource`: `fit`, `condition`, `update` and `predict` take it in the place of arrays.
-`GP` reads columns of numbers, dates, text and truth values by their names. For other models they must be numbers;
-`rfgp.tables.read_table` encodes categories and dates of tables that fit in memory.
+Each is a `rfgp.rows.RowSource`, which `fit`, `condition`, `update` and `predict` accept instead of arrays. `GP` reads
+columns of numbers, dates, text and truth values by name. Other models need columns of numbers. Categories and dates of
+tables that fit in memory can be encoded by `rfgp.tables.read_table`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -30,18 +30,26 @@ BATCH_BYTES = 2**24
 
 
 class Parquet:
-    """The rows of one Parquet file, or of several one after the other.
+    """The rows of one Parquet file, or of several files.
 
     Args:
-        path: A file, several, or a folder, whose files *.parquet are taken in the order of their names.
-        target: The target column's name, or a list of k; None for rows to predict at.
-        columns: Names of the input columns, in order; None: all others.
+        path: A file, several, or a folder whose *.parquet files are read in the order of their names.
+        target: The target column's name, or a list of k. If None, there is none, as in rows to predict at.
+        columns: Names of the input columns, in order. If None, all others.
         noise: Name of the column of known noise variances.
         sample_weight: Name of the column of weights.
 
     Raises:
-        DataError: a file is missing or no Parquet file; later, where it is read: cells that are no finite numbers.
-        InvalidArgumentError: there is no such column.
+        DataError: A file is missing or not Parquet. While it is read: cells that are not finite numbers.
+        InvalidArgumentError: There is no such column.
+
+    Example:
+        >>> import tempfile
+        >>> import pandas as pd
+        >>> with tempfile.NamedTemporaryFile(suffix=".parquet") as file:
+        ...     pd.DataFrame({"size": [1.0, 2.0], "price": [2.0, 4.0]}).to_parquet(file.name)
+        ...     [chunk.y.tolist() for chunk in Parquet(file.name, "price").chunks()]
+        [[2.0, 4.0]]
     """
 
     def __init__(
@@ -63,12 +71,12 @@ class Parquet:
         self._inputs = self._roles.without_index(inputs[0], title(self.paths[0]), self._first)
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield all rows, some at a time."""
+        """Yield all rows in batches."""
         for file in self.paths:
             yield from self._roles.chunks(file, self._batches(file, self._inputs), self._inputs)
 
     def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
-        """Yield all rows, some at a time, with Arrow tables of the inputs, or of these columns."""
+        """Yield all rows in batches, with Arrow tables of the inputs, or of these columns."""
         inputs = selected(self._inputs, columns)
         for file in self.paths:
             yield from self._roles.tables(file, self._batches(file, inputs), inputs)
@@ -92,22 +100,30 @@ class Parquet:
 
 
 class CSV:
-    """The rows of a text table of numbers, plain or gzipped, separated by commas, semicolons or tabs.
+    r"""The rows of a text table of numbers, plain or gzipped, separated by commas, semicolons or tabs.
 
     Args:
         path: The file.
-        target: The target column's name, or a list of k; None for rows to predict at. Without a header the columns
-            are "0", "1", ...
-        columns: Names of the input columns, in order; None: all others.
+        target: The target column's name, or a list of k. If None, there is none, as in rows to predict at. Without a
+            header the columns are "0", "1" and so on.
+        columns: Names of the input columns, in order. If None, all others.
         noise: Name of the column of known noise variances.
         sample_weight: Name of the column of weights.
         names: The columns' names, for a file without a header.
         decimal: The decimal mark, "." or ",".
-        thousands: What separates groups of three digits before the decimal mark, such as "," in 1,200; None: nothing.
+        thousands: The separator of groups of three digits, such as "," in 1,200. If None, there is none.
 
     Raises:
-        DataError: the file is missing or no table; later, where it is read: cells that are no finite numbers.
-        InvalidArgumentError: there is no such column, or no such mark.
+        DataError: The file is missing or not a table. While it is read: cells that are not finite numbers.
+        InvalidArgumentError: There is no such column, or no such mark.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+        ...     _ = file.write("size,price\n1,2\n2,4\n")
+        ...     file.flush()
+        ...     [chunk.y.tolist() for chunk in CSV(file.name, "price").chunks()]
+        [[2.0, 4.0]]
     """
 
     def __init__(
@@ -129,12 +145,12 @@ class CSV:
         self._inputs = self._roles.without_index(inputs, title(self.path), self._first)
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield all rows, some at a time."""
+        """Yield all rows in batches."""
         for chunk in self._roles.chunks(self.path, self._batches([*self._inputs, *self._roles.others]), self._inputs):
             yield chunk if self._head.is_named else chunk._replace(names=None)
 
     def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
-        """Yield all rows, some at a time, with Arrow tables of the inputs, or of these columns.
+        """Yield all rows in batches, with Arrow tables of the inputs, or of these columns.
 
         The first rows decide which columns are numbers, dates or truth values. Later cells of another type are left as
         text. Without a header, columns have numbers.
@@ -148,7 +164,7 @@ class CSV:
             yield chunk._replace(X=chunk.X.from_arrays(cells, names=inputs) if self._head.is_named else by_place)
 
     def _first(self, name: str) -> NDArray[Any]:
-        """Return the first rows (b,) of a column; nothing where they are no numbers."""
+        """Return the first rows (b,) of a column, or none if they are not numbers."""
         try:
             batch = next(iter(self._batches([name])), None)
         except DataError:
@@ -163,7 +179,7 @@ class CSV:
 
         head, has_marks = self._head, self._form != TextFormat()
         if read_head(self.path, self._form, self._names) != head:
-            raise DataError(f"{title(self.path)} has another header than at first; it must not change.")
+            raise DataError(f"The header of {title(self.path)} must not change. Create the source again.")
         types = dict.fromkeys(columns, pa.string() if has_marks else pa.float64()) | dict.fromkeys(texts, pa.string())
         try:
             batches = arrow.open_csv(
@@ -188,21 +204,29 @@ class CSV:
         return f"CSV({plain(self.path.name)})"
 
 
-class Blocks:
-    """Rows from your own code, as from a database.
+class Batches:
+    """Batches of rows from your own code, for instance from a database.
+
+    A batch is a pair (X, y), a matrix of inputs (b, d) without targets, or a `Chunk`. It may also be columns by name: a
+    dictionary of arrays (b,) or a pandas DataFrame.
 
     Args:
-        read: Called whenever the rows are needed; returns an iterable of blocks, each time the same. Or such a list. A
-            block is a pair (X, y), inputs (b, d) alone where there is no target, a `Chunk`, or columns by name: a
-            dictionary of arrays (b,) or a pandas DataFrame.
-        target: For columns by name: the target column's, or a list of k; for blocks of one matrix (b, d + 1): the
-            target's position.
-        columns: For columns by name: the inputs', in order; None: all others.
-        noise: For columns by name: that of known noise variances.
-        sample_weight: For columns by name: that of weights.
+        read: A list of batches, or a function that returns an iterable of the same batches at each call.
+        target: The name of the target column, or a list of k. For matrices (b, d + 1), the target's position.
+        columns: Names of the input columns, in order. If None, all others.
+        noise: Name of the column of known noise variances.
+        sample_weight: Name of the column of weights.
 
     Raises:
-        InvalidArgumentError: `read` is an iterator, which can be read only once; later: there is no such column.
+        InvalidArgumentError: `read` is an iterator, which can be read only once. Later: there is no such column.
+
+    Example:
+        >>> import numpy as np
+        >>> import rfgp
+        >>> X = np.linspace(0, 10, 100)[:, None]
+        >>> batches = Batches(lambda: ((X[i : i + 50], np.sin(X[i : i + 50, 0])) for i in (0, 50)))
+        >>> rfgp.GP(rfgp.kernels.RBF(), seed=0).condition(batches).predict(X[:3]).mean.shape
+        (3,)
     """
 
     def __init__(
@@ -216,68 +240,69 @@ class Blocks:
     ) -> None:
         if not callable(read) and (isinstance(read, Iterator) or not isinstance(read, Sequence)):
             raise InvalidArgumentError(
-                "Blocks are read more than once: pass a function that returns a new iterator each time, or a list."
+                "read must be a list or a function that returns a new iterator at each call, since batches are read "
+                "more than once."
             )
         self._read = read
         is_position = isinstance(target, int | np.integer) and not isinstance(target, bool)
         self._position = int(target) if is_position else None
         if is_position and not (columns is noise is sample_weight is None):
-            raise InvalidArgumentError("columns, noise and sample_weight are names; give target by its name as well.")
+            raise InvalidArgumentError("target must be a name if columns, noise or sample_weight are given by name.")
         self._roles = Roles(None if is_position else target, columns, noise, sample_weight)
         self._inputs: list[str] | None = None
         self._warned = False
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield all rows, some at a time."""
-        for block in self._blocks():
+        """Yield all rows in batches."""
+        for block in self._all():
             yield self._rows(block, self._chunk)
 
     def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
-        """Yield all rows, some at a time, with columns of any type in blocks of columns by name."""
-        for block in self._blocks():
+        """Yield all rows in batches. Columns by name may have any type."""
+        for block in self._all():
             yield self._rows(block, self._table)
 
-    def _blocks(self) -> Iterable[Any]:
-        """Return the blocks of all rows.
+    def _all(self) -> Iterable[Any]:
+        """Return the batches of all rows.
 
         Raises:
-            DataError: the caller's function returns something else.
+            DataError: The caller's function returns something else.
         """
-        blocks = self._read() if callable(self._read) else self._read
-        if not isinstance(blocks, Iterable):
-            raise DataError(f"The function that reads blocks returned {type(blocks).__name__}, not blocks.")
-        return blocks
+        batches = self._read() if callable(self._read) else self._read
+        if not isinstance(batches, Iterable):
+            raise DataError(f"The function that reads batches must return an iterable, got {type(batches).__name__}.")
+        return batches
 
     def _rows(self, block: Any, read: Callable[[Any], Chunk]) -> Chunk:
-        """Return the rows of a block.
+        """Return the rows of a batch.
 
         Raises:
-            DataError: it is none.
+            DataError: It is not a batch.
         """
         try:
             return read(block)
         except (TypeError, ValueError, LookupError) as error:
             if isinstance(error, RfgpError):
                 raise
-            fault = f"A block ({type(block).__name__}) is not rows of numbers: {brief(error).rstrip('.')}."
+            fault = f"A batch must be rows of numbers, got {type(block).__name__}: {brief(error).rstrip('.')}."
             raise DataError(fault) from error
 
     def _chunk(self, block: Any) -> Chunk:
         if isinstance(block, Chunk):
-            return self._told(block)
+            return self._warned_of_truth(block)
         if isinstance(block, tuple) and len(block) == 2:
-            return self._told(Chunk(*block))
+            return self._warned_of_truth(Chunk(*block))
         if _has_names(block):
             return self._by_name({str(name): np.atleast_1d(np.asarray(block[name])) for name in block})
         if self._position is None:
             return Chunk(block)
         X = np.asarray(block)
         if X.ndim != 2 or not -X.shape[1] <= self._position < X.shape[1]:
-            raise InvalidArgumentError(f"A block of shape {X.shape} has no column {self._position}.")
+            raise InvalidArgumentError(f"Batches must have a column {self._position}, got one of shape {X.shape}.")
         return Chunk(np.delete(X, self._position, axis=1), X[:, self._position])
 
     def _table(self, block: Any) -> Chunk:
-        """Return the rows of a block, with the columns by name as they are."""
+        """Return the rows of a batch. Columns by name keep their types."""
         if not _has_names(block):
             return self._chunk(block)
         columns = {str(name): block[name] for name in block}
@@ -285,38 +310,38 @@ class Blocks:
         others = {name: np.atleast_1d(np.asarray(columns[name])) for name in self._roles.others}
         return self._roles.with_targets({name: columns[name] for name in inputs}, others)
 
-    def _told(self, chunk: Chunk) -> Chunk:
-        """Return rows, with a warning of the first targets that are truth values."""
+    def _warned_of_truth(self, chunk: Chunk) -> Chunk:
+        """Return rows, and warn once if targets are truth values."""
         self._warned = self._warned or warn_of_truth(chunk.y)
         return chunk
 
     def _by_name(self, table: Columns) -> Chunk:
-        """Return the rows of columns by name, in the order of the first block that was read."""
+        """Return the rows of columns by name, in the order of the first batch."""
         return self._roles.chunk(table, self._checked(table))
 
     def _checked(self, table: Mapping[str, Any]) -> list[str]:
-        """Return the names of the inputs among columns by name, in the order of the first block that was read.
+        """Return the names of the inputs among columns by name, in the order of the first batch.
 
         Raises:
-            DataError: a column is missing.
+            DataError: A column is missing.
         """
         if self._position is not None:
-            raise InvalidArgumentError("The columns of a block have names; give target by its name as well.")
+            raise InvalidArgumentError("target must be a name, since the columns of the batches have names.")
         if self._inputs is None:
-            self._inputs = self._roles.inputs(list(table), "A block")
-            self._inputs = self._roles.without_index(self._inputs, "A block", lambda name: np.asarray(table[name]))
+            self._inputs = self._roles.inputs(list(table), "A batch")
+            self._inputs = self._roles.without_index(self._inputs, "A batch", lambda name: np.asarray(table[name]))
         if missing := {*self._inputs, *self._roles.others} - set(table):
-            raise DataError(f"A block has no column {show(min(missing))}, which the first has.")
+            raise DataError(f"All batches must have the columns of the first, got one without {show(min(missing))}.")
         if self._roles.targets and not self._warned:
             self._warned = any(warn_of_truth(table[name], show(name)) for name in self._roles.targets)
         return self._inputs
 
     def __repr__(self) -> str:
-        return "Blocks()"
+        return "Batches()"
 
 
 def _has_names(block: Any) -> bool:
-    """Return whether a block has columns by name."""
+    """Return whether a batch has columns by name."""
     return isinstance(block, Mapping) or hasattr(block, "columns")
 
 
@@ -333,7 +358,9 @@ def _pointed(file: Path, batch: Any, columns: Sequence[str], form: TextFormat) -
         except pa.ArrowInvalid as error:
             cell = next(cell for cell in cells.to_pylist() if cell is not None and not _is_number(cell, form))
             marks = f"the decimal mark {form.decimal!r} and the separator of thousands {form.thousands!r}"
-            raise DataError(f"{title(file)}: in column {show(name)} {show(cell)} is no number with {marks}.") from error
+            raise DataError(
+                f"{title(file)}: column {show(name)} must hold numbers with {marks}, got {show(cell)}."
+            ) from error
     return pa.RecordBatch.from_pydict(out)
 
 
@@ -350,7 +377,7 @@ def _is_number(cell: str, form: TextFormat) -> bool:
 def _files(path: str | Path | Sequence[str | Path]) -> list[Path]:
     if not isinstance(path, str | Path):
         if not isinstance(path, Sequence) or not all(isinstance(one, str | Path) for one in path):
-            raise InvalidArgumentError(f"path is {show(str(path))}; give a file, several, or a folder.")
+            raise InvalidArgumentError(f"path must be a file, several, or a folder, got {show(str(path))}.")
         files = [Path(one) for one in path]
     else:
         files = sorted(Path(path).glob("*.parquet")) if Path(path).is_dir() else [Path(path)]

@@ -1,4 +1,4 @@
-"""Tables of numbers, and the inputs of a file without them all."""
+"""Encoded tables, and the encoded inputs of a file to predict."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,13 +27,18 @@ class Table:
 
     Attributes:
         X: Inputs (n, d), float64.
-        y: Targets (n,), float64; a text target's positions in `classes`.
-        columns: The d encoded columns' names, as "color=red"; "0", "1", ... where the file has no header.
-        target: The target column's name.
-        schema: What it takes to read the next file alike; numeric columns unless given.
-        classes: A text target's sorted levels; None for numbers.
-        rows: The positions (n,) of the rows in the file, from 0 after the header; all unless given.
+        y: Targets (n,), float64. For a text target, positions in `classes`.
+        columns: The names of the d encoded columns, such as "color=red". They are "0", "1", ... without a header.
+        target: The name of the target column.
+        schema: The encoding, by which later files are read. By default, that of numeric columns.
+        classes: The sorted levels of a text target. None for numbers.
+        rows: The positions (n,) of the rows in the file, from 0 after the header. By default, all.
         num_rows: The number of rows of the file, at least n.
+
+    Example:
+        >>> import numpy as np
+        >>> Table(np.zeros((3, 2)), np.ones(3), ("size", "age"), "price")
+        Table(3 rows, 2 columns (size, age), target 'price')
     """
 
     X: NDArray[np.float64]
@@ -60,26 +65,25 @@ class Table:
         return f"Table({size}, target {show(self.target)}{classes})"
 
     def frame(self) -> Any:
-        """Return the inputs as a pandas DataFrame (n, d), whose names a model that is fitted to it keeps.
+        """Return the inputs as a pandas DataFrame (n, d) to fit a model by column names.
 
-        Columns of levels hold their texts, dates times, others numbers.
+        Levels are texts, dates are times, and others are numbers.
         """
         return frame_of(self.schema.inputs, self.X)
 
     def check_numeric_target(self, most_classes: int = 0) -> None:
-        """Refuse a target of classes, whose numbers mean nothing to a regression, or of more than a likelihood takes.
+        """Check that the target has numbers, or at most as many classes as a likelihood takes.
 
         Raises:
-            DataError: with the classes, and what takes them.
+            DataError: The target has more classes. The message names a model for them.
         """
         if self.classes is None or len(self.classes) <= most_classes:
             return
         advice = "Choose another target, or fit classes with rfgp.sklearn.GPClassifier."
         if len(self.classes) == 2:
-            advice = f'likelihood="bernoulli" (--likelihood bernoulli) has the probability of {show(self.classes[1])}.'
+            advice = f'Give likelihood="bernoulli" (--likelihood bernoulli) to predict {show(self.classes[1])}.'
         raise DataError(
-            f"The target {show(self.target)} has the classes {listed(self.classes)}; a regression needs numbers. "
-            + advice
+            f"The target {show(self.target)} must have numbers, got the classes {listed(self.classes)}. " + advice
         )
 
 
@@ -88,12 +92,17 @@ class Inputs:
     """The inputs of a file to predict at.
 
     Attributes:
-        X: Inputs (n, d), float64, encoded as the schema says.
+        X: Inputs (n, d), float64, encoded by the schema.
         rows: The positions (n,) of the rows in the file, from 0 after the header.
         num_rows: The number of rows of the file, at least n.
-        y: Targets (n,) where the file has the target column without a gap; else None.
+        y: Targets (n,), or None if the file has no target column or gaps in it.
         rules: The rules of the columns, with the levels of this file after those of the fitted table.
-        carried: The texts of further columns (n,) by name, as the file has them.
+        carried: The texts of further columns (n,) by name.
+
+    Example:
+        >>> import numpy as np
+        >>> Inputs(np.zeros((3, 2)), np.arange(3), 3)
+        Inputs(3 rows, 2 columns, no targets)
     """
 
     X: NDArray[np.float64]
@@ -106,7 +115,7 @@ class Inputs:
     def frame(self, *, has_dates: bool = True) -> Any:
         """Return the inputs as a pandas DataFrame (n, d).
 
-        Columns of levels hold their texts, dates times, others numbers.
+        Levels are texts, dates are times, and others are numbers.
 
         Args:
             has_dates: Whether dates are times. If not, they are days, as models of earlier versions read them.
@@ -119,7 +128,13 @@ class Inputs:
 
 
 def times_of(days: NDArray[np.float64]) -> NDArray[np.datetime64]:
-    """Return days (n,) since 1970-01-01 UTC as times (n,), to the microsecond, or to the second if some are far off."""
+    """Return days (n,) since 1970-01-01 UTC as times (n,) in microseconds, or in seconds beyond `_FAR`.
+
+    Example:
+        >>> import numpy as np
+        >>> times_of(np.array([0.5])).tolist()
+        [datetime.datetime(1970, 1, 1, 12, 0)]
+    """
     unit, per_day = ("us", 86_400 * 10**6) if np.abs(days).max(initial=0) < _FAR else ("s", 86_400)
     return np.round(days * per_day).astype(f"datetime64[{unit}]")
 

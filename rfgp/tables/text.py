@@ -1,4 +1,4 @@
-"""Text files: which mark separates the cells, whether the first line names them, and the cells."""
+"""Text files: the separator of the cells, the header, and the cells."""
 
 import csv
 import io
@@ -26,7 +26,7 @@ _CELL = re.compile(r'"[^"]*"(?!\S)|\S+')
 
 
 class Head(NamedTuple):
-    """What the first lines of a text file tell."""
+    """The columns and the separator, from the first lines of a text file."""
 
     names: tuple[str, ...]
     mark: str
@@ -41,8 +41,8 @@ def read_text(file: Path, form: TextFormat, *, names: Sequence[str] | None = Non
     Args:
         file: The file.
         form: How its cells are spelled.
-        names: The columns' names; the first line then is a row.
-        header: Whether the first line holds names; None: unless every cell of it is a number or date.
+        names: The columns' names. If None, they are in the header.
+        header: Whether the first line holds names. If None, it does unless all its cells are numbers or dates.
 
     Raises:
         DataError: the file is missing, empty, not text, or ragged.
@@ -63,7 +63,7 @@ def read_text(file: Path, form: TextFormat, *, names: Sequence[str] | None = Non
 
 
 def read_head(file: Path, form: TextFormat, names: Sequence[str] | None = None) -> Head:
-    """Return the columns' names and the separator of a text table that is read in blocks.
+    """Return the columns' names and the separator of a text table that is read in batches.
 
     Raises:
         DataError: the file is missing, empty, not text, or separated by blanks.
@@ -72,7 +72,7 @@ def read_head(file: Path, form: TextFormat, names: Sequence[str] | None = None) 
     data = read_first(file, _SAMPLE_BYTES)
     mark = _find_separator(file, data, form)
     if mark == " ":
-        raise unreadable(file, "its cells are separated by blanks, which are not read in blocks; use read_table.")
+        raise unreadable(file, "its cells are separated by blanks, which cannot be read in batches; use read_table.")
     head = _read_head(file, data, mark, form, names, None)
     if len(set(head.names)) < len(head.names):
         twice = next(name for name in head.names if head.names.count(name) > 1)
@@ -81,7 +81,7 @@ def read_head(file: Path, form: TextFormat, names: Sequence[str] | None = None) 
 
 
 def peek_names(file: Path, form: TextFormat) -> tuple[str, ...] | None:
-    """Return the columns' names from the first lines of a text table; None if only all of it tells them.
+    """Return the columns' names from the first lines of a text table. None if these are not enough.
 
     Raises:
         DataError: the file is missing, empty or not text.
@@ -93,12 +93,12 @@ def peek_names(file: Path, form: TextFormat) -> tuple[str, ...] | None:
         mark = _find_separator(file, data, form)
         data = _with_plain_marks(data, mark)
         return _read_head(file, data, "\t" if mark == " " else mark, form, None, None).names
-    except DataError:  # reading all of the file may say more
+    except DataError:  # reading the whole file may give a better error
         return None
 
 
 def _without_comments(data: bytes, form: TextFormat) -> bytes:
-    """Return the text with its comments emptied; they still count as lines."""
+    """Return the text with its comments emptied. They still count as lines."""
     if form.comment is None:
         return data
     return re.sub(rb"(?m)^[ \t]*" + re.escape(form.comment.encode()) + rb"[^\r\n]*", b"", data)
@@ -112,7 +112,7 @@ def _first_lines(data: bytes) -> tuple[int, list[str]]:
 
 
 def _find_separator(file: Path, data: bytes, form: TextFormat) -> str:
-    """Return the mark that gives the first lines alike numbers of cells; blanks are " "."""
+    """Return the mark that splits the first lines into equal numbers of cells, " " for blanks."""
     lines = _first_lines(data)[1]
     if not "".join(lines).strip():
         raise DataError(f"{title(file)} is empty: it has only blank lines or comments.")
@@ -129,7 +129,7 @@ def _find_separator(file: Path, data: bytes, form: TextFormat) -> str:
 
 
 def _records(lines: Sequence[str], mark: str) -> list[list[str]]:
-    """Return the records of the first lines; the last may continue after them."""
+    """Return the records of the first lines. The last may be cut."""
     if mark == " ":
         return [_CELL.findall(line) for line in lines]
     try:
@@ -158,7 +158,7 @@ def _read_head(
     try:
         cells = next(reader)
     except csv.Error as error:
-        raise unreadable(file, f"its first lines cannot be told apart ({error}).") from error
+        raise unreadable(file, f"its first lines cannot be split into cells ({error}).") from error
     end = begin + sum(len(line.encode()) for line in lines[: reader.line_num])
     if reader.line_num > 1:
         _check_lines(file, data, mark)
@@ -193,8 +193,8 @@ def _is_header(file: Path, cells: list[str], form: TextFormat) -> bool:
         odd = values.index(False)
         hint = advice(numbers, str(odd), form)
         raise DataError(
-            f"{title(file)}: the first line mixes numbers and text ({show(cells[odd])}); is it a header or a row? If a "
-            f"row, give names for the columns; if a header, no name may be a number. {hint}".rstrip()
+            f"{title(file)}: the first line must be a header or a row, got numbers and text ({show(cells[odd])}). "
+            f"If it is a row, give names for the columns. In a header no name may be a number. {hint}".rstrip()
         )
     hints = {name: hint for name in numbers if (hint := advice(numbers, name, form))}
     if hints and all(has_marks(cell) or cell.isdecimal() for cell in cells):
@@ -234,7 +234,7 @@ def _parse(file: Path, data: bytes, head: Head, form: TextFormat) -> Any:
 
 
 def _check_lines(file: Path, data: bytes, mark: str, width: int | None = None) -> None:
-    """Name a quote that never closes, or the first line that has not `width` cells."""
+    """Raise an error for a quote that never closes, or for the first line without `width` cells."""
     opened = 1
     lines = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", newline="")
     reader = csv.reader(lines, delimiter=mark, strict=width is None)

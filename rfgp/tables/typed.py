@@ -1,4 +1,4 @@
-"""Texts of a file that is read in blocks as numbers, dates or truth values."""
+"""Texts of a file that is read in batches, as numbers, dates or truth values."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,17 +8,17 @@ from rfgp.tables.marks import pointed
 from rfgp.tables.options import TextFormat
 
 Reader = Callable[[Any, TextFormat], Any]
-"""Maps Arrow texts (b,) to cells of one type; to themselves if a cell is of another type."""
+"""A function from Arrow texts (b,) to cells of one type. It returns the texts if a cell has another type."""
 
 
 def reader_of(cells: Any, form: TextFormat) -> Reader:
-    """Return what reads a column, given the texts (b,) of its first rows."""
+    """Return the reader of a column, given the texts (b,) of its first rows."""
     readers = (as_numbers, as_dates, as_truth)
     return next((reader for reader in readers if reader(cells, form) is not cells), as_texts)
 
 
 def as_texts(cells: Any, form: TextFormat) -> Any:
-    """Return texts (b,) as they are."""
+    """Return texts (b,) unchanged."""
     return cells
 
 

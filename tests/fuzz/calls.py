@@ -586,7 +586,7 @@ def _dask_call(case):
     if is_error(outcome(lambda: gp.condition(rows))):
         return
     here = rfgp.SparseSpectrumGP(num_frequencies=3, coupling="iid", seed=0)
-    result = outcome(lambda: here.condition(rfgp.tables.Blocks([(X, y)])))
+    result = outcome(lambda: here.condition(rfgp.tables.Batches([(X, y)])))
     if is_error(result):
         raise FoundError(f"a cluster takes rows that are refused here: {result}")
     new = np.zeros((2, X.shape[1]))

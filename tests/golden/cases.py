@@ -133,7 +133,7 @@ def fourier(spectrum="gaussian", *, num_frequencies, kind="fourier", coupling="e
 def streamed():
     """Return features that read their rows in blocks."""
     X, y, new = rows(200)
-    source = rfgp.tables.Blocks(lambda: ((X[i : i + 64], y[i : i + 64]) for i in range(0, 200, 64)))
+    source = rfgp.tables.Batches(lambda: ((X[i : i + 64], y[i : i + 64]) for i in range(0, 200, 64)))
     return Case(fourier(**FEW, **SCALES).condition(source), new, has_data=False)
 
 

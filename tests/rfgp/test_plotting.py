@@ -62,7 +62,7 @@ def test_a_band_shows_the_mean_and_both_intervals(curve):
     assert len(drawn(axes)) > 10_000
     tensors = gp.predict(torch.as_tensor(x[:, None]))
     np.testing.assert_allclose(plotting.plot_prediction_band(x, tensors).lines[0].get_ydata(), p.mean[order])
-    with pytest.raises(rfgp.InvalidArgumentError, match="x has shape"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="x must have"):
         plotting.plot_prediction_band(x[:3], p)
 
 
@@ -115,9 +115,9 @@ def test_a_mesh_field_colours_every_face():
     drawn(axes)
     assert len(axes.collections[0].get_facecolor()) == 80
     for values in (field.values[:3], np.zeros((80, 1))):
-        with pytest.raises(rfgp.InvalidArgumentError, match="80 nodes"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="values must"):
             plotting.plot_mesh_field(field, values)
-    with pytest.raises(rfgp.InvalidArgumentError, match="not on a mesh"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="on a mesh"):
         plotting.plot_mesh_field(town(), field.values)
 
 
@@ -132,7 +132,7 @@ def test_a_road_field_colours_every_piece():
     middle = np.array([values[[piece.source, piece.target]].mean() for piece in pieces])
     assert np.corrcoef(middle, shades[:, 1])[0, 1] > 0.9  # viridis grows greener
     drawn(axes)
-    with pytest.raises(rfgp.InvalidArgumentError, match="not on roads"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="on roads"):
         plotting.plot_road_field(ball(), values)
 
 

@@ -18,7 +18,7 @@ from rfgp.couplings.energy.solver import Problem, Progress, Solution
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.couplings.orthogonal import haar_rows
 from rfgp.couplings.radial import BROADENINGS, RadialDistribution, check_histogram
-from rfgp.errors import BlocksWarning, InvalidArgumentError
+from rfgp.errors import BatchesWarning, InvalidArgumentError
 from rfgp.spectra import Gaussian, Spectrum
 
 Array = NDArray[Any]
@@ -220,7 +220,7 @@ class Energy(Coupling):
                 f"Solving the directions of {n} frequencies together would take more than 5 s. The energy coupling "
                 "starts from copies of one block and takes few steps. "
                 'by_name("energy", effort="full") solves them once.',
-                BlocksWarning,
+                BatchesWarning,
                 stacklevel=4,
             )
         return store.solution(problem, n, full=full, progress=progress)

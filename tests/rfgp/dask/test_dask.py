@@ -25,7 +25,7 @@ import rfgp.dask
 from rfgp import kernels as k
 from rfgp.dask import Partitions
 from rfgp.rows import survey
-from rfgp.tables import Blocks
+from rfgp.tables import Batches
 
 
 def drawn(n, seed=0):
@@ -79,7 +79,7 @@ def assert_same(one, other, tolerance=1e-8):
 def in_blocks(*extra):
     """The same rows read in blocks here, which is tested against rows in memory."""
     columns = ("X", "y", "noise", "sample_weight")
-    return rfgp.tables.Blocks([dict(zip(columns, (X, Y, *extra), strict=False))], target="y") if extra else None
+    return rfgp.tables.Batches([dict(zip(columns, (X, Y, *extra), strict=False))], target="y") if extra else None
 
 
 MAKERS = {
@@ -114,7 +114,7 @@ def test_conditioning_is_that_of_rows_in_memory(client, name):
 def test_a_fit_is_that_of_the_same_rows_in_blocks(client, is_learned):
     options = {"max_iterations": 30} if is_learned else {}
     gp = rfgp.dask.fit(model(learn_frequencies=is_learned), *arrays(), **options)
-    expected = model(learn_frequencies=is_learned).fit(rfgp.tables.Blocks([(X, Y)]), **options)
+    expected = model(learn_frequencies=is_learned).fit(rfgp.tables.Batches([(X, Y)]), **options)
     assert_same(gp, expected, 1e-6)
     found, wanted = gp.fit_report, expected.fit_report
     assert found.log_marginal_likelihood == pytest.approx(wanted.log_marginal_likelihood, rel=1e-8)
@@ -128,7 +128,7 @@ def test_inducing_points_are_those_of_the_same_rows_in_blocks(client, method):
         return rfgp.GP(rfgp.kernels.RBF(), approximation=rfgp.InducingPoints(16, method=method, seed=0))
 
     gp = rfgp.dask.fit(points(), *arrays())
-    expected = points().fit(rfgp.tables.Blocks([(X, Y)]))
+    expected = points().fit(rfgp.tables.Batches([(X, Y)]))
     assert_same(gp, expected, 1e-6)
     assert gp.evidence_bounds().lower == pytest.approx(expected.evidence_bounds().lower, rel=1e-6)
 
@@ -233,7 +233,7 @@ def test_one_more_row(client):
 
 @pytest.mark.slow
 def test_the_survey_does_not_depend_on_the_partitions(client, monkeypatch):
-    whole = survey.survey(rfgp.tables.Blocks([(X, Y)]), None, 3)
+    whole = survey.survey(rfgp.tables.Batches([(X, Y)]), None, 3)
     for rows in (600, 110, 7):
         found = survey.survey(Partitions(*arrays(rows)), None, 3)
         assert torch.equal(found.sample.X, whole.sample.X)
@@ -440,7 +440,7 @@ def test_terms_read_columns_of_any_type(client):
     new = inputs[:300].assign(store="new")
     gp.update(Partitions(dd.from_pandas(new.assign(y=Y[:300]), npartitions=2), "y", client=client))
     kept.update(new, Y[:300])
-    fitted = rfgp.dask.fit(others[0], frame, "y"), others[1].fit(Blocks([table], "y"))
+    fitted = rfgp.dask.fit(others[0], frame, "y"), others[1].fit(Batches([table], "y"))
     for found, wanted in ((gp, kept), fitted):
         there, here = rfgp.dask.predict(found, dd.from_pandas(new, npartitions=2)), wanted.predict(new)
         np.testing.assert_allclose(there.mean.compute(), here.mean, rtol=1e-6, atol=1e-9)

@@ -205,7 +205,9 @@ def law_of(field):
     rng = np.random.default_rng(0)
     count = field.graph.num_nodes
     mean, deviation = rng.standard_normal(count), rng.uniform(0.1, 0.2, count)
-    return fields.NodeLaw(mean, deviation, len(field.values), 2 * deviation, mean - 4 * deviation, mean + 4 * deviation)
+    return fields.NodePosterior(
+        mean, deviation, len(field.values), 2 * deviation, mean - 4 * deviation, mean + 4 * deviation
+    )
 
 
 @pytest.mark.parametrize("column", ["face", "vertex"])
@@ -311,7 +313,9 @@ def test_sensors_at_one_place_share_a_node(tmp_path):
     assert field.values.tolist() == [1, 2, 4, 3]
     assert field.graph.labels == ("crossing-1", "crossing-2", "sensor-0", "sensor-1")  # one at the end of a road
     gp = rfgp.GraphGP(field.graph).condition(list(field.nodes), field.values)
-    content = json.loads(fields.write_roads(tmp_path / "o.geojson", field, fields.law_at_nodes(gp, field)).read_text())
+    content = json.loads(
+        fields.write_roads(tmp_path / "o.geojson", field, fields.posterior_at_nodes(gp, field)).read_text()
+    )
     means = [f["properties"]["gp_mean"] for f in content["features"] if f["geometry"]["type"] == "Point"]
     assert means[0] == means[3] != means[1] == means[2]
 
@@ -446,7 +450,7 @@ def test_the_wrong_kind_of_field_is_refused(ball, tmp_path):
 def test_the_law_at_all_nodes_is_that_of_the_model(ball):
     field = fields.read_field(ball[0])
     gp = rfgp.GraphGP(field.graph).fit(field.nodes[::2], field.values[::2])
-    law = fields.law_at_nodes(gp, field)
+    law = fields.posterior_at_nodes(gp, field)
     one = gp.predict([field.labels[11]])
     assert law.mean[11] == pytest.approx(one.mean[0])
     assert law.deviation[11] ** 2 == pytest.approx(one.variance[0])

@@ -20,7 +20,7 @@ def write(path, text):
 def law_of(field):
     count = field.graph.num_nodes
     mean, deviation = np.arange(count) + 0.25, np.full(count, 0.5)
-    return fields.NodeLaw(mean, deviation, len(field.values), 2 * deviation, mean - 2, mean + 2)
+    return fields.NodePosterior(mean, deviation, len(field.values), 2 * deviation, mean - 2, mean + 2)
 
 
 def rows_of(field, path):
@@ -104,7 +104,7 @@ def test_a_loose_vertex_on_the_surface_has_its_value_there(tmp_path):
     assert field.numbers.tolist() == [0, 1, 2, 3, 4, -1]
     gp = fields.whittle_matern(field, 2, seed=0)
     gp.condition(fields.observed_inputs(gp, field), field.values)
-    law = fields.law_at_nodes(gp, field)
+    law = fields.posterior_at_nodes(gp, field)
     np.testing.assert_allclose(law.mean[3], law.mean[[2, 4]].mean(), rtol=1e-9)
     assert rows_of(field, tmp_path / "nodes.csv")[5]["mean"] == ""
     with pytest.raises(rfgp.DataError, match="got 1 on no face: 5"):

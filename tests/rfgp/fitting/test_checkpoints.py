@@ -46,7 +46,7 @@ def counted(self, name, compute):
     return tensors
 checkpoint.FileJournal.memoize = counted
 gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0, learn_frequencies=kind == "learned")
-source = rfgp.tables.Blocks([(X, y)])
+source = rfgp.tables.Batches([(X, y)])
 gp.fit(source, max_iterations=30, checkpoint=path)
 p = gp.predict(X[:50])
 np.save(out, np.concatenate([p.mean, p.variance, [gp.fit_report.log_marginal_likelihood]]))

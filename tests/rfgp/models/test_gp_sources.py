@@ -10,7 +10,7 @@ import graphs
 import rfgp
 from rfgp import kernels as k
 from rfgp.rows import sources
-from rfgp.tables import CSV, Blocks, Parquet
+from rfgp.tables import CSV, Batches, Parquet
 from rfgp.tables import sources as tables
 
 ROWS = 600
@@ -71,8 +71,8 @@ MAKERS = {
     "files": lambda folder, y, **o: Parquet(folder / "parts", y, columns=INPUTS, **o),
     "csv": lambda folder, y, **o: CSV(folder / "rows.csv", y, columns=INPUTS, **o),
     "csv.gz": lambda folder, y, **o: CSV(folder / "rows.csv.gz", y, **o),
-    "frames": lambda folder, y, **o: Blocks(pieces(FRAME), y, columns=INPUTS, **o),
-    "dicts": lambda folder, y, **o: Blocks(lambda: map(dict, pieces(FRAME)()), y, **o),
+    "frames": lambda folder, y, **o: Batches(pieces(FRAME), y, columns=INPUTS, **o),
+    "dicts": lambda folder, y, **o: Batches(lambda: map(dict, pieces(FRAME)()), y, **o),
 }
 
 
@@ -153,7 +153,7 @@ def test_other_likelihoods_are_read_in_blocks(likelihood, folder):
 def test_noise_weights_and_several_targets_are_columns(name, folder):
     source = MAKERS[name](folder, ["y", "y2"] if name == "frames" else "y", noise="noise", sample_weight="weight")
     if name == "frames":
-        source = Blocks(pieces(FRAME.assign(y2=-2 * Y)), ["y", "y2"], columns=INPUTS, sample_weight="weight")
+        source = Batches(pieces(FRAME.assign(y2=-2 * Y)), ["y", "y2"], columns=INPUTS, sample_weight="weight")
     gp = model().condition(source)
     y, noise = (np.c_[Y, -2 * Y], None) if name == "frames" else (Y, FRAME["noise"].to_numpy())
     assert_same(gp, model().condition(X, y, noise=noise, sample_weight=FRAME["weight"].to_numpy()))
@@ -172,7 +172,7 @@ def test_features_of_nodes_are_read_in_blocks():
     graph = graphs.Graph.from_edges([(number, (number + 1) % 30) for number in range(30)])
     frame = FRAME[["y"]].assign(node=(3 * FRAME.t).astype(int))
     gp, kept = (model(k.Nodes(graph), rfgp.TruncatedSpectrum(10)) for _ in range(2))
-    gp.fit(Blocks(pieces(frame), "y"))
+    gp.fit(Batches(pieces(frame), "y"))
     kept.fit(frame[["node"]], Y)
     assert_same(gp, kept, frame, 1e-5)
 
@@ -181,7 +181,7 @@ def test_a_fit_of_many_rows_reads_all_of_them(monkeypatch):
     monkeypatch.setattr("rfgp.fitting.subsets.LEAST_ROWS", 100)
     monkeypatch.setattr("rfgp.rows.survey.SAMPLE_ROWS", 200)
     kernel = k.RBF("t", name="trend") + k.Group("store")
-    gp = model(kernel).fit(Blocks(pieces(FRAME), "y"), max_iterations=30)
+    gp = model(kernel).fit(Batches(pieces(FRAME), "y"), max_iterations=30)
     kept = model(kernel).fit(X, Y, max_iterations=30)
     assert gp.fit_report.log_marginal_likelihood == pytest.approx(gp.log_marginal_likelihood().item(), rel=1e-9)
     gap = kept.log_marginal_likelihood().item() - gp.log_marginal_likelihood().item()
@@ -191,9 +191,9 @@ def test_a_fit_of_many_rows_reads_all_of_them(monkeypatch):
 @pytest.mark.parametrize("as_source", [True, False])
 def test_an_update_adds_rows_and_levels(as_source, tmp_path):
     more = FRAME[400:].assign(store=FRAME.store[400:].where(FRAME.t[400:] > 1, "new"))
-    gp, kept = model().condition(Blocks(pieces(FRAME[:400]), "y")), model().condition(X[:400], Y[:400])
+    gp, kept = model().condition(Batches(pieces(FRAME[:400]), "y")), model().condition(X[:400], Y[:400])
     if as_source:
-        gp.update(Blocks(pieces(more), "y"))
+        gp.update(Batches(pieces(more), "y"))
     else:
         gp.update(more[INPUTS], Y[400:])
     kept.update(more[INPUTS], Y[400:])
@@ -210,9 +210,9 @@ def test_an_update_without_new_levels_reads_new_rows_only():
         reads.append(1)
         return pieces(FRAME[:400])()
 
-    gp = model().condition(Blocks(read, "y"))
+    gp = model().condition(Batches(read, "y"))
     before = len(reads)
-    gp.update(Blocks(pieces(FRAME[400:]), "y"))
+    gp.update(Batches(pieces(FRAME[400:]), "y"))
     assert_same(gp, model().condition(X[:400], Y[:400]).update(X[400:], Y[400:]))
     assert len(reads) == before
 
@@ -220,7 +220,7 @@ def test_an_update_without_new_levels_reads_new_rows_only():
 def test_new_levels_in_blocks_have_their_prior():
     gp = model().condition(X, Y)
     new = X.assign(store=np.where(X.t > 5, "unseen", X.store))
-    found, kept = gp.predict(Blocks(pieces(new, 37))), gp.predict(new)
+    found, kept = gp.predict(Batches(pieces(new, 37))), gp.predict(new)
     np.testing.assert_allclose(found.variance, kept.variance, rtol=1e-9)
 
 
@@ -230,7 +230,7 @@ def test_columns_of_arrays_are_read_by_number(kind, kernel, tmp_path):
     values = np.c_[X.t, X.zip, Y + 0.1 * X.t]
     np.save(tmp_path / "X.npy", values)
     on_disk = np.load(tmp_path / "X.npy", mmap_mode="r")
-    of_pairs = Blocks([(values[:250], Y[:250]), (values[:0], Y[:0]), (values[250:], Y[250:])])
+    of_pairs = Batches([(values[:250], Y[:250]), (values[:0], Y[:0]), (values[250:], Y[250:])])
     source = (on_disk, Y) if kind == "memmap" else (of_pairs,)
     gp, kept = model(kernel).condition(*source), model(kernel).condition(values, Y)
     assert_same(gp, kept, values)
@@ -254,7 +254,7 @@ def test_columns_of_float32_stay_float32(tmp_path):
     gp = model(k.RBF("t")).condition(Parquet(tmp_path / "single.parquet", "y", columns=["t"]))
     assert gp.predict({"t": single.t.to_numpy()}).mean.dtype == np.float32
     assert_same(gp, model(k.RBF("t")).condition(single[["t"]], single.y.to_numpy()), single[["t"]], 1e-5)
-    mixed = model(k.RBF("t")).condition(Blocks(lambda: [FRAME.assign(t=single.t)], "y"))
+    mixed = model(k.RBF("t")).condition(Batches(lambda: [FRAME.assign(t=single.t)], "y"))
     assert mixed.predict(X).mean.dtype == np.float64
 
 
@@ -306,10 +306,10 @@ def test_rows_in_memory_are_bounded_by_blocks(monkeypatch):
     monkeypatch.setattr(sources, "standardized", counted)
     rows = Counting(250, 60)
     kernel = k.RBF("t", name="trend") + k.Group("store")
-    gp = model(kernel).fit(Blocks(rows.read, "y"), max_iterations=4)
-    gp.condition(Blocks(rows.read, "y")).update(Blocks(rows.read, "y"))
+    gp = model(kernel).fit(Batches(rows.read, "y"), max_iterations=4)
+    gp.condition(Batches(rows.read, "y")).update(Batches(rows.read, "y"))
     assert gp.num_observations == 2 * 250 * 60
-    p = gp.predict(Blocks(rows.read))
+    p = gp.predict(Batches(rows.read))
     assert len(p.mean) == len(p.variance) == 250 * 60
     assert rows.most <= 3 * 250
     assert max(largest) <= 8192
@@ -332,7 +332,7 @@ def test_terms_that_need_rows_in_memory_are_named(name, call):
     if call != "fit":
         gp.condition(frame[["t"]], Y)
     with pytest.raises(rfgp.InvalidArgumentError, match=r"term 'trend' needs all rows in memory.*RandomFeatures"):
-        getattr(gp, call)(Blocks(pieces(frame), "y"))
+        getattr(gp, call)(Batches(pieces(frame), "y"))
     if call != "fit":
         assert gp.num_observations == ROWS
 
@@ -382,7 +382,7 @@ def test_bad_cells_are_named_by_column_and_row(name, source, tmp_path):
         frame.convert_dtypes().to_parquet(tmp_path / "bad.parquet")
     frame.to_csv(tmp_path / "bad.csv", index=False)
     made = {"parquet": lambda: Parquet(tmp_path / "bad.parquet", "y"), "csv": lambda: CSV(tmp_path / "bad.csv", "y")}
-    rows = made.get(source, lambda: Blocks(pieces(frame), "y"))()
+    rows = made.get(source, lambda: Batches(pieces(frame), "y"))()
     gp = model().condition(X, Y)
     before = gp.predict(X[:9]).mean
     for call in (gp.condition, gp.update, gp.fit, lambda rows: gp.predict(rows).mean):
@@ -400,4 +400,4 @@ def test_targets_belong_to_the_source(call, folder):
     with pytest.raises(rfgp.DataError, match="no targets"):
         getattr(model(), call)(MAKERS["parquet"](folder, None))
     with pytest.raises(rfgp.DataError, match="no rows"):
-        getattr(model(), call)(Blocks([]))
+        getattr(model(), call)(Batches([]))

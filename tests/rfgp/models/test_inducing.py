@@ -15,7 +15,7 @@ from rfgp.features.inducing import SAMPLED
 from rfgp.regression import mean_and_noise
 from rfgp.regression.spec import ModelSpec
 from rfgp.solvers import solver_for
-from rfgp.tables import Blocks
+from rfgp.tables import Batches
 
 POINTS = ("num_points", "init", "method", "learn_locations", "residual")
 """The arguments of `rfgp.InducingPoints`."""
@@ -247,7 +247,7 @@ def test_rows_that_are_read_in_blocks_are_a_sample_for_points(monkeypatch):
     (X, y), new = table(300), table(9, seed=2)[0]
     monkeypatch.setattr("rfgp.approximations.inducing_points.LEAST_SAMPLE", 30)
     monkeypatch.setitem(SAMPLED, "k-means", 1)
-    gp = model(num_points=30).fit(Blocks([(X[:100], y[:100]), (X[100:], y[100:])]), max_iterations=3)
+    gp = model(num_points=30).fit(Batches([(X[:100], y[:100]), (X[100:], y[100:])]), max_iterations=3)
     scaling = gp.regression.scaling.inputs
     points = (points_of(gp) * scaling.scale + scaling.location).numpy()
     assert np.abs(points[:, None] - X[None]).max(2).min(1).max() < 1e-9  # 30 rows of the table, as many as were sampled

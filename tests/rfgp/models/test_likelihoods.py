@@ -275,7 +275,7 @@ class TestRefusals:
         with pytest.raises(rfgp.InvalidArgumentError, match="no exponentials"):
             fitted["poisson"].predict(new).exp().observed()
         other = fitted["gamma"].predict(new)
-        with pytest.raises(rfgp.InvalidArgumentError, match="different likelihoods"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="same likelihood"):
             rfgp.metrics.kl_divergence(fitted["poisson"].predict(new), other)
         assert "Poisson" in repr(law)
 
@@ -317,7 +317,7 @@ def test_outliers_move_it_less_than_a_normal_law():
 
 def test_rows_in_blocks_are_those_in_memory():
     x, y, new, _ = table("poisson", 3000)
-    source = rfgp.tables.Blocks(lambda: ((x[i : i + 700], y[i : i + 700]) for i in range(0, len(x), 700)))
+    source = rfgp.tables.Batches(lambda: ((x[i : i + 700], y[i : i + 700]) for i in range(0, len(x), 700)))
     options = {"lengthscale": np.array([1.0, 1.5]), "outputscale": 1.0}
     whole, blocks = (model("poisson", **options).condition(*given) for given in ((x, y), (source,)))
     for gp in (whole, blocks):

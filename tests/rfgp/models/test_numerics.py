@@ -146,7 +146,7 @@ def test_huge_and_tiny_columns_of_neighbours(unit):
 def test_huge_and_tiny_columns_in_blocks(unit):
     def fitted(factor):
         blocks = [(X[first : first + 50] * factor, Y[first : first + 50]) for first in range(0, 120, 50)]
-        return SparseSpectrumGP(num_frequencies=16, seed=0).fit(rfgp.tables.Blocks(blocks), max_iterations=5)
+        return SparseSpectrumGP(num_frequencies=16, seed=0).fit(rfgp.tables.Batches(blocks), max_iterations=5)
 
     np.testing.assert_array_equal(fitted(unit).predict(NEW * unit).mean, fitted(1.0).predict(NEW).mean)
 

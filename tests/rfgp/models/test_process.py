@@ -141,12 +141,12 @@ def truth(n=30):
 
 
 def as_blocks(X, y):
-    return (rfgp.tables.Blocks(lambda: iter([(X[:20], y[:20]), (X[20:], y[20:])])),)
+    return (rfgp.tables.Batches(lambda: iter([(X[:20], y[:20]), (X[20:], y[20:])])),)
 
 
 def as_named_blocks(X, y):
     block = {"a": X[:, 0], "b": X[:, 1], "y": y}
-    return (rfgp.tables.Blocks([block, block], target="y"),)
+    return (rfgp.tables.Batches([block, block], target="y"),)
 
 
 WAYS_IN = {

@@ -228,6 +228,6 @@ class TestErrors:
 
     def test_rows_in_blocks(self):
         x, y, _, _ = labels()
-        source = rfgp.tables.Blocks(lambda: iter([(x, y)]))
+        source = rfgp.tables.Batches(lambda: iter([(x, y)]))
         with pytest.raises(rfgp.InvalidArgumentError, match="Variational inference needs all rows in memory"):
             table(likelihood=Bernoulli(), inference="variational").fit(source)

@@ -12,7 +12,7 @@ import graphs
 import rfgp
 from rfgp.regression import begin, conditioned, extended
 from rfgp.rows import Chunk
-from rfgp.tables import Blocks
+from rfgp.tables import Batches
 
 
 def drawn(n=60, seed=0):
@@ -115,7 +115,7 @@ def test_the_only_pass_over_a_stream_counts_its_rows():
 
     start = begin(table().family, Chunk(X[:60], y[:60]))
     assert start.posterior is start.present_posterior
-    streamed = extended(start, Chunk(Blocks(blocks)))
+    streamed = extended(start, Chunk(Batches(blocks)))
     whole = extended(start, Chunk(X[60:], y[60:], None, weight))
     assert len(read) == 3  # looked at for its columns and its types, then read
     assert (streamed.num_observations, streamed.rows.count) == (90, whole.rows.count)

@@ -48,7 +48,7 @@ def table_page(table, **options):
 def field_page(field, **options):
     gp = GraphGP(field.graph, num_walkers=16, seed=0, **options)
     study = report.study_field(field, gp, title="a field", test_share=0.2)
-    law = fields.law_at_nodes(gp, field)
+    law = fields.posterior_at_nodes(gp, field)
     return report.field_report(study, field, law), study
 
 
@@ -343,7 +343,7 @@ def test_the_distance_from_the_exact_process_is_that_of_the_model_in_use():
         K = gp.fitted_kernel.exact(field.graph)
         error = np.linalg.norm(comparing_kernel(gp) - K) / np.linalg.norm(K)
         assert study.comparison.estimate("kernel_error", *study.own).mean == pytest.approx(error, rel=1e-6)
-        content = report.field_report(study, field, fields.law_at_nodes(gp, field))
+        content = report.field_report(study, field, fields.posterior_at_nodes(gp, field))
         name, value = next((name, value) for name, value in options.items() if name != "features")
         assert re.search(rf'<th scope="row">{name}</th><td[^>]*>{value}</td>', content)
         assert "num_walkers" not in content[content.index("How it was made</h2>") :]  # the fit has none
@@ -372,7 +372,7 @@ def test_what_was_left_out_and_simple_rules_that_do_better_are_said(monkeypatch,
     out = capsys.readouterr().out
     assert all(note in out for note in study.notes)
     assert study.summary()["notes"] == list(study.notes)
-    content = report.field_report(study, field, fields.law_at_nodes(study.model, field))
+    content = report.field_report(study, field, fields.posterior_at_nodes(study.model, field))
     assert all(note.split(":")[0] in content for note in study.notes)
 
 
@@ -519,7 +519,7 @@ def test_sensors_at_one_node_are_held_out_together_and_it_is_said():
     assert words.repeats(study).startswith(
         "7 observations share their node with another one. Observations of one node are all held out or none"
     )
-    assert words.repeats(study) in report.field_report(study, field, fields.law_at_nodes(study.model, field))
+    assert words.repeats(study) in report.field_report(study, field, fields.posterior_at_nodes(study.model, field))
 
 
 def test_observations_of_one_node_stay_together():
@@ -712,7 +712,7 @@ def test_an_exact_process_stands_beside_walks(monkeypatch):
     assert rmse == pytest.approx(rfgp.metrics.rmse(study.observed, walks.predict(field.nodes[study.test])), rel=1e-9)
     assert study.comparison is None
     assert study.remark.endswith(f"nothing is approximated. For comparison, {name}: RMSE {rmse:.4g}.")
-    content = report.field_report(study, field, fields.law_at_nodes(study.model, field))
+    content = report.field_report(study, field, fields.posterior_at_nodes(study.model, field))
     assert "the Whittle-Matern field of alpha 2 on the surface (by linear finite elements" in content
     assert "memory of the process" in content
     assert not report.study_field(field, fields.whittle_matern(field, 1, seed=0), compare=False).others

@@ -13,7 +13,7 @@ import pytest
 import rfgp
 from rfgp import kernels as k
 from rfgp.saving.container import read_file, write_file
-from rfgp.tables import CSV, Blocks, Parquet
+from rfgp.tables import CSV, Batches, Parquet
 
 MODELS = {
     "features": lambda: rfgp.SparseSpectrumGP(num_frequencies=6, seed=0),
@@ -58,8 +58,8 @@ ORDERS = {
     "arrow": lambda table: pa.Table.from_pandas(turned(table)),
     "polars": lambda table: Polars(turned(table)),
     "array": lambda table: table.to_numpy(),
-    "blocks": lambda table: Blocks([turned(table)[:3].drop(columns="place"), table[3:]]),
-    "pairs": lambda table: Blocks([(turned(table), None)]),
+    "blocks": lambda table: Batches([turned(table)[:3].drop(columns="place"), table[3:]]),
+    "pairs": lambda table: Batches([(turned(table), None)]),
 }
 
 
@@ -75,7 +75,7 @@ def test_new_rows_go_by_the_names_of_their_columns(name, order):
     new, there = ORDERS[order](d.new), d.new.to_numpy()
     close(gp.predict(new).mean, plain.predict(there).mean)
     close(gp.predict(new).variance, plain.predict(there).variance)
-    if not isinstance(new, Blocks):
+    if not isinstance(new, Batches):
         close(gp.prior_covariance(new), plain.prior_covariance(there))
         if name != "exact":
             close(gp.sample_functions(2, seed=0)(new), plain.sample_functions(2, seed=0)(there))
@@ -95,7 +95,7 @@ def test_more_rows_go_by_the_names_of_their_columns(name, tmp_path):
         return  # an exact kernel needs its rows in memory
     source = Parquet(tmp_path / "rows.parquet", "y")
     close(copy.deepcopy(again).condition(source).predict(d.new).mean, expected)
-    again.update(Blocks([(turned(d.table[30:40]), d.y[30:40]), (d.table[40:], d.y[40:])]))
+    again.update(Batches([(turned(d.table[30:40]), d.y[30:40]), (d.table[40:], d.y[40:])]))
     close(again.predict(turned(d.new)).mean, expected)
 
 

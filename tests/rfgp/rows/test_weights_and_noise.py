@@ -12,7 +12,7 @@ from scipy import stats
 import graphs
 import rfgp
 from rfgp.rows import Chunk
-from rfgp.tables import Blocks
+from rfgp.tables import Batches
 
 GRAPH = graphs.Graph.from_networkx(nx.convert_node_labels_to_integers(nx.grid_2d_graph(6, 6)))
 START = {"outputscale": 1.3, "noise": 0.1}
@@ -101,7 +101,7 @@ def test_a_weight_repeats_its_row_from_the_units_on(name):
     several = make().condition(take(d.X, rows), d.y[rows])
     if name == "blocks":
         parts = [Chunk(d.X[part], d.y[part], None, d.weight[part]) for part in (slice(0, 9), slice(9, 24))]
-        once = make().condition(Blocks(parts))
+        once = make().condition(Batches(parts))
     else:
         once = make().condition(d.X, d.y, sample_weight=d.weight)
     for quantity in once.hyperparameters.names:

@@ -10,7 +10,7 @@ from selection_cases import among, candidate, counts, favored, table
 import rfgp
 from rfgp import kernels as k
 from rfgp.selection import successive_halving, validation
-from rfgp.tables import Blocks
+from rfgp.tables import Batches
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 FEATURES = rfgp.RandomFeatures(8)
@@ -99,7 +99,7 @@ def test_a_given_approximation_is_that_of_all_candidates(approximation):
 
 def test_rows_in_blocks_are_kept_by_no_candidate():
     X, y = table(300)
-    blocks = Blocks([(X[:150], y[:150]), (X[150:], y[150:])])
+    blocks = Batches([(X[:150], y[:150]), (X[150:], y[150:])])
     gp = rfgp.GP(seed=0).fit(blocks, max_iterations=1)
     assert all("frequencies" in name or name == "exact Linear" for name in statuses(gp.selection))
     assert gp.num_observations == 300

@@ -9,7 +9,7 @@ import pytest
 
 import rfgp
 from rfgp import kernels as k
-from rfgp.tables import CSV, Blocks, Parquet, Schema, read_inputs, read_table
+from rfgp.tables import CSV, Batches, Parquet, Schema, read_inputs, read_table
 
 N = 60
 NAMES = ["Unnamed: 0", "Unnamed: 0.1", "__index_level_0__", ""]
@@ -114,7 +114,7 @@ class TestFiles:
 SOURCES = {
     "CSV": lambda table, path: (table.to_csv(path, index=False), CSV(path, "y"))[1],
     "Parquet": lambda table, path: (table.to_parquet(path, index=False), Parquet(path, "y"))[1],
-    "blocks": lambda table, path: Blocks([table[:40], table[40:]], "y"),
+    "blocks": lambda table, path: Batches([table[:40], table[40:]], "y"),
     "frame": lambda table, path: table,
 }
 

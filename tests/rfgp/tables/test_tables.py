@@ -55,7 +55,7 @@ def test_gzip(tmp_path):
         (b"a\n1\n2\n", "one column"),
         (b"a,b,a\n1,2,3\n", "two columns named 'a'"),
         (b"a,b\n1,2,3\n4,5,6\n", "more cells than the first line"),
-        (b"?,2\n3,4\n", "mixes numbers and text"),
+        (b"?,2\n3,4\n", "got numbers and text"),
         (b"a,b\n?,2\n3,4\n", r"column 'a' holds text \('\?' in row 0"),
         (b"\xff\xfe\x00bad,\x80\n\x81,\x82\n", "not a table|holds text"),
         (b'"a,b\n1,2\n', "not a table|header and no rows|one column"),

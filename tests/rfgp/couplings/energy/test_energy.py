@@ -284,7 +284,7 @@ class TestSolver:
         assert found.directions.shape == (130, 3)
         assert found.num_blocks == solver.plan(130, 3, full=False)[0]
         assert moment(found, 3, 1.0) < 0.05
-        with pytest.warns(rfgp.BlocksWarning, match="copies of one block"):
+        with pytest.warns(rfgp.BatchesWarning, match="copies of one block"):
             Energy().sample(130, 3, generator=random.generator(0))
         Energy().sample(130, 3, generator=random.generator(1))  # and says so once
         assert Energy().solve(130, 3).effort == "full"
