@@ -9,6 +9,7 @@ import torch
 
 from rfgp.counts import counted
 from rfgp.fitting import Plan, fit_terms
+from rfgp.fitting.neighbors import MOST_SHARED
 from rfgp.regression import FitReport, Regression, Score, SelectionReport
 from rfgp.regression.selection_report import CONSTANT, LINE, RATE
 from rfgp.regression.spec import ModelSpec, averaged
@@ -17,7 +18,7 @@ from rfgp.selection.candidates import SearchSpace
 from rfgp.selection.groups import num_distinct, seasons_of
 from rfgp.selection.kernels import fit_kernels
 from rfgp.selection.successive_halving import CandidateState, SuccessiveHalving, density_of, mean_and_error
-from rfgp.selection.validation import Validation, start_of
+from rfgp.selection.validation import FittedCandidate, Validation, start_of
 
 FEW = 1 / 8
 """The share of all rows below which a sum with neighbors is searched from another start as well in the last fit."""
@@ -79,12 +80,18 @@ def _fitted(rounds: SuccessiveHalving, state: CandidateState) -> tuple[Regressio
     rows = regression.needed_rows("a fit")
     if found is not None and found.is_whole:
         return validation.last(found), found.report
-    if found is not None and candidate.learns_frequencies:
+    if found is not None and (candidate.learns_frequencies or _is_searched(found, len(rows))):
         return _conditioned(regression, state)
     plan = validation.plan_of(candidate, found)
     if found is not None and len(candidate.terms) > 1 and found.searched < FEW * len(rows):
         plan = replace(plan, is_begun=False)
     return fit_terms(start_of(regression, candidate, rows, found), plan)
+
+
+def _is_searched(found: FittedCandidate, rows: int) -> bool:
+    """Return whether neighbors alone were searched on as many rows as a fit to all of them takes."""
+    is_alone = found.candidate.neighbors is not None and len(found.candidate.terms) == 1
+    return is_alone and found.searched >= MOST_SHARED and rows > 2 * MOST_SHARED
 
 
 def _conditioned(regression: Regression, state: CandidateState) -> tuple[Regression, FitReport]:

@@ -133,7 +133,7 @@ class SuccessiveHalving:
             if number:
                 going = self._further(going, CATCHING_UP, GOING_ON[self.holds_out])
             self._score(going, size)
-        while self.holds_out and self._has_variants(going):
+        while self.holds_out and has_variants(going, [state.candidate for state in self.states]):
             going = self._further(going, CATCHING_UP, GOING_ON[True])
             self._score(going, sizes[-1])
         if self.validation.folds:
@@ -206,14 +206,6 @@ class SuccessiveHalving:
             found.append(state)
         self._compare(found)
         return found
-
-    def _has_variants(self, states: Sequence[CandidateState]) -> bool:
-        """Return whether the best candidate is ahead of the others and has variants that are not scored."""
-        ranked = sorted((one for one in states if one.scores and not one.status), key=lambda state: -state.score)
-        if not ranked or (len(ranked) > 1 and ranked[1].scores[-1].difference < MARGIN):
-            return False
-        known = [state.candidate for state in self.states]
-        return any(one not in known for one in ranked[0].candidate.variants)
 
     def _taken(self, states: Sequence[CandidateState]) -> list[CandidateState]:
         """Return the best candidate, or those that are averaged, with their weights."""
@@ -327,6 +319,14 @@ class SuccessiveHalving:
         longest = max(0.0 if one.candidate.learns_frequencies else one.cost.seconds for one in going)
         needed = self._cost(state.candidate, rows).seconds
         return self.predicted + needed + longest <= max(self.limits.seconds(self.num_rows), needed + longest)
+
+
+def has_variants(states: Sequence[CandidateState], known: Sequence[Candidate]) -> bool:
+    """Return whether the best candidate is ahead of the others and has variants that are not known."""
+    ranked = sorted((one for one in states if one.scores and not one.status), key=lambda state: -state.score)
+    if not ranked or (len(ranked) > 1 and ranked[1].scores[-1].difference < MARGIN):
+        return False
+    return any(one not in known for one in ranked[0].candidate.variants)
 
 
 def mean_and_error(

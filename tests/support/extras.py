@@ -221,6 +221,7 @@ def download_a_data_set() -> None:
     from rfgp.errors import DataError
 
     os.environ["RFGP_DATA_URL"] = "http://127.0.0.1:9"  # where nothing listens
+    os.environ.pop("RFGP_DATA_DIR", None)
     name = next(name for name in datasets.names() if "://" in datasets.describe(name).url)
     with suppress(DataError):
         datasets.fetch(name)
