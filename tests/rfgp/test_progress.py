@@ -1,4 +1,5 @@
 import io
+import sys
 import time
 
 import pytest
@@ -112,3 +113,11 @@ def test_the_standard_error_is_the_stream_unless_one_is_given(capsys):
         tell("fit", 1, 10)
     out, err = capsys.readouterr()
     assert (out, err) == ("", "fit: 1 of 10\n")
+
+
+def test_terminal_has_lines_without_rich(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rich", None)
+    stream = Terminal()
+    with Bar(stream=stream) as tell:
+        tell("fit", 1, 20)
+    assert stream.getvalue() == "fit: 1 of 20\n"

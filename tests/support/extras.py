@@ -208,11 +208,18 @@ def read_parquet() -> None:
         tables.read_parquet(written("table.parquet", "no Parquet"), "y")
 
 
-@use("report", "plotly", "pandas")
+@use("report", "plotly", "pandas", "matplotlib", "pyarrow")
 def study_a_table() -> None:
-    from rfgp import report
+    import numpy as np
 
-    assert report.study_table
+    import rfgp
+    from rfgp import kernels as k
+    from rfgp import report, tables
+
+    t = np.arange(60.0)
+    table = tables.Table(t[:, None], np.sin(t / 9), ("t",), "y")
+    study = report.study_table(table, rfgp.GP(k.RBF("t"), seed=0), compare=False)
+    assert report.table_report(study, table).startswith("<!doctype html>")
 
 
 @use("datasets", "pooch")
