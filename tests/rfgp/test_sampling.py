@@ -104,7 +104,7 @@ def test_queries_without_a_positive_estimate():
     report = sampler.report(query)
     assert (report.negative, report.unusable) == (1.0, 1.0)
     assert np.isnan(report.wasserstein)
-    with pytest.raises(rfgp.DataError, match="No estimate is positive for 1 of 1"):
+    with pytest.raises(rfgp.DataError, match="got none for 1 of 1"):
         sampler.sample(query, generator=random.generator(0))
 
 
@@ -126,14 +126,14 @@ def test_any_shape(n, count, samples, kind, seed):
     ("act", "error", "message"),
     [
         (lambda: SoftmaxSampler(softmax.Positive(DRAW, "gaussian"), CLASSES), rfgp.InvalidArgumentError, "softmax"),
-        (lambda: SoftmaxSampler(softmax.Positive(DRAW), CLASSES[:0]), rfgp.DataError, "no classes"),
+        (lambda: SoftmaxSampler(softmax.Positive(DRAW), CLASSES[:0]), rfgp.DataError, "at least one row"),
         (lambda: SoftmaxSampler(softmax.Positive(DRAW), CLASSES / 0), rfgp.DataError, "row 0 is not"),
         (lambda: SoftmaxSampler(softmax.Positive(DRAW), [1.0]), rfgp.DataError, "Class vectors must be"),
-        (lambda: sampler().estimates(QUERIES[:, :2]), rfgp.DataError, "need 3 columns"),
+        (lambda: sampler().estimates(QUERIES[:, :2]), rfgp.DataError, "must have the 3 columns"),
         (lambda: sampler().sample(QUERIES, 0, generator=random.generator(0)), rfgp.InvalidArgumentError, "positive"),
         (lambda: sampler().sample(QUERIES, generator=3), rfgp.InvalidArgumentError, "generator"),
-        (lambda: SoftmaxSampler(3, CLASSES), rfgp.InvalidArgumentError, "pair of feature maps"),
-        (lambda: sampler().report(QUERIES[:0]), rfgp.DataError, "no queries"),
+        (lambda: SoftmaxSampler(3, CLASSES), rfgp.InvalidArgumentError, "must be a FeaturePair"),
+        (lambda: sampler().report(QUERIES[:0]), rfgp.DataError, "at least one row"),
         (lambda: sampler().report(QUERIES, ground="words"), rfgp.InvalidArgumentError, "ground"),
     ],
 )

@@ -175,7 +175,7 @@ def test_products_have_no_radial_law(name):
     ):
         with pytest.raises(rfgp.InvalidArgumentError, match="has no"):
             call(r)
-    with pytest.raises(rfgp.InvalidArgumentError, match="needs an isotropic spectrum"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="must be isotropic"):
         couplings.by_name("orthogonal").sample(2, 2, spectrum=spectrum, generator=rfgp.random.generator(0))
     with pytest.raises(rfgp.InvalidArgumentError, match="depend on each other"):
         spectra.Matern().coordinate_quantile(r)
