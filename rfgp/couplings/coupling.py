@@ -145,8 +145,9 @@ class Coupling(ABC):
         check_counts(num_frequencies=num_frequencies, num_dims=num_dims)
         if num_frequencies * num_dims > _MOST_ENTRIES:
             raise InvalidArgumentError(
-                f"A draw must take at most {_MOST_ENTRIES / 2**27:.0f} GiB, got {num_frequencies * num_dims / 2**27:.0f} "
-                f"GiB of {counted(num_frequencies, 'frequency', 'frequencies')} in {counted(num_dims, 'dimension')}."
+                f"A draw must take at most {_MOST_ENTRIES / 2**27:.0f} GiB, got "
+                f"{num_frequencies * num_dims / 2**27:.0f} GiB of "
+                f"{counted(num_frequencies, 'frequency', 'frequencies')} in {counted(num_dims, 'dimension')}."
             )
         if not isinstance(measure, Spectrum):
             raise InvalidArgumentError(f"spectrum must be one of rfgp.spectra, got {measure!r}.")
