@@ -1,11 +1,11 @@
-"""Softmax sampling: classes drawn in proportion to estimated probabilities, and how far these are from the true ones.
+"""Softmax sampling: classes drawn in proportion to estimated probabilities, and the errors of these probabilities.
 
-A query x gives class c the probability exp(x . c) / sum_c' exp(x . c'). With features psi(x) . phi(c) in place of the
-exponential, sum_c' needs the sum of the classes' features only. Where all features are positive the estimate is a
-mixture, sum_f psi_f(x) Phi_f * (phi_f(c) / Phi_f) with Phi_f = sum_c phi_f(c): first a feature is drawn, then a class
-by that feature's own law, whose cumulative sums are known before any query. A draw takes O(d m + log C) then, against
-O(C d) for the exact softmax. Estimates of other pairs may be negative; these classes are left out, and how many there
-are is part of the report.
+A query x gives class c the probability exp(x . c) / sum_c' exp(x . c'). With features psi(x) . phi(c) instead of the
+exponential, the denominator requires only the sum of the classes' features. If all features are positive the estimate
+is a mixture, sum_f psi_f(x) Phi_f * (phi_f(c) / Phi_f) with Phi_f = sum_c phi_f(c). First a feature is drawn, then a
+class from the distribution of that feature. Its cumulative sums are known before any query. So a draw takes
+O(d m + log C), while the exact softmax takes O(C d). Estimates of other pairs may be negative. Such classes are
+excluded, and the report has their share.
 """
 
 from dataclasses import dataclass
@@ -22,22 +22,30 @@ from rfgp.features.softmax import FeaturePair, PositiveMap
 
 _ENTRIES = 2**24
 MOST_DRAWN = 2**30
-"""Classes that are drawn at once."""
+"""The largest number of classes that are drawn in one call."""
 MOST_GROUND = 4000
-"""Classes up to which the distance of Wasserstein over the class vectors is computed."""
+"""The largest number of classes for a Wasserstein distance over the class vectors."""
 
 
 @dataclass(frozen=True)
 class SamplingReport:
-    """How far estimated class probabilities are from the true ones, averages over queries.
+    """The errors of estimated class probabilities, averaged over queries.
 
     Attributes:
         negative: The share of estimates that are negative.
-        wasserstein: The 1-Wasserstein distance between the true and the estimated law of the class. With `ground`
-            "index" classes lie at 0, 1 / (C - 1), ..., 1 in their order; with "vectors" at their vectors.
-        kolmogorov_smirnov: The largest difference of the two cumulative laws over classes in their order.
+        wasserstein: The 1-Wasserstein distance between the true and the estimated distribution of the class. With
+            `ground` "index" classes are at 0, 1 / (C - 1), ..., 1 in their order, with "vectors" at their vectors.
+        kolmogorov_smirnov: The largest difference of the two distribution functions over classes in their order.
         total_variation: Half the sum of the absolute differences.
-        unusable: The share of queries for which no estimate is positive; left out of the other averages.
+        unusable: The share of queries for which no estimate is positive. They are excluded from the other averages.
+
+    Examples:
+        >>> from rfgp import couplings, sampling
+        >>> from rfgp.features import softmax
+        >>> pair = softmax.Positive(couplings.by_name("iid").sample(512, 2, seed=0))
+        >>> report = sampling.SoftmaxSampler(pair, torch.eye(2)).report(torch.zeros(1, 2))
+        >>> report.negative, report.total_variation < 0.1
+        (0.0, True)
     """
 
     negative: float
@@ -48,38 +56,46 @@ class SamplingReport:
 
 
 class SoftmaxSampler:
-    """Draws classes in proportion to estimated softmax probabilities.
+    """A sampler of classes in proportion to estimated softmax probabilities.
 
     Source: Choromanski et al. (2022), Section 4.2 and Appendix I.1; Rawat et al. (2019), "Sampled softmax with random
     Fourier features".
 
     Args:
         pair: An estimator of the softmax kernel, such as `rfgp.features.softmax.Positive`.
-        classes: Class vectors (C, d), finite, copied: later changes of them do not reach the sampler. Multiply queries
-            and classes by the root of an inverse temperature first.
+        classes: Class vectors (C, d), finite. They are copied, so later changes do not affect the sampler. For an
+            inverse temperature, multiply queries and classes by its square root.
 
     Raises:
-        InvalidArgumentError: no pair, or one for the Gaussian kernel.
-        DataError: class vectors that are not a finite matrix of at least one row.
+        InvalidArgumentError: If it is not a pair, or one for the Gaussian kernel.
+        DataError: If the class vectors are not a finite matrix with rows.
+
+    Examples:
+        >>> from rfgp import couplings, sampling
+        >>> from rfgp.features import softmax
+        >>> pair = softmax.Positive(couplings.by_name("iid").sample(64, 2, seed=0))
+        >>> sampler = sampling.SoftmaxSampler(pair, torch.randn(1000, 2))
+        >>> sampler.sample(torch.zeros(3, 2), 5, seed=0).shape
+        torch.Size([3, 5])
     """
 
     def __init__(self, pair: FeaturePair, classes: Tensor) -> None:
         if not isinstance(pair, FeaturePair):
-            raise InvalidArgumentError(f"A pair of feature maps is needed, got {type(pair).__name__}.")
+            raise InvalidArgumentError(f"pair must be a FeaturePair, got {type(pair).__name__}.")
         if pair.kernel != "softmax":
-            raise InvalidArgumentError("Class probabilities need a pair for kernel='softmax', not 'gaussian'.")
+            raise InvalidArgumentError(f"The kernel of the pair must be 'softmax', got {pair.kernel!r}.")
         self.pair, self.classes = pair, _finite(classes, "Class vectors").detach().clone()
         if len(classes) == 0:
-            raise DataError("There are no classes to draw from.")
+            raise DataError("classes must have at least one row, got none.")
 
     def estimates(
         self,
         queries: Tensor,  # (n, d)
     ) -> Tensor:  # (n, C)
-        """Return the estimates of exp(x . c) up to a positive factor for each query; some may be negative.
+        """Return the estimates of exp(x . c) up to a positive factor for each query. Some may be negative.
 
         Raises:
-            DataError: queries that are no finite matrix (n, d).
+            DataError: If the queries are not a finite matrix (n, d).
         """
         x = self._read(queries)
         if self.pair.is_positive:
@@ -90,12 +106,12 @@ class SoftmaxSampler:
         self,
         queries: Tensor,  # (n, d)
     ) -> Tensor:  # (n, C)
-        """Return the estimated probabilities: estimates without the negative ones, over their sum.
+        """Return the estimated probabilities: the positive estimates, divided by their sum.
 
-        Rows are 0 where no estimate is positive.
+        Rows without a positive estimate are 0.
 
         Raises:
-            DataError: queries that are no finite matrix (n, d), or so long that estimates overflow.
+            DataError: If the queries are not a finite matrix (n, d), or so long that estimates overflow.
         """
         kept = _without_overflow(self.estimates(queries)).clamp_min(0)
         total = kept.sum(-1, keepdim=True)
@@ -114,22 +130,21 @@ class SoftmaxSampler:
         Args:
             queries: (n, d).
             num_samples: s.
-            seed: An integer, or None for one from the system.
-            generator: On the CPU, in place of a seed.
+            seed: An integer. If None, one from the system.
+            generator: A CPU generator instead of a seed.
 
         Raises:
-            InvalidArgumentError: s is not a positive integer, both a seed and a generator are given, or n s is above
+            InvalidArgumentError: If s is not a positive integer, both a seed and a generator are given, or n s is above
                 2^30.
-            DataError: queries that are no finite matrix (n, d), or for which no estimate is positive.
+            DataError: If the queries are not a finite matrix (n, d), or have no positive estimate.
         """
         num_samples = check_count("num_samples", num_samples)
         generator = random.chosen(seed, generator, random.Role.SAMPLE)
         x = self._read(queries)
         if len(x) * num_samples > MOST_DRAWN:
             raise InvalidArgumentError(
-                f"{counted(num_samples, 'sample')} for each of {len(x):,} queries are "
-                f"{8 * len(x) * num_samples:,} bytes of "
-                f"positions; at most {MOST_DRAWN:,} are drawn at once. Ask for fewer, several times."
+                f"The number of draws must be at most {MOST_DRAWN:,}, got {counted(num_samples, 'sample')} for each of "
+                f"{len(x):,} queries, which are {8 * len(x) * num_samples:,} bytes. Draw fewer at once."
             )
         if not self.pair.is_positive:
             return torch.cat([self._dense(rows, num_samples, generator) for rows in torch.split(x, self._rows)])
@@ -146,27 +161,27 @@ class SoftmaxSampler:
         *,
         ground: str = "index",
     ) -> SamplingReport:
-        """Compare the estimated laws with the true ones.
+        """Compare the estimated distributions with the true ones.
 
         Args:
             queries: (n, d), at least one.
-            ground: What the Wasserstein distance moves between: "index", classes in their order; "vectors", class
-                vectors, by linear programming (POT), for up to 4,000 classes.
+            ground: The ground metric of the Wasserstein distance: "index" for classes in their order, "vectors" for
+                class vectors, by linear programming (POT), for up to 4,000 classes.
 
         Raises:
-            InvalidArgumentError: another ground, or too many classes for "vectors".
-            DataError: queries that are no finite matrix (n, d) with a row.
+            InvalidArgumentError: If the ground is unknown, or there are too many classes for "vectors".
+            DataError: If the queries are not a finite matrix (n, d) with rows.
         """
         if ground not in ("index", "vectors"):
             raise InvalidArgumentError(f"ground must be 'index' or 'vectors', got {ground!r}.")
         if ground == "vectors" and len(self.classes) > MOST_GROUND:
             raise InvalidArgumentError(
-                f"A Wasserstein distance between {len(self.classes)} vectors is asked for; at most {MOST_GROUND} are "
-                "moved. Take ground='index', or fewer classes."
+                f"The number of classes must be at most {MOST_GROUND} for ground='vectors', got {len(self.classes)}. "
+                "Use ground='index', or fewer classes."
             )
         x = self._read(queries).detach()
         if len(x) == 0:
-            raise DataError("There are no queries to report on.")
+            raise DataError("queries must have at least one row, got none.")
         parts = [self._compare(rows, ground) for rows in torch.split(x, self._rows)]
         negative, usable, distances = (torch.cat(column) for column in zip(*parts, strict=True))
         kept = distances[usable].mean(0) if bool(usable.any()) else torch.full((3,), torch.nan)
@@ -179,7 +194,7 @@ class SoftmaxSampler:
         x = _finite(queries, "Queries")
         if x.shape[1] != self.classes.shape[1]:
             raise DataError(
-                f"Queries need {counted(self.classes.shape[1], 'column')}, as the classes have, got {x.shape[1]}."
+                f"Queries must have the {counted(self.classes.shape[1], 'column')} of the classes, got {x.shape[1]}."
             )
         return x.to(self.classes)
 
@@ -205,7 +220,7 @@ class SoftmaxSampler:
 
     @cached_property
     def _class_probabilities(self) -> Tensor:
-        """The law (F, C) of the class given a feature of positive maps, float64."""
+        """The probabilities (F, C) of the classes given a feature of positive maps, float64."""
         return self._logs.softmax(1)
 
     @cached_property
@@ -222,14 +237,14 @@ class SoftmaxSampler:
         estimated = self.probabilities(x).double()
         if not bool((estimated.sum(1) > 0).all()):
             raise DataError(
-                f"No estimate is positive for {int((estimated.sum(1) <= 0).sum())} of "
-                f"{counted(len(estimated), 'query', 'queries')}; take more "
+                "Each query must have a positive estimate, got none for "
+                f"{int((estimated.sum(1) <= 0).sum())} of {counted(len(estimated), 'query', 'queries')}. Use more "
                 "features, or positive ones."
             )
         return _inverse(estimated.cumsum(1), _uniform(len(x), count, generator))
 
     def _compare(self, x: Tensor, ground: str) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the share of negative estimates (n,), whether some is positive (n,), and three distances (n, 3)."""
+        """Return the share of negative estimates (n,), whether any is positive (n,), and three distances (n, 3)."""
         negative = (self.estimates(x) < 0).double().mean(1)
         estimate, true = self.probabilities(x).double(), (x @ self.classes.mT).double().softmax(-1)
         usable, difference = estimate.sum(1) > 0, estimate - true
@@ -246,7 +261,10 @@ class SoftmaxSampler:
 
 
 def _transported(first: Tensor, second: Tensor, cost: Tensor) -> Tensor:
-    """Return the optimal transport cost (n,) between laws (n, C) by cost (C, C), 0 where the second has no mass."""
+    """Return the optimal transport cost (n,) between distributions (n, C) by cost (C, C).
+
+    It is 0 if the second distribution has no mass.
+    """
     with requires_extra("graphs"):
         import ot
 
@@ -267,7 +285,9 @@ def _finite(values: Tensor, what: str) -> Tensor:
 
 def _without_overflow(estimates: Tensor) -> Tensor:
     if not bool(torch.isfinite(estimates).all()):
-        raise DataError("Estimates overflow: queries or classes are too long for these features; see positive ones.")
+        raise DataError(
+            "Estimates must be finite, got an overflow: queries or classes are too long. Use positive features."
+        )
     return estimates
 
 

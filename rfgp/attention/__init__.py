@@ -1,4 +1,4 @@
-"""Attention with random features: in place of exact attention, in time and memory linear in the positions."""
+"""Attention with random features, in time and memory linear in the number of positions."""
 
 from rfgp.attention.draws import HeadFrequencies as HeadFrequencies
 from rfgp.attention.functional import random_feature_attention as random_feature_attention

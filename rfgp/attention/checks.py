@@ -1,4 +1,4 @@
-"""Refusals of a layer: each says what was wrong and what to do."""
+"""Validation of the arguments and inputs of a layer."""
 
 from typing import Protocol
 
@@ -14,10 +14,13 @@ from rfgp.features.softmax import FeaturePair
 
 
 def check_options(embed_dim: int, num_heads: int, redraw_interval: int | None, chunk_size: int, floor: float) -> None:
-    """Refuse arguments of the constructor.
+    """Refuse invalid arguments of the constructor.
 
     Raises:
-        InvalidArgumentError: one of them is out of range or of another type.
+        InvalidArgumentError: If one of them is out of range or of another type.
+
+    Examples:
+        >>> check_options(embed_dim=8, num_heads=2, redraw_interval=None, chunk_size=128, floor=1e-3)
     """
     if check_count("embed_dim", embed_dim) % check_count("num_heads", num_heads):
         raise InvalidArgumentError(f"num_heads must divide embed_dim, got {num_heads} and {embed_dim}.")
@@ -27,7 +30,14 @@ def check_options(embed_dim: int, num_heads: int, redraw_interval: int | None, c
 
 
 class Layer(Protocol):
-    """What is asked of a layer here; `rfgp.attention.RandomFeatureAttention` is one."""
+    """The attributes of a layer that are used here, as `rfgp.attention.RandomFeatureAttention` has them.
+
+    Examples:
+        >>> from rfgp import attention
+        >>> layer: Layer = attention.RandomFeatureAttention(8, 2, seed=0)
+        >>> layer.pair.is_positive
+        True
+    """
 
     embed_dim: int
     kdim: int
@@ -38,18 +48,23 @@ class Layer(Protocol):
 
     @property
     def pair(self) -> FeaturePair:
-        """The pair of feature maps that the layer uses now."""
+        """The current pair of feature maps of the layer."""
 
 
 def check_made(layer: Layer, given: bool) -> None:
     """Refuse a pair that attention cannot use.
 
     Args:
-        layer: Its pair is made of the frequencies of its heads.
-        given: Whether by a user's function.
+        layer: The layer, whose pair is a function of the frequencies of its heads.
+        given: Whether the pair is from a user's function.
 
     Raises:
-        InvalidArgumentError: it cannot be made, is no pair, not stable, or not of each head's own frequencies.
+        InvalidArgumentError: If the pair cannot be constructed, is not stable, or does not use each head's own
+            frequencies.
+
+    Examples:
+        >>> from rfgp import attention
+        >>> check_made(attention.RandomFeatureAttention(8, 2, seed=0), given=False)
     """
     try:
         pair: object = layer.pair
@@ -62,15 +77,16 @@ def check_made(layer: Layer, given: bool) -> None:
     for side in pair.modules():
         drawn = getattr(side, "frequencies", None)
         if isinstance(drawn, Frequencies) and drawn.antithetic and not isinstance(drawn, HeadFrequencies):
-            raise InvalidArgumentError(_not_of_heads(layer.num_heads, "it has pairs of frequencies that no head has"))
+            raise InvalidArgumentError(
+                _not_of_heads(layer.num_heads, "its antithetic frequencies do not belong to a head")
+            )
 
 
 def _not_of_heads(num_heads: int, why: object) -> str:
-    """Return the message for a function that does not work on the frequencies of heads."""
+    """Return the message for a function that does not support the frequencies of heads."""
     return (
-        f"features= could not make a pair from the frequencies (H, m, d) of {counted(num_heads, 'head')}: "
-        f"{why}. It is given "
-        "`HeadFrequencies`; both signs of these are `frequencies.with_negatives()`."
+        f"features must be a function from `HeadFrequencies` (H, m, d) of {counted(num_heads, 'head')} to a pair, got "
+        f"an error: {why}. Use `frequencies.with_negatives()` for both signs."
     )
 
 
@@ -83,13 +99,19 @@ def check_call(
     """Return whether the inputs of a call are batched.
 
     Args:
-        layer: Its sizes are what inputs must fit.
+        layer: The layer, with which the sizes of inputs must agree.
         inputs: Query, key and value.
         padding: The key_padding_mask.
         mask: The attn_mask.
 
     Raises:
-        InvalidArgumentError: types or shapes that do not belong together.
+        InvalidArgumentError: If types or shapes do not agree.
+
+    Examples:
+        >>> from rfgp import attention
+        >>> x = torch.zeros(5, 3, 8)
+        >>> check_call(attention.RandomFeatureAttention(8, 2, seed=0), (x, x, x), None, None)
+        True
     """
     for name, x in zip(("query", "key", "value"), inputs, strict=True):
         if not isinstance(x, Tensor) or not x.is_floating_point():
@@ -97,15 +119,15 @@ def check_call(
             raise InvalidArgumentError(f"{name} must be a floating-point tensor, got {kind}.")
         if x.is_nested:
             raise InvalidArgumentError(
-                f"{name} is a nested tensor, which this layer does not take. torch.nn.TransformerEncoder makes them of "
-                "padded batches when evaluating: set encoder.use_nested_tensor = False, or make the encoder with "
+                f"{name} must be a dense tensor, got a nested one. torch.nn.TransformerEncoder makes them of padded "
+                "batches in evaluation. Set encoder.use_nested_tensor = False, or make the encoder with "
                 "enable_nested_tensor=False."
             )
     _check_masks(padding, mask)
     dims = tuple(x.ndim for x in inputs)
     if dims not in ((2, 2, 2), (3, 3, 3)) or (padding is not None and padding.ndim != dims[0] - 1):
         raise InvalidArgumentError(
-            "query, key and value must all have 3 dimensions and key_padding_mask 2, or all 2 and it 1; got "
+            "query, key and value must all have 3 dimensions and key_padding_mask 2, or all 2 and it 1, got "
             f"{dims} and {None if padding is None else padding.ndim}."
         )
     batched = inputs[0].ndim == 3
@@ -118,10 +140,14 @@ def check_causal(is_causal: bool, count: int, keys: int) -> bool:
     """Return whether a call is causal.
 
     Raises:
-        InvalidArgumentError: it is, and has not as many queries as keys.
+        InvalidArgumentError: If it is, and the numbers of queries and keys differ.
+
+    Examples:
+        >>> check_causal(True, 5, 5), check_causal(False, 5, 7)
+        (True, False)
     """
     if is_causal and count != keys:
-        raise InvalidArgumentError(f"Causal attention needs as many queries as keys, got {count} and {keys}.")
+        raise InvalidArgumentError(f"Causal attention must have as many queries as keys, got {count} and {keys}.")
     return is_causal
 
 

@@ -1,4 +1,4 @@
-"""Draws of frequencies for several heads, and what estimators make of them."""
+"""Draws of frequencies for several heads, and the kinds of features."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +22,11 @@ class HeadFrequencies(Frequencies):
         matrix: (H, m, d).
         weights: (H, m).
         antithetic: Whether the rows come in pairs omega, -omega.
+
+    Examples:
+        >>> draw = HeadFrequencies(torch.ones(2, 4, 3), torch.ones(2, 4))
+        >>> draw.project(torch.zeros(2, 5, 3)).shape
+        torch.Size([2, 5, 4])
     """
 
     def __init__(
@@ -57,7 +62,7 @@ class HeadFrequencies(Frequencies):
         """Refuse inputs that cannot be projected.
 
         Raises:
-            InvalidArgumentError: as `Frequencies.check_inputs`, or x has another number of heads.
+            InvalidArgumentError: If x has another number of heads, or for the reasons of `Frequencies.check_inputs`.
         """
         super().check_inputs(x)
         heads = len(self._matrix)
@@ -75,17 +80,22 @@ def draw_heads(
     *,
     key: tuple[int, ...],
 ) -> HeadFrequencies:
-    """Return independent draws for the heads, of the child streams (*key, head).
+    """Return independent draws for the heads, from the child streams (*key, head).
 
     Args:
-        coupling: Of the frequencies of one head.
+        coupling: The coupling of the frequencies of one head.
         num_heads: H.
         num_frequencies: m.
         num_dims: d.
-        key: The seed and what it is for.
+        key: The seed and the indices of the stream.
 
     Raises:
-        InvalidArgumentError: as `Coupling.sample`.
+        InvalidArgumentError: For the reasons of `Coupling.sample`.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> draw_heads(couplings.by_name("orthogonal"), 2, 4, 3, key=(0, 1)).dense().shape
+        torch.Size([2, 4, 3])
     """
     streams = [random.generator(key[0], *key[1:], head) for head in range(num_heads)]
     drawn = [coupling.sample(num_frequencies, num_dims, generator=stream) for stream in streams]
@@ -94,7 +104,7 @@ def draw_heads(
 
 
 Make = Callable[[Frequencies, Frequencies | None], FeaturePair]
-"""From frequencies and, where an estimator has them, those of its coefficients, to a pair."""
+"""A function from frequencies, and those of the coefficients if there are any, to a pair."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +112,15 @@ class Estimator:
     """A kind of features.
 
     Attributes:
-        make: Their pair.
+        make: The function from frequencies to a pair.
         each: The number of features for each frequency.
-        num_others: The number of frequencies of the coefficients; 0: it has none.
-        coupling: By default.
+        num_others: The number of frequencies of the coefficients, 0 if there are none.
+        coupling: The default coupling.
         of_pairs: Whether frequencies may come in pairs omega, -omega.
+
+    Examples:
+        >>> estimator("trigonometric").num_frequencies(256)
+        128
     """
 
     make: Make
@@ -116,10 +130,10 @@ class Estimator:
     of_pairs: bool = True
 
     def num_frequencies(self, num_features: int) -> int:
-        """Return how many frequencies fit into a number of features.
+        """Return the number of frequencies that a number of features allows.
 
         Raises:
-            InvalidArgumentError: none.
+            InvalidArgumentError: If it allows none.
         """
         if isinstance(num_features, bool) or not isinstance(num_features, int) or num_features < self.each:
             raise InvalidArgumentError(
@@ -147,12 +161,12 @@ def _given(
 
 
 def _hybrid(frequencies: Frequencies, others: Frequencies | None) -> FeaturePair:
-    """The bipolar hybrid of the Gaussian kernel with an angular coefficient, its positive part of one sign."""
+    """Return the bipolar hybrid of the Gaussian kernel with an angular coefficient and one sign."""
     return _angular(frequencies, others, both_signs=False)
 
 
 def _hybrid_of_both_signs(frequencies: Frequencies, others: Frequencies | None) -> FeaturePair:
-    """The angular hybrid of Choromanski et al. (2022), Eqs. 3, 12 and 19, of the Gaussian kernel."""
+    """Return the angular hybrid of Choromanski et al. (2022), Eqs. 3, 12 and 19, for the Gaussian kernel."""
     return _angular(frequencies, others, both_signs=True)
 
 
@@ -171,16 +185,20 @@ _ESTIMATORS = {
 
 
 def estimator(features: str | Callable[[Frequencies], FeaturePair]) -> Estimator:
-    """Return the estimator of a name, or of a function that makes a pair from frequencies.
+    """Return the estimator of a name, or of a function from frequencies to a pair.
 
     Raises:
-        InvalidArgumentError: there is no such name.
+        InvalidArgumentError: If the name is unknown.
+
+    Examples:
+        >>> estimator("positive").coupling
+        'monotone-antithetic'
     """
     if isinstance(features, str) and features in _ESTIMATORS:
         return _ESTIMATORS[features]
     if not callable(features):
         raise InvalidArgumentError(
-            f"features must be one of {', '.join(map(repr, _ESTIMATORS))} or a function that makes a pair from "
-            f"frequencies, got {features!r}."
+            f"features must be one of {', '.join(map(repr, _ESTIMATORS))} or a function from frequencies to a pair, "
+            f"got {features!r}."
         )
     return Estimator(partial(_given, features))

@@ -18,11 +18,15 @@ from rfgp.errors import InvalidArgumentError, PoorFeaturesWarning
 from rfgp.features.softmax import FeaturePair
 
 CHUNK_SIZE = 128
+"""The default number of positions of a chunk of causal attention."""
 FLOOR = 1e-3
+"""The default floor of normalizers, relative to the weights of the keys."""
 ENTRIES = 2**19
-"""Features of a block of a pass that is not causal: on a CPU they stay in the cache."""
+"""The number of features in a block of a bidirectional pass on a CPU, chosen so that they stay in the cache."""
 ENTRIES_ELSEWHERE = 2**26
+"""The same on other devices."""
 _MOST_KEPT = 2**24
+"""The number of features above which they are recomputed for gradients by default."""
 
 
 def random_feature_attention(
@@ -39,49 +43,58 @@ def random_feature_attention(
     floor: float = FLOOR,
     recompute: bool | None = None,
 ) -> Tensor:  # (..., L, Ev)
-    """Return softmax(scale query key^T) value, estimated with features in time and memory linear in L + S.
+    """Return an estimate of softmax(scale query key^T) value, in time and memory linear in L + S.
 
-    The counterpart of `torch.nn.functional.scaled_dot_product_attention`. Numerator and normaliser are both unbiased,
-    their ratio is consistent where kernel estimates are (with `SharedNorms` they are not): its error falls as
-    1 / sqrt(m). Half precision is computed in float32 from the features on, so is the normaliser; autocasting is turned
-    off inside. A query that may see no key gives 0, where torch gives NaN or, in its newer versions, 0.
+    It is the counterpart of `torch.nn.functional.scaled_dot_product_attention`. Numerator and normalizer are unbiased.
+    Their ratio is consistent if kernel estimates are, which does not hold for `SharedNorms`. Its error decreases as
+    1 / sqrt(m). For half precision, features and normalizer are computed in float32, and autocasting is disabled. A
+    query that sees no key gives 0. torch gives NaN or, in newer versions, 0.
 
-    Positive features are stabilised exactly, by maxima that cancel. In single precision that serves scores of up to
-    about 1e8; beyond, what the maxima themselves are rounded by is too much for causal attention. With features that
-    change sign, the normaliser can be small or negative: it is kept from 0, see `floor`. What is not finite in a query
-    or a visible key or value makes the rows that see it NaN or infinite.
+    Positive features are stabilized exactly, by maxima that cancel. In single precision this supports scores up to
+    about 1e8. Beyond, the rounding of the maxima is too large for causal attention. With features that change sign, the
+    normalizer can be small or negative, and is bounded away from 0 by `floor`. Entries of a query or a visible key or
+    value that are not finite make the rows that see them NaN or infinite.
 
-    Source: Choromanski et al. (2021), section 2 and Algorithm 1; prefix sums in chunks: Katharopoulos et al. (2020),
-    Eq. 9. The stabilisers: `rfgp.attention.passes`.
+    Source: Choromanski et al. (2021), section 2 and Algorithm 1. Prefix sums in chunks: Katharopoulos et al. (2020),
+        Eq. 9.
+    The stabilization: `rfgp.attention.passes`.
 
     Args:
         query: (..., L, E).
         key: (..., S, E).
         value: (..., S, Ev).
-        pair: Features of the softmax kernel; of either kernel where they are positive, of the Gaussian one where they
-            change sign, `kernel="gaussian"`. The result is that of the softmax kernel for both.
-        attn_mask: Must be None: with features there are no scores (L, S) to mask.
-        key_padding_mask: Of keys that count for nothing, neither in the values nor in the normaliser, or, with floating
-            point, numbers that are added to their scores; (..., S), broadcast against the leading sizes of key.
-        is_causal: Whether position i sees only keys up to i; then L = S.
-        scale: None: 1 / sqrt(E).
-        chunk_size: Positions of a chunk of causal attention.
-        floor: The least normaliser of features that change sign, relative to the sum of the keys' weights.
-        recompute: Whether the features of a chunk are computed again for gradients rather than kept: a third more
-            time, and no memory for features. States, one for each chunk, are kept. None: where there are more than
-            2^24 features.
+        pair: Positive features of either kernel, or features of the Gaussian kernel (`kernel="gaussian"`) that change
+            sign. The result is that of the softmax kernel in both cases.
+        attn_mask: Must be None, as features have no scores (L, S) to mask.
+        key_padding_mask: (..., S), broadcast against the leading sizes of key. A boolean mask is True for keys that are
+            excluded from the values and the normalizer. A floating-point mask is added to the scores.
+        is_causal: Whether position i sees only keys up to i. Then L = S.
+        scale: The factor of the scores. If None, 1 / sqrt(E).
+        chunk_size: The number of positions of a chunk of causal attention.
+        floor: The least normalizer of features that change sign, relative to the sum of the keys' weights.
+        recompute: Whether the features of a chunk are recomputed for gradients instead of kept. This takes a third more
+            time and no memory for features. One state for each chunk is kept. If None, they are recomputed above 2^24
+            features.
 
     Raises:
-        InvalidArgumentError: shapes or dtypes that do not belong together, a mask that features cannot serve, or a pair
-            that is not stable.
+        InvalidArgumentError: If shapes or dtypes do not agree, a mask is not supported, or the pair is not stable.
 
     Warns:
-        PoorFeaturesWarning: normalisers were raised to the floor.
+        PoorFeaturesWarning: If normalizers were raised to the floor.
+
+    Examples:
+        >>> from rfgp import attention, couplings
+        >>> from rfgp.features import softmax
+        >>> pair = softmax.Positive(couplings.by_name("monotone-antithetic").sample(64, 4, seed=0))
+        >>> x = torch.randn(2, 10, 4)
+        >>> attention.random_feature_attention(x, x, x, pair, is_causal=True).shape
+        torch.Size([2, 10, 4])
     """
     if attn_mask is not None:
         raise InvalidArgumentError(
-            "Attention with features has no scores (L, S) to mask. Use is_causal=True, key_padding_mask= for keys that "
-            "nobody sees, or torch.nn.functional.scaled_dot_product_attention."
+            "attn_mask must be None, got a mask. Attention with features has no scores (L, S) to mask. Use "
+            "is_causal=True, key_padding_mask for keys that no query sees, or "
+            "torch.nn.functional.scaled_dot_product_attention."
         )
     rows = attend(
         query,
@@ -103,12 +116,16 @@ def random_feature_attention(
 def warn_of_low(
     low: Tensor,  # (..., n)
 ) -> None:
-    """Warn if normalisers were raised to their floor."""
+    """Warn if normalizers were raised to their floor.
+
+    Examples:
+        >>> warn_of_low(torch.zeros(3, dtype=torch.bool))  # none were
+    """
     count = int(low.sum())
     if count:
         warnings.warn(
-            f"{count} of {low.numel()} normalisers were below their floor: the features, which change sign, are too "
-            "few or the queries and keys too large. Use more features, or positive ones.",
+            f"Normalizers must be above their floor, got {count} of {low.numel()} below. There are too few features, "
+            "or queries and keys are too large. Use more features, or positive ones.",
             PoorFeaturesWarning,
             stacklevel=3,
         )
@@ -128,20 +145,27 @@ def attend(
     floor: float = FLOOR,
     recompute: bool | None = None,
 ) -> Rows:
-    """Return the output of `random_feature_attention`, and where its normaliser was raised to the floor.
+    """Return the output of `random_feature_attention`, and whether each normalizer was raised to the floor.
 
     Args:
         query: (..., L, E).
         key: (..., S, E).
         value: (..., S, Ev).
-        pair: As there, as are all others.
+        pair: As in `random_feature_attention`.
         key_padding_mask: (..., S).
         always: Keys and values that every query sees, (..., A, E) and (..., A, Ev).
-        is_causal: As there.
-        scale: As there.
-        chunk_size: As there.
-        floor: As there.
-        recompute: As there.
+        is_causal: As in `random_feature_attention`.
+        scale: As in `random_feature_attention`.
+        chunk_size: As in `random_feature_attention`.
+        floor: As in `random_feature_attention`.
+        recompute: As in `random_feature_attention`.
+
+    Examples:
+        >>> from rfgp.features import softmax
+        >>> x = torch.ones(5, 2)
+        >>> rows = attend(x, x, x, softmax.Positive(torch.eye(2)))
+        >>> bool(torch.allclose(rows.output, x)), bool(rows.low.any())  # averages of ones
+        (True, False)
     """
     _check_shapes(query, key, value, is_causal)
     check_numbers(chunk_size, floor, scale)
@@ -161,13 +185,13 @@ def attend(
 
 @dataclass(frozen=True)
 class _Call:
-    """A pass over blocks as they are given: each is scaled and cast when its turn comes, and again for gradients.
+    """A pass over blocks, which are scaled and cast one at a time, and again for gradients.
 
     Attributes:
-        one_pass: Of the pair.
+        one_pass: The pass of the pair.
         root: The factor of queries and of keys.
-        dtype: Of the outputs; the pass is in float64 or else float32.
-        recompute: Whether intermediate values are computed again for gradients.
+        dtype: The dtype of the outputs. The pass is in float64 for float64 outputs, otherwise in float32.
+        recompute: Whether intermediate values are recomputed for gradients.
     """
 
     one_pass: Pass
@@ -223,7 +247,7 @@ class _Call:
 
 
 _Inputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]
-"""Query, key, value, and as columns (..., S, 1) bias and hidden keys."""
+"""Query, key, value, and, as columns (..., S, 1), bias and hidden keys."""
 
 
 def _bidirectional(call: _Call, state: State, inputs: _Inputs) -> Rows:
@@ -247,7 +271,7 @@ def _joined(rows: list[Rows]) -> Rows:
 
 
 def _blocks(tensors: Sequence[Tensor | None], size: int) -> Iterator[tuple[Any, ...]]:
-    """Yield blocks of rows; of None always None."""
+    """Yield blocks of rows. Blocks of None are None."""
     yield from zip(*(repeat(None) if x is None else x.split(size, dim=-2) for x in tensors), strict=False)
 
 
@@ -264,18 +288,23 @@ def check_pair(pair: object, floor: float) -> Pass:
     """Return the pass for a pair.
 
     Raises:
-        InvalidArgumentError: it is none, or its features are neither positive nor bounded.
+        InvalidArgumentError: If it is not a pair, or its features are neither positive nor bounded.
+
+    Examples:
+        >>> from rfgp.features import softmax
+        >>> type(check_pair(softmax.Positive(torch.eye(2)), FLOOR)).__name__
+        'PositivePass'
     """
     if not isinstance(pair, FeaturePair):
         raise InvalidArgumentError(
-            f"Attention needs a FeaturePair, such as rfgp.features.softmax.Positive, got {type(pair).__name__}."
+            f"pair must be a FeaturePair, such as rfgp.features.softmax.Positive, got {type(pair).__name__}."
         )
     if pair.is_positive:
         return PositivePass(pair)
     if pair.kernel != "gaussian":
         raise InvalidArgumentError(
-            "Features of the softmax kernel that change sign overflow, and cannot be stabilised. Make the pair with "
-            'kernel="gaussian"; attention weighs the keys so that the result is that of the softmax kernel.'
+            'The kernel of features that change sign must be "gaussian", got "softmax". They overflow and cannot be '
+            'stabilized. Use kernel="gaussian". The weights of the keys restore the softmax kernel.'
         )
     return SignedPass(pair, floor)
 
@@ -290,10 +319,15 @@ def hiding_bias(
     key: Tensor,  # (..., S, E)
     mask: Tensor | None,  # (..., S)
 ) -> tuple[Tensor, Tensor | None]:  # (..., S, 1), (..., S, 1)
-    """Return what is added to the logarithms of scores, -inf for hidden keys, and which keys are hidden.
+    """Return a bias of the logarithms of scores, -inf for hidden keys, and whether each key is hidden.
 
     Raises:
-        InvalidArgumentError: a mask of another shape or kind.
+        InvalidArgumentError: If the mask has another shape or dtype.
+
+    Examples:
+        >>> bias, hidden = hiding_bias(torch.zeros(2, 3), torch.tensor([False, True]))
+        >>> bias.squeeze(-1), hidden.squeeze(-1).tolist()
+        (tensor([0., -inf]), [False, True])
     """
     shape = key.shape[:-1]
     if mask is None:
@@ -319,7 +353,7 @@ def _check_shapes(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) ->
             what = f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
             raise InvalidArgumentError(f"{name} must be a floating-point tensor (..., n, width), got {what}.")
     if 0 in (query.shape[-1], key.shape[-1]):
-        raise InvalidArgumentError("Queries (..., L, E) and keys (..., S, E) must have at least one column, got E = 0.")
+        raise InvalidArgumentError("Queries (..., L, E) and keys (..., S, E) must have columns, got E = 0.")
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
         raise InvalidArgumentError(
             "Queries (..., L, E), keys (..., S, E) and values (..., S, Ev) must share E and S, got "
@@ -331,23 +365,26 @@ def _check_shapes(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) ->
         )
     if is_causal and query.shape[-2] != key.shape[-2]:
         raise InvalidArgumentError(
-            f"Causal attention needs as many queries as keys, got {query.shape[-2]} and {key.shape[-2]}. For new "
-            "queries at the end, leave is_causal away and pass one query at a time."
+            f"Causal attention must have as many queries as keys, got {query.shape[-2]} and {key.shape[-2]}. For new "
+            "queries at the end, omit is_causal and pass one query at a time."
         )
     try:
         torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
     except RuntimeError as error:
         raise InvalidArgumentError(
-            f"Leading sizes {tuple(query.shape[:-2])}, {tuple(key.shape[:-2])} and {tuple(value.shape[:-2])} of query, "
-            "key and value do not broadcast."
+            "Leading sizes of query, key and value must broadcast, got "
+            f"{tuple(query.shape[:-2])}, {tuple(key.shape[:-2])} and {tuple(value.shape[:-2])}."
         ) from error
 
 
 def check_numbers(chunk_size: int, floor: float, scale: float | None) -> None:
-    """Refuse numbers that are out of range, or none.
+    """Refuse numbers that are out of range, and objects that are not numbers.
 
     Raises:
-        InvalidArgumentError: there are such.
+        InvalidArgumentError: If there are such arguments.
+
+    Examples:
+        >>> check_numbers(chunk_size=128, floor=1e-3, scale=None)
     """
     check_count("chunk_size", chunk_size)
     if not isinstance(floor, float | int) or not 0 < floor < 1:

@@ -1,4 +1,4 @@
-"""Masks that features can serve."""
+"""Masks that attention with features supports."""
 
 import torch
 from torch import Tensor
@@ -11,6 +11,10 @@ def hides(
 
     Args:
         mask: (..., L, S), boolean or added to scores.
+
+    Examples:
+        >>> hides(torch.zeros(2, 2)), hides(torch.ones(2, 2, dtype=torch.bool))
+        (False, True)
     """
     return bool((mask if mask.dtype == torch.bool else mask != 0).any())
 
@@ -18,10 +22,14 @@ def hides(
 def is_causal_mask(
     mask: Tensor,  # (..., L, S)
 ) -> bool:
-    """Return whether a mask hides exactly the keys after each query: True, or -inf where it is floating point.
+    """Return whether a mask hides exactly the keys after each query, by True or -inf.
 
     Args:
         mask: (..., L, S), boolean or added to scores.
+
+    Examples:
+        >>> is_causal_mask(torch.ones(3, 3, dtype=torch.bool).triu(1))
+        True
     """
     if mask.ndim < 2 or mask.shape[-1] != mask.shape[-2]:
         return False

@@ -1,4 +1,4 @@
-"""Multi-head attention with random features, in the place of `torch.nn.MultiheadAttention`."""
+"""Multi-head attention with random features, a replacement of `torch.nn.MultiheadAttention`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,62 +18,72 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax import FeaturePair
 
 MOST_WEIGHTS = 2**28
+"""The largest number of attention weights that a call returns."""
 _DRAWN = ("frequencies", "weights", "other_frequencies", "_extra_state")
 
 
 class RandomFeatureAttention(nn.MultiheadAttention):
-    """Multi-head attention whose scores are estimated by random features, in time and memory linear in the positions.
+    """Multi-head attention with random features, in time and memory linear in the number of positions.
 
-    Arguments, parameters and masks are those of `torch.nn.MultiheadAttention`, whose `state_dict` it loads: a trained
-    exact layer can be approximated as it is. Its own `state_dict` also has the draw, the seed and the place in the
-    redraw schedule, all as tensors, so that a module made with the same arguments, the coupling above all, gives the
-    same outputs and the same next draws when it has loaded them. Each head has a draw of its own. The draw stays in
-    float32 or float64 when the module goes to a shorter type, and so do features and normaliser
+    Arguments, parameters and masks are those of `torch.nn.MultiheadAttention`. It loads the `state_dict` of an exact
+    layer, so that a trained one can be approximated without changes. Each head has a draw of its own. The `state_dict`
+    of this layer also has the draw, the seed and the position in the redraw schedule as tensors. A module with the same
+    arguments, including the coupling, that loads them gives the same outputs and the same next draws. The draw stays in
+    float32 or float64 if the module is cast to a shorter type, and so do features and normalizer
     (`random_feature_attention`).
 
-    What differs: `need_weights` is False by default, and weights, where asked for, take time and memory L S; of
-    `attn_mask` only the causal one is served, or one that hides nothing; dropout drops the value of a key for all
-    queries of a head at once, which for each single weight is the law of the exact layer.
+    There are three differences. `need_weights` is False by default, and weights take time and memory L S. `attn_mask`
+    must be the causal one, or one that hides nothing. Dropout drops the value of a key for all queries of a head at
+    once. The marginal distribution of each weight is that of the exact layer.
 
-    Source: Choromanski et al. (2021); couplings for attention: Reid et al. (2024), section 3.3.
+    Source: Choromanski et al. (2021). Couplings for attention: Reid et al. (2024), section 3.3.
 
     Args:
         embed_dim: The width of the queries and of the output.
-        num_heads: H, a divisor of it.
+        num_heads: H, a divisor of embed_dim.
         dropout: The probability with which a value is dropped in training.
         bias: Whether projections have biases.
         add_bias_kv: Whether a learned key and value are added, which all queries see.
         add_zero_attn: Whether a key and value of zeros are added, which all queries see.
-        kdim: The width of the keys; None: embed_dim.
-        vdim: The width of the values; None: embed_dim.
+        kdim: The width of the keys. If None, embed_dim.
+        vdim: The width of the values. If None, embed_dim.
         batch_first: Whether inputs are (N, L, E) rather than (L, N, E).
-        device: Of the parameters and the draw.
-        dtype: Of the parameters.
-        num_features: The most features that a head may have: one frequency of "trigonometric" makes 2 and of "hybrid"
-            36, so that 256 of these are 252.
-        features: "positive"; "hybrid" (angular, Choromanski et al. 2022, with both signs of the positive part;
-            "hybrid-one-sign", 27 a frequency) or "trigonometric", which can change sign; or a function that makes a
-            `FeaturePair` from the `HeadFrequencies` (H, m, d) of num_features frequencies. It is called in each pass,
-            and what it returns may depend on nothing else; it must be stable, see `random_feature_attention`.
-        coupling: Of the frequencies of a head, by name or as such, also a learned one (`rfgp.learn`); None:
-            "monotone-antithetic" for positive features, "orthogonal" for others.
-        redraw_interval: The frequencies are drawn again before every so many training passes after the first; None:
-            never. With `torch.compile` it breaks the graph. What `torch.utils.checkpoint` runs again in the backward
-            pass does not count, and has the right draw if no other pass drew again since the first run.
+        device: The device of the parameters and the draw.
+        dtype: The dtype of the parameters.
+        num_features: The largest number of features of a head. One frequency of "trigonometric" takes 2 and one of
+            "hybrid" 36, so that 256 allow 252 of these.
+        features: "positive", or "hybrid" or "trigonometric", which can change sign. "hybrid" is angular (Choromanski et
+            al. 2022) with both signs of the positive part. "hybrid-one-sign" has one sign and 27 features for each
+            frequency. Or a function from the `HeadFrequencies` (H, m, d) of num_features frequencies to a stable
+            `FeaturePair`, see `random_feature_attention`. It is called in each pass, and its result must depend on the
+            frequencies only.
+        coupling: The coupling of the frequencies of a head, or its name, also a learned one (`rfgp.learn`). If None,
+            "monotone-antithetic" for positive features, and "orthogonal" for others.
+        redraw_interval: The number of training passes after which the frequencies are redrawn. If None, never. With
+            `torch.compile` it breaks the graph. Passes that `torch.utils.checkpoint` repeats in the backward pass are
+            not counted. They use the same draw if no other pass redrew since the first run.
         causal: Whether every call is causal.
-        chunk_size: Positions of a chunk of causal attention.
-        floor: The least normaliser of features that change sign, relative to the keys' weights.
-        recompute: Whether features are computed again for gradients; None: where there are many.
-        seed: Of the draws; None: from the system, kept as `.seed`.
+        chunk_size: The number of positions of a chunk of causal attention.
+        floor: The least normalizer of features that change sign, relative to the keys' weights.
+        recompute: Whether features are recomputed for gradients. If None, only if there are many.
+        seed: The seed of the draws. If None, one from the system, kept as `.seed`.
 
     Attributes:
-        seed: Of the draws.
-        num_draws: How often frequencies were drawn again.
-        low_share: Of features that change sign, the share of the last call's normalisers that were raised to the floor,
-            0-d; otherwise None.
+        seed: The seed of the draws.
+        num_draws: How often frequencies were redrawn.
+        low_share: The share of the last call's normalizers that were raised to the floor, 0-d. None for positive
+            features.
 
     Raises:
-        InvalidArgumentError: arguments that do not belong together, or as `Coupling.sample`.
+        InvalidArgumentError: If arguments do not agree, or for the reasons of `Coupling.sample`.
+
+    Examples:
+        >>> from rfgp import attention
+        >>> layer = attention.RandomFeatureAttention(16, 2, num_features=32, batch_first=True, seed=0)
+        >>> x = torch.randn(3, 100, 16)
+        >>> output, _ = layer(x, x, x, is_causal=True)
+        >>> output.shape
+        torch.Size([3, 100, 16])
     """
 
     def __init__(
@@ -114,14 +124,14 @@ class RandomFeatureAttention(nn.MultiheadAttention):
             device,
             dtype,
         )
-        # torch's encoder layers replace a layer of which this is true by their own exact kernel when evaluating
+        # In evaluation torch's encoder layers replace layers with a true value by their own exact kernel.
         self._qkv_same_embed_dim = False
         self.estimator = estimator(features)
         self.num_frequencies = self.estimator.num_frequencies(num_features)
         self.coupling = by_name(self.estimator.coupling if coupling is None else coupling)
         if self.coupling.is_antithetic and not self.estimator.of_pairs:
             raise InvalidArgumentError(
-                f"The pairs omega, -omega of {coupling!r} repeat each other in {features!r} features. Use the coupling "
+                f"coupling must not be antithetic for {features!r} features, got {coupling!r}. Use the coupling "
                 "without -antithetic, or positive features."
             )
         self.redraw_interval, self.causal, self.recompute = redraw_interval, causal, recompute
@@ -146,12 +156,12 @@ class RandomFeatureAttention(nn.MultiheadAttention):
 
     @torch.compiler.disable
     def redraw(self) -> None:
-        """Draw the frequencies of all heads again: the next draw of the seed."""
+        """Redraw the frequencies of all heads: the next draw of the seed."""
         self.num_draws += 1
         self._draw()
 
     def _draw(self) -> None:
-        """Make the draw of the present number."""
+        """Make the draw with the current number."""
         key = (self.seed, random.Role.FREQUENCIES, self.num_draws)
         drawn = draw_heads(self.coupling, self.num_heads, self.num_frequencies, self.head_dim, key=(*key, 0))
         self._antithetic = drawn.antithetic
@@ -164,7 +174,7 @@ class RandomFeatureAttention(nn.MultiheadAttention):
 
     @property
     def pair(self) -> FeaturePair:
-        """The features of the present draw, made of the buffers as they are now."""
+        """The features of the current draw, made of the buffers."""
         others = None
         if self.other_frequencies is not None:
             others = HeadFrequencies(self.other_frequencies, torch.ones_like(self.other_frequencies[..., 0]))
@@ -173,10 +183,10 @@ class RandomFeatureAttention(nn.MultiheadAttention):
 
     @torch.compiler.disable
     def _follow_schedule(self) -> None:
-        """Count a training pass, and draw again when it is time.
+        """Count a training pass, and redraw if it is due.
 
-        A pass inside a backward pass is the repetition of one that was counted (`torch.utils.checkpoint`). It must find
-        the draw that its first run had: it does not if another forward pass drew again between the two.
+        A pass inside a backward pass repeats one that was counted (`torch.utils.checkpoint`). It must have the draw of
+        its first run. It does not if another forward pass redrew between the two.
         """
         if torch._C._current_graph_task_id() != -1:
             return
@@ -196,11 +206,14 @@ class RandomFeatureAttention(nn.MultiheadAttention):
         return self
 
     def get_extra_state(self) -> Tensor:
-        """Return the seed, the numbers of the draw and of training passes, and whether it has pairs, (4,), int64."""
+        """Return the numbers that determine the draw and the next ones, (4,), int64.
+
+        They are the seed, the number of the draw, that of training passes, and whether frequencies are paired.
+        """
         return torch.tensor([self.seed, self.num_draws, self._num_passes, self._antithetic])
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Go on from what `get_extra_state` returned, (4,)."""
+        """Restore the result of `get_extra_state`, (4,)."""
         self.seed, self.num_draws, self._num_passes, antithetic = (int(value) for value in state)
         self._antithetic = bool(antithetic)
 
@@ -214,7 +227,7 @@ class RandomFeatureAttention(nn.MultiheadAttention):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Load the draw where there is one, wholly or not at all; an exact layer has none, and this keeps its own."""
+        """Load all of the draw or nothing of it. An exact layer has none, and the current draw is kept."""
         place, drawn = prefix + "_extra_state", {prefix + name for name in _DRAWN}
         before = {name: x if x is None else x.clone() for name in _DRAWN[:3] for x in [self._buffers[name]]}
         errors: list[str] = []
@@ -231,11 +244,11 @@ class RandomFeatureAttention(nn.MultiheadAttention):
         error_msgs += errors
 
     def _load_extra_state(self, place: str, state: Tensor) -> list[str]:
-        """Set the extra state, or return why it does not belong to this layer."""
+        """Set the extra state, or return why it does not fit this layer."""
         if state.shape != (4,):
             return [f"{place} must have 4 entries, got shape {tuple(state.shape)}."]
         if state[3] and not self.estimator.of_pairs:
-            return [f"{place}: frequencies in pairs omega, -omega repeat each other in the features of this layer."]
+            return [f"{place} must not be of antithetic frequencies for the features of this layer, got such."]
         self.set_extra_state(state)
         return []
 
@@ -258,14 +271,14 @@ class RandomFeatureAttention(nn.MultiheadAttention):
             query: (L, N, embed_dim), (N, L, embed_dim) if batch_first, or (L, embed_dim).
             key: (S, N, kdim), (N, S, kdim) or (S, kdim).
             value: (S, N, vdim), (N, S, vdim) or (S, vdim).
-            key_padding_mask: Of keys that count for nothing, or numbers that are added to their scores; (N, S) or (S,).
+            key_padding_mask: (N, S) or (S,), True for excluded keys, or numbers that are added to their scores.
             need_weights: Whether to return the weights, (N, L, S), or (N, H, L, S) if they are not averaged.
             attn_mask: None, the causal mask, which makes the call causal, or one that hides nothing.
             average_attn_weights: Whether weights are averaged over heads.
-            is_causal: Whether the call is causal; a mask is not needed then.
+            is_causal: Whether the call is causal. It does not need a mask.
 
         Raises:
-            InvalidArgumentError: shapes that do not belong together, or a mask that features cannot serve.
+            InvalidArgumentError: If shapes do not agree, or a mask is not supported.
         """
         batched = check_call(self, (query, key, value), key_padding_mask, attn_mask)
         count, keys = (x.shape[-2 if self.batch_first or not batched else 0] for x in (query, key))
@@ -354,9 +367,9 @@ class RandomFeatureAttention(nn.MultiheadAttention):
     def _check_weights(self, queries: int, keys: int) -> None:
         if queries * self.num_heads * (keys + (self.bias_k is not None) + self.add_zero_attn) > MOST_WEIGHTS:
             raise InvalidArgumentError(
-                f"Weights of {counted(queries, 'query', 'queries')} and {keys} keys for each of "
-                f"{counted(self.num_heads, 'head')} would take more than "
-                f"{MOST_WEIGHTS} numbers; call with need_weights=False."
+                f"The attention weights must be at most {MOST_WEIGHTS} numbers, got more for "
+                f"{counted(queries, 'query', 'queries')}, {keys} keys and {counted(self.num_heads, 'head')}. Use "
+                "need_weights=False."
             )
 
     def _weights(
@@ -368,7 +381,7 @@ class RandomFeatureAttention(nn.MultiheadAttention):
         always: tuple[Tensor, Tensor] | None,
         causal: bool,
     ) -> Tensor:
-        """Return the weights (..., H, L, S + A): what attention makes of the values 1, each at its place."""
+        """Return the weights (..., H, L, S + A), the result of attention for the identity matrix as values."""
         extra, count = 0 if always is None else always[0].shape[-2], k.shape[-2]
         ones = torch.eye(count + extra, dtype=k.dtype, device=k.device)
         values = ones.expand(*k.shape[:-2], -1, -1)
@@ -382,7 +395,7 @@ class RandomFeatureAttention(nn.MultiheadAttention):
             return True
         if hint or hides(mask):
             raise InvalidArgumentError(
-                f"attn_mask {tuple(mask.shape)} is not the causal mask, and attention with features has no scores to "
-                "mask otherwise. Use is_causal=True, key_padding_mask, or torch.nn.MultiheadAttention."
+                f"attn_mask must be the causal mask or hide nothing, got another {tuple(mask.shape)}. Attention with "
+                "features has no scores to mask. Use is_causal=True, key_padding_mask, or torch.nn.MultiheadAttention."
             )
         return self.causal

@@ -1,25 +1,25 @@
-"""Attention from pairs of features in one pass over the positions: what is kept, and how it stays in range.
+"""Attention by pairs of features in one pass over the positions, and its stabilization.
 
-Row i of attention with features is num_i / den_i,
+Row i of attention with features is num_i / den_i, with sums over the keys j that i may see:
 
-    num_i = sum_f l_if sum_j r_jf v_j,        den_i = sum_f l_if sum_j r_jf,
+    num_i = sum_f l_if sum_j r_jf v_j,        den_i = sum_f l_if sum_j r_jf.
 
-j over the keys that i may see. `State` holds the inner sums over what was seen, so time and memory are linear in n;
-keys are absorbed block by block, and within a block of a causal pass the masked block of scores is formed.
+`State` holds the inner sums over the keys so far, so time and memory are linear in n. Keys are absorbed in blocks.
+Within a block of a causal pass the masked block of scores is formed.
 
-Positive features are known by their logarithms. Let c_f be the largest log r_jf seen and M_i = max_f (log l_if + c_f).
-Both cancel in num / den, and with l = exp(log l + c - M), r = exp(log r - c) every factor is at most 1 while the term
-that attains M_i is 1, so that 1 <= den_i <= F n: nothing overflows, and what underflows is below what rounding loses.
-c is per feature: one number for all features, as is common, leaves l . r to underflow where a query's large features
-are not a key's. In a causal block c must not know the future, not even that of the block. A block of 2h is halved: for
-queries in the upper half and keys in the lower one, all of the lower half's c are past; the two halves are divided
-again. That takes log2 of the block's size times as many exponentials, which are cheap beside the products.
+Positive features are known by their logarithms. Let c_f be the largest log r_jf so far and M_i = max_f (log l_if +
+c_f). Both cancel in num / den. With l = exp(log l + c - M) and r = exp(log r - c) every factor is at most 1. The
+term that attains M_i is 1, so 1 <= den_i <= F n. So nothing overflows, and underflow is below rounding errors. c is
+per feature. With a single number for all features, as is common, l . r could underflow if the large features of a query
+are not those of a key. In a causal block c must not depend on later keys, not even those of the block. So a block of 2h
+is halved. For queries in the upper half and keys in the lower half, all c of the lower half are past. Both halves are
+divided again. That takes exponentials log2(block size) times, which are cheap relative to the products.
 
-Features that change sign have no logarithm. They are those of the Gaussian kernel, which are bounded, and
+Features that change sign have no logarithm. They are those of the Gaussian kernel, which are bounded. By
 
     exp(q . k) = exp(|q|^2 / 2) gaussian(q, k) exp(|k|^2 / 2)
 
-leaves a weight exp(|k_j|^2 / 2) of the key, stabilised by its running maximum; the factor of the query cancels.
+the key has a weight exp(|k_j|^2 / 2), stabilized by its running maximum. The factor of the query cancels.
 """
 
 from abc import ABC, abstractmethod
@@ -31,17 +31,23 @@ from torch import Tensor
 from rfgp.features.softmax import FeaturePair, PositiveMap
 
 _LOWEST = -1e30
-"""Stands for the logarithm of 0 where a difference of two of them is taken."""
+"""A finite substitute for the logarithm of 0 in differences of logarithms."""
 
 
 class State(NamedTuple):
-    """Sums over the keys that were seen.
+    """Sums over the keys so far.
 
     Attributes:
         values: sum_j r_jf v_j, (..., F, Ev).
         total: sum_j r_jf, (..., F).
-        peak: The logarithm by which both are divided, (..., F) or (..., 1); -inf before the first key.
-        mass: sum_j of the keys' weights, (..., 1); positive features have none.
+        peak: The logarithm by which both are divided, (..., F) or (..., 1), and -inf before the first key.
+        mass: sum_j of the keys' weights, (..., 1), and 0 for positive features.
+
+    Examples:
+        >>> from rfgp.features import softmax
+        >>> state = PositivePass(softmax.Positive(torch.eye(2))).start(torch.zeros(5, 2), torch.zeros(5, 3))
+        >>> state.values.shape, state.total.shape
+        (torch.Size([2, 3]), torch.Size([2]))
     """
 
     values: Tensor
@@ -55,7 +61,11 @@ class Rows(NamedTuple):
 
     Attributes:
         output: (..., n, Ev).
-        low: Whether the normaliser was raised to its floor, (..., n).
+        low: Whether the normalizer was raised to its floor, (..., n).
+
+    Examples:
+        >>> Rows(torch.zeros(5, 3), torch.zeros(5, dtype=torch.bool)).output.shape
+        torch.Size([5, 3])
     """
 
     output: Tensor
@@ -63,10 +73,16 @@ class Rows(NamedTuple):
 
 
 class Pass(ABC):
-    """How keys are absorbed and queries answered.
+    """The interface that absorbs keys and answers queries.
 
     Args:
         pair: The features.
+
+    Examples:
+        >>> from rfgp.features import softmax
+        >>> one: Pass = PositivePass(softmax.Positive(torch.eye(2)))
+        >>> one.peak_width
+        2
     """
 
     def __init__(self, pair: FeaturePair) -> None:
@@ -100,7 +116,7 @@ class Pass(ABC):
         value: Tensor,  # (..., n, Ev)
         bias: Tensor,  # (..., n)
     ) -> State:
-        """Return the state with more keys; the bias is added to the logarithms of their scores."""
+        """Return the state with more keys. The bias is added to the logarithms of their scores."""
 
     @abstractmethod
     def read(
@@ -108,7 +124,7 @@ class Pass(ABC):
         state: State,
         query: Tensor,  # (..., n, E)
     ) -> Rows:
-        """Return the outputs of queries that see what was absorbed."""
+        """Return the outputs of queries that see all absorbed keys."""
 
     @abstractmethod
     def step(
@@ -119,19 +135,27 @@ class Pass(ABC):
         value: Tensor,  # (..., n, Ev)
         bias: Tensor,  # (..., n)
     ) -> tuple[Rows, State]:
-        """Return the outputs of queries that see the state and the keys up to their own, and the state after them."""
+        """Return the outputs of queries that see the state and the keys up to their own, and the next state."""
 
     def key_bias(
         self,
         key: Tensor,  # (..., n, E)
         bias: Tensor,  # (..., n)
     ) -> Tensor:  # (..., n)
-        """Return the logarithms of the keys' weights: a pair of the Gaussian kernel leaves exp(|k|^2 / 2)."""
+        """Return the logarithms of the keys' weights, which include |k|^2 / 2 for a pair of the Gaussian kernel."""
         return bias + 0.5 * key.square().sum(-1) if self.pair.kernel == "gaussian" else bias
 
 
 class PositivePass(Pass):
-    """With features that are positive, by their logarithms."""
+    """The pass for positive features, by their logarithms.
+
+    Examples:
+        >>> from rfgp.features import softmax
+        >>> one, key, value = PositivePass(softmax.Positive(torch.eye(2))), torch.zeros(3, 2), torch.ones(3, 1)
+        >>> state = one.absorb(one.start(key, value), key, value, torch.zeros(3))
+        >>> one.read(state, torch.zeros(1, 2)).output
+        tensor([[1.]])
+    """
 
     @property
     def peak_width(self) -> int:
@@ -190,14 +214,20 @@ class PositivePass(Pass):
 
 
 class SignedPass(Pass):
-    """With features of the Gaussian kernel that may change sign.
+    """The pass for features of the Gaussian kernel that may change sign.
 
-    The estimate of den_i can be small or negative. Its size is kept at least `floor` times the sum of the keys'
-    weights, which den_i does not exceed in expectation; its sign stays.
+    The estimate of den_i can be small or negative. Its absolute value is kept at least `floor` times the sum of the
+    keys' weights, which bounds den_i in expectation. Its sign is kept.
 
     Args:
         pair: The features.
-        floor: Relative to the keys' weights.
+        floor: The floor relative to the keys' weights.
+
+    Examples:
+        >>> from rfgp.features import softmax
+        >>> one = SignedPass(softmax.Trigonometric(torch.eye(2), "gaussian"), 1e-3)
+        >>> one.peak_width
+        1
     """
 
     def __init__(self, pair: FeaturePair, floor: float) -> None:
@@ -238,7 +268,7 @@ class SignedPass(Pass):
     ) -> tuple[Rows, State]:
         """See `Pass.step`."""
         left, right, logs = self.pair.left(query), self.pair.right(key), self.key_bias(key, bias)
-        peak = _finite(torch.maximum(state.peak, logs.cummax(-1).values))  # (..., n), of what a row sees
+        peak = _finite(torch.maximum(state.peak, logs.cummax(-1).values))  # (..., n), over the keys that a row sees
         past = _future(logs.shape[-1], logs.device)
         weights = (logs[..., None, :] - peak[..., :, None]).masked_fill(past, -torch.inf).exp()
         kept = (state.peak - peak).exp()[..., None]
@@ -266,7 +296,7 @@ class SignedPass(Pass):
 
 
 def _divide(num: Tensor, den: Tensor) -> Rows:
-    """Return num / den, and 0 where no key was seen: there den is exactly 0, and NaN stays NaN."""
+    """Return num / den, and 0 if no key was seen. Then den is exactly 0, while NaN stays NaN."""
     none = den == 0
     output = torch.where(none, 0, num / torch.where(none, 1, den))
     return Rows(output, torch.zeros_like(den, dtype=torch.bool).squeeze(-1))
@@ -276,7 +306,10 @@ def _past_sums(
     scores: Tensor,  # (..., n, n)
     value: Tensor,  # (..., n, Ev)
 ) -> Tensor:  # (..., n, Ev)
-    """Return scores @ value, where what is not finite reaches its own row and later ones: 0 times NaN is NaN."""
+    """Return scores @ value, so that values that are not finite affect only their own and later rows.
+
+    Without this, 0 times NaN would be NaN in earlier rows.
+    """
     finite = value.isfinite()
     return scores @ value.where(finite, 0) + value.masked_fill(finite, 0).cumsum(-2)
 
@@ -321,7 +354,13 @@ def past_scores(
     log_left: Tensor,  # (..., n, F)
     log_right: Tensor,  # (..., n, F)
 ) -> Tensor:  # (..., n, n)
-    """Return sum_f exp(log l_if + log r_jf) for j <= i, otherwise 0; no row knows of what is after it."""
+    """Return sum_f exp(log l_if + log r_jf) for j <= i, otherwise 0. No row depends on later ones.
+
+    Examples:
+        >>> past_scores(torch.zeros(2, 3), torch.zeros(2, 3))
+        tensor([[3., 0.],
+                [3., 3.]])
+    """
     left, right = _padded(log_left, 0.0), _padded(log_right, -torch.inf)
     scores = (left + right).exp().sum(-1)[..., None, None]  # (..., blocks, size, size), size 1
     size = 1

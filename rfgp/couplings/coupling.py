@@ -145,15 +145,15 @@ class Coupling(ABC):
         check_counts(num_frequencies=num_frequencies, num_dims=num_dims)
         if num_frequencies * num_dims > _MOST_ENTRIES:
             raise InvalidArgumentError(
-                f"{counted(num_frequencies, 'frequency', 'frequencies')} in {counted(num_dims, 'dimension')} "
-                "would take "
-                f"{num_frequencies * num_dims / 2**27:.0f} GiB; at most {_MOST_ENTRIES / 2**27:.0f} are drawn."
+                f"A draw must take at most {_MOST_ENTRIES / 2**27:.0f} GiB, got "
+                f"{num_frequencies * num_dims / 2**27:.0f} GiB of "
+                f"{counted(num_frequencies, 'frequency', 'frequencies')} in {counted(num_dims, 'dimension')}."
             )
         if not isinstance(measure, Spectrum):
             raise InvalidArgumentError(f"spectrum must be one of rfgp.spectra, got {measure!r}.")
         if self.needs_isotropy and not measure.is_isotropic:
             raise InvalidArgumentError(
-                f"{self!r} needs an isotropic spectrum, and {measure!r} is a product; use 'iid'."
+                f"The spectrum of {self!r} must be isotropic, got the product {measure!r}. Use the coupling 'iid'."
             )
         return measure
 

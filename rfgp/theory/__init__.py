@@ -1,4 +1,4 @@
-"""What random features can do, in formulas: variances, the costs of couplings, and how many frequencies are needed."""
+"""Theory of random features: variances, the costs of couplings, and the required number of frequencies."""
 
 from rfgp.theory.kernels import independent_variance as independent_variance
 from rfgp.theory.kernels import kernel_error as kernel_error

@@ -1,13 +1,13 @@
-"""Fourier and positive features: variances, the costs of couplings, and how many frequencies are needed.
+"""Fourier and positive features: variances, the costs of couplings, and the required number of frequencies.
 
-Notation: omega_i = r_i u_i, z = |x - y| and v = |x + y| in lengthscales, C(t) = E cos(t u) and H(t) = E cosh(t u)
-for one coordinate u of a uniform direction (`rfgp.special`). Fourier features estimate k(z). Positive features
-estimate exp(-|x|^2 - |y|^2) times exp(v^2 / 2), the mean of exp(omega . (x + y)); below, their moments are those of
-that mean, without the factor in front, which is the same for every coupling.
+Notation: omega_i = r_i u_i, z = |x - y| and v = |x + y| in lengthscales. C(t) = E cos(t u) and H(t) = E cosh(t u) for
+one coordinate u of a uniform direction (`rfgp.special`). Fourier features estimate k(z). Positive features estimate
+exp(-|x|^2 - |y|^2) times exp(v^2 / 2), the mean of exp(omega . (x + y)). Below, their moments are those of that mean,
+without the first factor, which is the same for every coupling.
 
-Every cross moment is one of two frequencies of an ensemble that is rotated at random as a whole or block by block.
-For a pair with lengths |omega_i +- omega_j| = s_+, s_-, it is E[C(s_+ z) + C(s_- z)] / 2 for Fourier features and
-E H(s_+ v) for positive ones (couplings paper, Eqs. 14 to 18; simplex paper, Eq. 10).
+Every cross moment is that of two frequencies of an ensemble that is rotated at random as a whole or by blocks. For a
+pair with lengths |omega_i +- omega_j| = s_+, s_- it is E[C(s_+ z) + C(s_- z)] / 2 for Fourier features. It is
+E H(s_+ v) for positive features (couplings paper, Eqs. 14 to 18; simplex paper, Eq. 10).
 """
 
 import math
@@ -30,8 +30,10 @@ from rfgp.spectra import Gaussian, Spectrum
 Array = NDArray[np.float64]
 
 ROWS = 512
+"""The number of frequencies in a block of rows of pairs."""
 _CLOSED = ("iid", "orthogonal", "pairwise", "simplex")
 _LARGEST, LARGEST_DRAWN = 2**24, 2**12
+"""The largest numbers of frequencies of a search, by a closed form and by draws."""
 
 
 # --- any ensemble
@@ -45,17 +47,23 @@ def rotated_moments(
     """Return the mean and the second moment of the kernel estimate over one random rotation of all frequencies.
 
     Args:
-        frequencies: A draw, its weights included, or a matrix (m, d).
+        frequencies: A draw with its weights, or a matrix (m, d).
         distances: z for Fourier features, v for positive ones, in lengthscales.
         features: "fourier" or "laplace".
 
     Returns:
-        E k_hat (k,) and E k_hat^2 (k,); without the factor in front for positive features.
+        E k_hat (k,) and E k_hat^2 (k,). For positive features, without the first factor.
 
     Source: couplings paper, Eqs. 14 to 18, which hold for any directions. Time m^2 k.
 
     Raises:
-        InvalidArgumentError: unknown features.
+        InvalidArgumentError: If the features are unknown.
+
+    Examples:
+        >>> from rfgp import couplings, theory
+        >>> mean, second = theory.rotated_moments(couplings.by_name("energy").sample(32, 3, seed=0), [0.0])
+        >>> mean.round(6).tolist(), second.round(6).tolist()
+        ([1.0], [1.0])
     """
     draw = frequencies if isinstance(frequencies, Frequencies) else Frequencies(frequencies)
     omega, weights = draw.dense().double().numpy(), draw.weights.double().numpy()
@@ -85,13 +93,19 @@ def rotated_error(
 ) -> Array:  # (k,)
     """Return the mean squared error of the kernel estimate over one random rotation of all frequencies.
 
-    Averaged over draws it is the variance of the coupling, with far less noise than errors of kernel matrices have.
+    Its average over draws is the variance of the coupling. It has far less noise than errors of kernel matrices.
 
     Args:
         frequencies: A draw, or a matrix (m, d).
         distances: z, or v for positive features, in lengthscales.
-        spectrum: None: Gaussian.
+        spectrum: The spectrum. If None, the Gaussian one.
         features: "fourier" or "laplace".
+
+    Examples:
+        >>> from rfgp import couplings, theory
+        >>> draw = couplings.by_name("energy").sample(32, 3, seed=0)
+        >>> bool(theory.rotated_error(draw, [1.0]) < theory.independent_variance([1.0], 32))
+        True
     """
     mean, second = rotated_moments(frequencies, distances, features)
     exact = _expected(np.atleast_1d(read_numbers("distances", distances)), spectrum or Gaussian(), features)
@@ -116,8 +130,13 @@ def independent_variance(
     Args:
         distances: z, or v for positive features.
         num_frequencies: m.
-        spectrum: None: Gaussian.
+        spectrum: The spectrum. If None, the Gaussian one.
         features: "fourier" or "laplace".
+
+    Examples:
+        >>> from rfgp import theory
+        >>> theory.independent_variance([0.0, 10.0], 50).round(6).tolist()
+        [0.0, 0.01]
     """
     z = read_numbers("distances", distances)
     exact = _expected(z, spectrum or Gaussian(), features)
@@ -136,15 +155,20 @@ def orthogonal_moment(
 ) -> Array:  # (k,)
     """Return the cross moment of two orthogonal frequencies with independent norms.
 
-    For the Gaussian spectrum r^2 + r'^2 is chi-squared with 2 d degrees, and the average over it 1F1(d; d/2; -z^2 /
-    2) for Fourier features, 1F1(d; d/2; v^2 / 2) for positive ones (simplex paper, Eq. 23; its Eq. 25
-    lacks the factor 1 / 2^k). Other spectra by quadrature.
+    For the Gaussian spectrum r^2 + r'^2 is chi-squared with 2 d degrees of freedom. The average over it is
+    1F1(d; d/2; -z^2 / 2) for Fourier features and 1F1(d; d/2; v^2 / 2) for positive ones (simplex paper, Eq. 23; its
+    Eq. 25 lacks the factor 1 / 2^k). For other spectra it is computed by quadrature.
 
     Args:
         distances: z, or v for positive features.
         num_dims: d, at least 2.
-        spectrum: None: Gaussian.
+        spectrum: The spectrum. If None, the Gaussian one.
         features: "fourier" or "laplace".
+
+    Examples:
+        >>> from rfgp import theory
+        >>> theory.orthogonal_moment([0.0, 1.0], 3).round(4).tolist()
+        [1.0, 0.3188]
     """
     z = read_numbers("distances", distances)
     if spectrum is None or isinstance(spectrum, Gaussian):
@@ -158,16 +182,21 @@ def orthogonal_moment(
 def orthogonality_gap(
     distances: Any, num_dims: int, *, spectrum: Spectrum | None = None, features: str = "fourier"
 ) -> Array:
-    """Return by how much a cross moment falls where two frequencies are orthogonal, k^2 - E k_hat_i k_hat_j, (k,).
+    """Return the decrease of a cross moment if two frequencies are orthogonal, k^2 - E k_hat_i k_hat_j, (k,).
 
-    The variance of m <= d orthogonal frequencies is that of independent ones less (m - 1) / m of it. For Fourier
+    The variance of m <= d orthogonal frequencies is that of independent ones less (m - 1) / m of the gap. For Fourier
     features it can be negative at large z.
 
     Args:
         distances: z, or v for positive features, (k,).
         num_dims: d, at least 2.
-        spectrum: None: Gaussian.
+        spectrum: The spectrum. If None, the Gaussian one.
         features: "fourier" or "laplace".
+
+    Examples:
+        >>> from rfgp import theory
+        >>> bool(theory.orthogonality_gap([1.0], 3) > 0)
+        True
     """
     z = read_numbers("distances", distances)
     exact = _expected(z, spectrum or Gaussian(), features)
@@ -183,14 +212,19 @@ def pairwise_moment(
 ) -> Array:  # (k,)
     """Return the cross moment of two orthogonal frequencies with negatively monotone norms.
 
-    Couplings paper, Theorem 3.2: the average over u in (0, 1) of C(sqrt(q(u)^2 + q(1 - u)^2) z), q the radial quantile,
-    or of H for positive features.
+    For Fourier features it is the average over u in (0, 1) of C(sqrt(q(u)^2 + q(1 - u)^2) z), with q the radial
+    quantile. For positive features C is replaced by H. Source: couplings paper, Theorem 3.2.
 
     Args:
         distances: z, or v for positive features.
         num_dims: d, at least 2.
-        spectrum: None: Gaussian.
+        spectrum: The spectrum. If None, the Gaussian one.
         features: "fourier" or "laplace".
+
+    Examples:
+        >>> from rfgp import theory
+        >>> bool(theory.pairwise_moment([1.0], 3) < theory.orthogonal_moment([1.0], 3))
+        True
     """
     z = read_numbers("distances", distances)
     u, weights = unit_quadrature()
@@ -202,13 +236,19 @@ def pairwise_moment(
 def simplex_moment(distances: Any, num_dims: int) -> Array:
     """Return the cross moment of two simplex frequencies of positive features, (k,) (simplex paper, Eq. 24).
 
-    With r^2 + r'^2 = S chi-squared with 2 d degrees and r^2 / S = B independent of it, Beta(d / 2, d / 2), the
-    squared length |omega_i + omega_j|^2 is S (1 - 2 sqrt(B (1 - B)) / (d - 1)); the paper's double series is the
-    mean over B of 1F1(d; d/2; (v^2 / 2) (1 - 2 sqrt(B (1 - B)) / (d - 1))), which is computed here.
+    Let r^2 + r'^2 = S, chi-squared with 2 d degrees of freedom, and r^2 / S = B, Beta(d / 2, d / 2) and independent of
+    S. The squared length |omega_i + omega_j|^2 is S (1 - 2 sqrt(B (1 - B)) / (d - 1)). The double series
+    of the paper is computed as the mean over B of 1F1(d; d/2; (v^2 / 2) (1 - 2 sqrt(B (1 - B)) / (d - 1))).
 
     Args:
         distances: v, (k,).
         num_dims: d, at least 2.
+
+    Examples:
+        >>> from rfgp import theory
+        >>> orthogonal = theory.orthogonal_moment([1.0], 3, features="laplace")
+        >>> bool(theory.simplex_moment([1.0], 3) < orthogonal)
+        True
     """
     v = read_numbers("distances", distances)
     u, weights = unit_quadrature()
@@ -228,18 +268,24 @@ def variance(
 ) -> Array:  # (k,)
     """Return the variance of the kernel estimate for a coupling with a closed form, for any m and d.
 
-    Blocks are independent of each other; within a block of b frequencies the pairs have the cross moments above.
+    Blocks are independent of each other. Within a block of b frequencies the pairs have the cross moments above.
 
     Args:
         coupling: "iid", "orthogonal", "pairwise", or "simplex" (positive features only).
         distances: z, or v for positive features.
         num_frequencies: m.
         num_dims: d.
-        spectrum: None: Gaussian.
+        spectrum: The spectrum. If None, the Gaussian one.
         features: "fourier" or "laplace".
 
     Raises:
-        InvalidArgumentError: a coupling without a closed form here.
+        InvalidArgumentError: If the coupling has no closed form here.
+
+    Examples:
+        >>> from rfgp import theory
+        >>> iid, pairwise = (theory.variance(name, [1.0], 32, 4) for name in ("iid", "pairwise"))
+        >>> bool(pairwise < iid)
+        True
     """
     _check(features, spectrum)
     z, m = read_numbers("distances", distances), num_frequencies
@@ -247,7 +293,8 @@ def variance(
         raise InvalidArgumentError(f"m and d must be positive, got {m} and {num_dims}.")
     if not _is_closed(coupling, features):
         raise InvalidArgumentError(
-            f"There is no closed form for {coupling!r} with {features} features; see rotated_error."
+            f"coupling must be one of {', '.join(_CLOSED)}, got {coupling!r} with {features} features, which has no "
+            "closed form. Use rotated_error."
         )
     independent = independent_variance(z, m, spectrum=spectrum, features=features)
     if coupling == "iid" or num_dims == 1:
@@ -278,29 +325,41 @@ def kernel_error(
     num_draws: int = 32,
     seed: int = 0,
 ) -> float:
-    """Return the root mean squared error of the kernel estimate over a law of distances.
+    """Return the root mean squared error of the kernel estimate over a distribution of distances.
 
-    By the closed form where `variance` has one, otherwise from a few draws, each averaged over all rotations: for
-    couplings whose draws are not rotated at random (Sobol, Halton, structured) that is an average over directions.
+    If `variance` has a closed form, it is used. Otherwise the error is from a few draws, each averaged over all
+    rotations. For couplings whose draws are not rotated at random (Sobol, Halton, structured) that is an average over
+    directions.
 
     Args:
         coupling: A name, or a coupling.
-        distances: Distances, or distances and weights as `distances_between` returns them.
+        distances: Distances, or distances and weights from `distances_between`.
         num_frequencies: m.
         num_dims: d.
-        spectrum: None: Gaussian.
-        features: "fourier" or "laplace" (then distances need their weights).
-        num_draws: Draws, where there is no closed form.
-        seed: Of these draws.
+        spectrum: The spectrum. If None, the Gaussian one.
+        features: "fourier" or "laplace", which requires weights of the distances.
+        num_draws: The number of draws if there is no closed form.
+        seed: The seed of these draws.
+
+    Raises:
+        InvalidArgumentError: If the coupling is optimized for rows, or the error is not finite.
+
+    Examples:
+        >>> from rfgp import theory
+        >>> iid, energy = (theory.kernel_error(name, [0.5, 1.0], 32, 2) for name in ("iid", "energy"))
+        >>> energy < iid
+        True
     """
     _check(features, spectrum)
     if isinstance(coupling, DataAdapted):
-        raise InvalidArgumentError("Frequencies for given rows have no error at a distance; see pairs_error.")
+        raise InvalidArgumentError("coupling must not be optimized for rows, got DataAdapted. Use pairs_error.")
     table = read_numbers("distances", distances)
     z, weights = check_distances(table if table.ndim == 2 else np.stack([table, np.ones_like(table)], -1)).T
     if features == "laplace":
         if z.max() > 18:  # the second moment exp(2 v^2) overflows
-            raise InvalidArgumentError(f"Positive features fail at |x + y| = {z.max():.3g} lengthscales.")
+            raise InvalidArgumentError(
+                f"|x + y| must be at most 18 lengthscales for positive features, got {z.max():.3g}. Center the inputs."
+            )
         weights = weights * np.exp(-(z**2))
     name = _name(coupling)
     if _is_closed(name, features):
@@ -313,7 +372,8 @@ def kernel_error(
     total = float((weights * found).mean())
     if not math.isfinite(total):
         raise InvalidArgumentError(
-            f"The error at distances up to {z.max():.3g} is not finite; are the inputs divided by the lengthscale?"
+            f"The error must be finite, got another at distances up to {z.max():.3g}. Divide the inputs by the "
+            "lengthscale."
         )
     return math.sqrt(total)
 
@@ -326,21 +386,28 @@ def required_num_frequencies(
     spectrum: Spectrum | None = None,
     features: str = "fourier",
 ) -> int:
-    """Return how many frequencies a root mean squared kernel error over the pairs of some inputs needs.
+    """Return the number of frequencies that achieves a root mean squared kernel error over the pairs of inputs.
 
-    The number doubles until the error is small enough; between the last two it is interpolated on logarithmic scales,
-    and raised by a twentieth until the error there is small enough too.
+    The number is doubled until the error is small enough. Between the last two numbers it is interpolated on
+    logarithmic scales, and increased by a twentieth until the error is small enough.
 
     Args:
-        x: Inputs divided by the lengthscale, (n, d); some hundreds represent a large table.
+        x: Inputs divided by the lengthscale, (n, d). Some hundreds represent a large table.
         tolerance: The error, in units of the outputscale, in (0, 1).
         coupling: A name, or a coupling.
-        spectrum: None: Gaussian.
+        spectrum: The spectrum. If None, the Gaussian one.
         features: "fourier" or "laplace".
 
     Raises:
-        InvalidArgumentError: tolerance out of range, bad inputs, or more frequencies are needed than are tried: 2^24
-            where there is a closed form, 2^12 elsewhere.
+        InvalidArgumentError: If the tolerance is out of range, inputs are invalid, or more than 2^24 frequencies are
+            required (2^12 without a closed form).
+
+    Examples:
+        >>> from rfgp import theory
+        >>> x = np.linspace(0, 2, 20)[:, None] * [1.0, 0.5]
+        >>> energy, iid = (theory.required_num_frequencies(x, 0.05, coupling=name) for name in ("energy", "iid"))
+        >>> energy < iid
+        True
     """
     if not 0 < tolerance < 1:
         raise InvalidArgumentError(f"tolerance must lie between 0 and 1, got {tolerance!r}.")
@@ -355,7 +422,7 @@ def required_num_frequencies(
     while not error(m) <= tolerance:
         if m == largest:
             raise InvalidArgumentError(
-                f"An error of {tolerance:g} needs more than {largest} frequencies; there it is {error(m):.2g}."
+                f"tolerance must be at least {error(m):.2g}, the error of {largest} frequencies, got {tolerance:g}."
             )
         m *= 2
     if m == 2:
@@ -369,10 +436,10 @@ def required_num_frequencies(
 
 
 def _check(features: str, spectrum: Spectrum | None) -> None:
-    """Refuse features that do not exist, or not for a spectrum."""
+    """Refuse unknown features, and positive features of another spectrum than the Gaussian one."""
     direction_average(features, 1)
     if features == "laplace" and not isinstance(spectrum or Gaussian(), Gaussian):
-        raise InvalidArgumentError(f"Positive features exist for the Gaussian spectrum only, not {spectrum!r}.")
+        raise InvalidArgumentError(f"The spectrum of positive features must be Gaussian, got {spectrum!r}.")
 
 
 def _name(coupling: str | Coupling) -> str:

@@ -1,4 +1,4 @@
-"""The error of kernel estimates over the pairs of given rows, and how much of it is a bias."""
+"""The error of kernel estimates over the pairs of given rows, and the share of the bias."""
 
 import math
 from typing import Any, NamedTuple
@@ -14,16 +14,22 @@ from rfgp.linalg import finite_rows
 from rfgp.spectra import Gaussian, Spectrum
 
 MOST_ROWS = 4096
+"""The largest number of rows, whose pairs are kept for each draw."""
 
 
 class PairsError(NamedTuple):
     """The error of a kernel estimate over pairs of rows.
 
     Attributes:
-        error: Root mean square over pairs and draws.
-        bias: Root mean square over pairs of the mean over all draws that there are, estimated without a bias of its
-            own; 0 where the estimate of its square is negative.
-        bias_error: The standard error of bias^2, by leaving out each draw.
+        error: The root mean square over pairs and draws.
+        bias: The root mean square over pairs of the expected error. Its square is estimated without bias, and 0 is
+            returned if that estimate is negative.
+        bias_error: The jackknife standard error of bias^2.
+
+    Examples:
+        >>> from rfgp import theory
+        >>> theory.PairsError(0.1, 0.01, 0.001).error
+        0.1
     """
 
     error: float
@@ -40,28 +46,34 @@ def pairs_error(
     num_draws: int = 32,
     seed: int = 0,
 ) -> PairsError:
-    """Return the error of the Fourier estimate over the pairs of some rows, each row with itself left out.
+    """Return the error of the Fourier estimate over the pairs of distinct rows.
 
-    With e_r the error of draw r of R at a pair, the mean over r != s of e_r e_s estimates the squared bias: it is the
-    square of sum_r e_r without the squares of each, divided by R (R - 1). Of couplings whose frequencies have the
-    spectral law it is zero but for its error; of `rfgp.couplings.DataAdapted` it is not.
+    With e_r the error of draw r of R at a pair, the mean over r != s of e_r e_s estimates the squared bias. It is the
+    square of sum_r e_r without the squares of each, divided by R (R - 1). If frequencies have the spectral measure, the
+    bias is zero up to its standard error. That of `rfgp.couplings.DataAdapted` is not.
 
     Args:
         coupling: A name, or a coupling.
-        x: Rows divided by the lengthscale, (n, d); at most 4,096.
+        x: Rows divided by the lengthscale, (n, d), at most 4,096.
         num_frequencies: m.
-        spectrum: None: Gaussian.
-        num_draws: Draws R, at least 3.
-        seed: Of the draws.
+        spectrum: The spectrum. If None, the Gaussian one.
+        num_draws: The number of draws R, at least 3.
+        seed: The seed of the draws.
 
     Raises:
-        InvalidArgumentError: too many rows, too few draws, or what a draw refuses.
+        InvalidArgumentError: If there are too many rows or too few draws, or for the reasons of `Coupling.sample`.
+
+    Examples:
+        >>> from rfgp import theory
+        >>> found = theory.pairs_error("iid", [[0.0], [0.5], [1.0]], 32)
+        >>> 0 <= found.bias < found.error < 0.2
+        True
     """
     rows, measure = finite_rows(x, least=2), spectrum or Gaussian()
     check_counts(num_frequencies=num_frequencies, num_draws=num_draws)
     if len(rows) > MOST_ROWS or num_draws < 3:
         raise InvalidArgumentError(
-            f"At most {MOST_ROWS:,} rows and at least 3 draws, got {len(rows):,} and {num_draws}."
+            f"x must have at most {MOST_ROWS:,} rows, and num_draws be at least 3, got {len(rows):,} and {num_draws}."
         )
     chosen, generator = by_name(coupling), random.generator(seed, random.Role.FREQUENCIES)
     places = torch.triu_indices(len(rows), len(rows), offset=1)

@@ -3,12 +3,12 @@
 Vectors x and y come in pairs, (..., d) each, divided by the lengthscale. All estimators are unbiased, so mean squared
 errors are variances.
 
-Let Z = exp(omega . c - q) with c = A x + A^-T y and q = ((A x)^2 + (A^-T y)^2) / 2, so that c^2 / 2 - q = x . y, where
-u^2 = u^T u also for complex u. The estimate from one frequency is Re Z, and for two matrices and a common omega
+Let Z = exp(omega . c - q) with c = A x + A^-T y and q = ((A x)^2 + (A^-T y)^2) / 2. Then c^2 / 2 - q = x . y.
+Here u^2 = u^T u also for complex u. The estimate from one frequency is Re Z. For two matrices and a common omega
 
     E Re Z Re Z' = Re E[Z Z' + Z conj(Z')] / 2,     E Z Z' = exp((c + c')^2 / 2 - q - q').
 
-With A = A' = I and i I these are the variances of the positive and the trigonometric estimators, and with one of each
+With A = A' = I and i I these are the variances of the positive and the trigonometric estimators. With one of each it is
 the cross term of Theorem 3.1: c = x + y, c' = i (x - y), c . c' = i (|x|^2 - |y|^2), hence
 
     cov(Z_+, Re Z_trig) = -exp(2 x . y) (1 - cos(|x|^2 - |y|^2)).
@@ -47,27 +47,33 @@ def softmax_variance(
     """Return the variance of an estimator.
 
     With v = |x + y|, z = |x - y|, and independent frequencies, for the softmax kernel SM:
-        trigonometric: exp(v^2) SM^-2 (1 - exp(-z^2))^2 / (2 m);
-        positive: exp(v^2) SM^2 (1 - exp(-v^2)) / m;
-        positive, antithetic, m counts both signs: exp(v^2) SM^2 (1 - exp(-v^2))^2 / m, that is 1 - exp(-v^2) of it;
-        exponential: E (Re Z)^2 - SM^2 over m, see above; with a real A the positive one's at v = |c|, but for factors.
-    Coupled frequencies add m (m - 1) cross moments over m^2, those of `rfgp.theory.variance`; for opposite pairs of
-    them (1 + exp(2 v^2)) / 2 takes the place of exp(2 v^2), and there are m / 2 (m / 2 - 1) cross moments.
+        trigonometric: exp(v^2) SM^-2 (1 - exp(-z^2))^2 / (2 m).
+        positive: exp(v^2) SM^2 (1 - exp(-v^2)) / m.
+        positive, antithetic, m with both signs: exp(v^2) SM^2 (1 - exp(-v^2))^2 / m.
+        exponential: (E (Re Z)^2 - SM^2) / m, see above. With a real A it is that of "positive" at v = |c|, up to
+            factors.
+    Coupled frequencies add m (m - 1) cross moments over m^2, those of `rfgp.theory.variance`. For opposite pairs
+    (1 + exp(2 v^2)) / 2 replaces exp(2 v^2), and there are m / 2 (m / 2 - 1) cross moments.
 
-    Source: Choromanski et al. (2022), Lemma 2.2; cross moments are derived in `rfgp.theory.kernels`.
+    Source: Choromanski et al. (2022), Lemma 2.2. Cross moments are derived in `rfgp.theory.kernels`.
 
     Args:
         x: (..., d).
         y: (..., d), paired with x.
-        num_frequencies: m, both signs of antithetic ones counted.
+        num_frequencies: m, with both signs of antithetic ones.
         estimator: "trigonometric", "positive" or "exponential".
-        coupling: "iid"; without a complex matrix also "orthogonal" and "pairwise"; for positive features, those of a
-            real matrix included, also "simplex" and the first three with "-antithetic".
+        coupling: "iid". Without a complex matrix also "orthogonal" and "pairwise". For positive features, including
+            those of a real matrix, also "simplex" and the first three with "-antithetic".
         matrix: A of the exponential estimator.
         kernel: "softmax" or "gaussian".
 
     Raises:
-        InvalidArgumentError: an unknown estimator or kernel, shapes that do not match, or no closed form.
+        InvalidArgumentError: If the estimator or kernel is unknown, shapes do not match, or there is no closed form.
+
+    Examples:
+        >>> from rfgp import theory
+        >>> float(theory.softmax_variance([1.0, 0.0], [-1.0, 0.0], 32))  # exact at x = -y
+        0.0
     """
     a, b = _vectors(x, y)
     m, log_scale = check_count("num_frequencies", num_frequencies), _log_scale(a, b, kernel)
@@ -93,20 +99,26 @@ def exponential_covariance(
 ) -> Array:  # (...)
     """Return the covariance of two exponential estimators with one common frequency.
 
-    Independent frequencies: that of the mean over m is a m-th of it.
+    For m independent frequencies the covariance of the means is this divided by m.
 
     Source: derived above; Choromanski et al. (2022), Theorem 3.1 for the positive and the trigonometric estimator.
 
     Args:
         x: (..., d).
         y: (..., d), paired with x.
-        first: A of the one, real or complex.
-        second: A of the other.
+        first: A of the first estimator, real or complex.
+        second: A of the second.
         kernel: "softmax" or "gaussian".
+
+    Examples:
+        >>> from rfgp import theory
+        >>> covariance = theory.exponential_covariance([1.0, 0.5], [0.2, 0.1], np.ones(2), 1j * np.ones(2))
+        >>> bool(covariance < 0)  # the positive and the trigonometric estimator
+        True
     """
     a, b = _vectors(x, y)
     (c1, q1), (c2, q2) = (_exponent(a, b, matrix) for matrix in (first, second))
-    shift = 2 * _log_scale(a, b, kernel)  # before exponentials are taken: they may be out of range without it
+    shift = 2 * _log_scale(a, b, kernel)  # added before exponentials are taken, which could overflow otherwise
     plain = np.exp(0.5 * ((c1 + c2) ** 2).sum(-1) - q1 - q2 + shift)
     conjugate = np.exp(0.5 * ((c1 + c2.conj()) ** 2).sum(-1) - q1 - q2.conj() + shift)
     return np.asarray(0.5 * (plain + conjugate).real - np.exp(2 * (a * b).sum(-1) + shift))
@@ -119,7 +131,7 @@ def angular_moments(
 ) -> tuple[Array, Array]:  # (...), (...)
     """Return the mean and the second moment of the angular coefficient with n independent sign features.
 
-    n lambda is binomial with the probability p = theta / pi: p and p^2 + p (1 - p) / n.
+    n lambda is binomial with the probability p = theta / pi, so they are p and p^2 + p (1 - p) / n.
 
     Source: Choromanski et al. (2022), Lemma 3.2.
 
@@ -127,6 +139,12 @@ def angular_moments(
         x: (..., d).
         y: (..., d), paired with x.
         num_signs: n.
+
+    Examples:
+        >>> from rfgp import theory
+        >>> mean, second = theory.angular_moments([1.0, 0.0], [0.0, 1.0], 4)
+        >>> float(mean), float(second)
+        (0.5, 0.3125)
     """
     a, b = _vectors(x, y)
     lengths = [np.linalg.norm(u, axis=-1, keepdims=True) for u in (a, b)]
@@ -151,9 +169,9 @@ def gaussian_moments(
 ) -> tuple[Array, Array]:  # (...), (...)
     """Return the mean and the second moment of the Gaussian coefficient with n independent frequencies.
 
-    With k = exp(-|x -+ y|^2 / (2 tau^2)) the mean is k or 1 - k. The variance by trigonometric features is
-    (1 - k^2)^2 / (2 n); by positive ones that of the positive estimator of the Gaussian kernel. With a length the mean
-    is divided by rho = 1 - exp(-2 r^2 / tau^2), and the variance by its square.
+    With k = exp(-|x -+ y|^2 / (2 tau^2)) the mean is k or 1 - k. The variance with trigonometric features is
+    (1 - k^2)^2 / (2 n). With positive ones it is that of the positive estimator of the Gaussian kernel. With a length
+    the mean is divided by rho = 1 - exp(-2 r^2 / tau^2), and the variance by its square.
 
     Source: Choromanski et al. (2022), Theorems F.1 and F.2 (Eqs. 72 and 78).
 
@@ -164,11 +182,18 @@ def gaussian_moments(
         scale: tau.
         of: "difference" or "sum".
         complement: Whether the coefficient is one less the exponential.
-        length: As for `rfgp.features.softmax.coefficients.Gaussian`.
+        length: As in `rfgp.features.softmax.coefficients.Gaussian`.
         estimator: "trigonometric" or "positive".
 
     Raises:
-        InvalidArgumentError: another `of` or estimator, a scale that is not positive, or a length that does not belong.
+        InvalidArgumentError: If `of` or the estimator is unknown, the scale is not positive, or a length is not
+            allowed.
+
+    Examples:
+        >>> from rfgp import theory
+        >>> mean, second = theory.gaussian_moments([1.0, 0.0], [1.0, 0.0], 4)
+        >>> float(mean), float(second)
+        (1.0, 1.0)
     """
     if of not in ("difference", "sum") or not 0 < scale < math.inf:
         raise InvalidArgumentError(f'of must be "difference" or "sum" and scale positive, got {of!r} and {scale!r}.')
@@ -199,8 +224,8 @@ def bipolar_variance(
 ) -> Array:  # (...)
     """Return the variance of lambda S_positive + (1 - lambda) S_trigonometric with independent frequencies.
 
-    E lambda^2 MSE(S_+) + E (1 - lambda)^2 MSE(S_trig), and where both have the same m frequencies, less
-    (2 / m) SM^2 (1 - cos(|x|^2 - |y|^2)) E lambda (1 - lambda); lambda is independent of both.
+    It is E lambda^2 MSE(S_+) + E (1 - lambda)^2 MSE(S_trig), with lambda independent of both. With common frequencies,
+    (2 / m) SM^2 (1 - cos(|x|^2 - |y|^2)) E lambda (1 - lambda) is subtracted.
 
     Source: Choromanski et al. (2022), Theorems 3.1, D.1, F.1 and F.2.
 
@@ -208,10 +233,17 @@ def bipolar_variance(
         x: (..., d).
         y: (..., d), paired with x.
         num_frequencies: m of each estimator.
-        moments: E lambda and E lambda^2, (...) each, as `angular_moments` and `gaussian_moments` return them.
+        moments: E lambda and E lambda^2, (...) each, from `angular_moments` or `gaussian_moments`.
         common: Whether the two estimators have the same frequencies.
         antithetic: Whether the positive estimator uses -omega as well.
         kernel: "softmax" or "gaussian".
+
+    Examples:
+        >>> from rfgp import theory
+        >>> x, y = [1.0, 0.0], [0.0, 0.5]
+        >>> moments = theory.angular_moments(x, y, 8)
+        >>> bool(theory.bipolar_variance(x, y, 32, moments) < theory.bipolar_variance(x, y, 32, moments, common=False))
+        True
     """
     a, b = _vectors(x, y)
     m, (mean, second) = check_count("num_frequencies", num_frequencies), moments
@@ -228,14 +260,16 @@ def bipolar_variance(
 
 def _exponential(a: Array, b: Array, matrix: Any, coupling: str, m: int, kernel: str) -> Array:
     if matrix is None:
-        raise InvalidArgumentError("The exponential estimator needs a matrix.")
+        raise InvalidArgumentError("matrix must be given for the exponential estimator, got None.")
     if not np.iscomplexobj(np.asarray(matrix)):
         (c, q), d = _exponent(a, b, matrix), a.shape[-1]
         return np.asarray(
             np.exp(2 * (_log_scale(a, b, kernel) - q)) * _positive(coupling, np.linalg.norm(c, axis=-1), m, d)
         )
     if coupling != "iid":
-        raise InvalidArgumentError(f"There is no closed form for a complex matrix and the coupling {coupling!r}.")
+        raise InvalidArgumentError(
+            f"coupling must be 'iid' for a complex matrix, got {coupling!r}, which has no closed form."
+        )
     return exponential_covariance(a, b, matrix, matrix, kernel=kernel) / m
 
 
@@ -246,7 +280,8 @@ def _positive(coupling: str, v: Array, m: int, d: int) -> Array:
     base = coupling.removesuffix(_ANTITHETIC)
     if base not in _OPPOSITE or m % 2:
         raise InvalidArgumentError(
-            f"There is no closed form for {counted(m, 'frequency', 'frequencies')} of the coupling {coupling!r}."
+            f"coupling must be one of {', '.join(_OPPOSITE)} with the suffix {_ANTITHETIC} and an even number, got "
+            f"{coupling!r} and {counted(m, 'frequency', 'frequencies')}, which have no closed form."
         )
     change = variance_at(base, v, m // 2, d, "laplace") - variance_at("iid", v, m // 2, d, "laplace")
     return np.asarray(np.expm1(v**2) ** 2 / m + change)
@@ -259,7 +294,12 @@ def variance_at(
     d: int,
     features: str,
 ) -> Array:  # (...)
-    """Return `variance` for distances of any shape."""
+    """Return `variance` for distances of any shape.
+
+    Examples:
+        >>> variance_at("iid", np.ones((2, 3)), 8, 2, "fourier").shape
+        (2, 3)
+    """
     return variance(coupling, distances.reshape(-1), m, d, features=features).reshape(distances.shape)
 
 
@@ -272,13 +312,13 @@ def _exponent(a: Array, b: Array, matrix: Any) -> tuple[NDArray[Any], NDArray[An
     try:
         inverse = np.linalg.inv(full)
     except np.linalg.LinAlgError as error:
-        raise InvalidArgumentError("The matrix A is singular.") from error
+        raise InvalidArgumentError("The matrix A must be invertible, got a singular one.") from error
     left, right = a @ full.T, b @ inverse
     return left + right, 0.5 * ((left**2).sum(-1) + (right**2).sum(-1))
 
 
 def _log_scale(a: Array, b: Array, kernel: str) -> Array:
-    """Return the logarithm of what the estimate of the softmax kernel is multiplied by."""
+    """Return the logarithm of the ratio between the kernel and the softmax kernel."""
     if check_kernel(kernel) == "softmax":
         return np.zeros(a.shape[:-1])
     return np.asarray(-0.5 * ((a**2).sum(-1) + (b**2).sum(-1)))
@@ -291,5 +331,5 @@ def _vectors(x: Any, y: Any) -> tuple[Array, Array]:
     try:
         a, b = np.broadcast_arrays(a, b)
     except ValueError as error:
-        raise InvalidArgumentError(f"x {a.shape} and y {b.shape} do not broadcast.") from error
+        raise InvalidArgumentError(f"x and y must broadcast, got {a.shape} and {b.shape}.") from error
     return a, b

@@ -42,8 +42,8 @@ def test_probabilities(kind):
 
 def check_draws(found, expected):
     counts = np.stack([(found.numpy() == c) for c in range(7)], axis=-1)  # (n, s, C)
-    for law, rows in zip(expected, counts, strict=True):
-        assert_mean(rows, law)
+    for estimated, rows in zip(expected, counts, strict=True):
+        assert_mean(rows, estimated)
 
 
 @pytest.mark.parametrize("kind", BOTH)
@@ -73,27 +73,27 @@ class TestPlantedErrors:
 @pytest.mark.parametrize("ground", ["index", "vectors"])
 @pytest.mark.parametrize("kind", BOTH)
 def test_the_report(kind, ground):
-    law, negative = twin(kind)
+    estimated, negative = twin(kind)
     inner = np.exp(QUERIES.numpy() @ CLASSES.numpy().T)
     true = inner / inner.sum(1, keepdims=True)
     places = np.arange(7.0)[:, None] / 6 if ground == "index" else CLASSES.numpy()
-    moved = [ot.emd2(p, q, ot.dist(places, metric="euclidean")) for p, q in zip(true, law, strict=True)]
+    moved = [ot.emd2(p, q, ot.dist(places, metric="euclidean")) for p, q in zip(true, estimated, strict=True)]
     report = SoftmaxSampler(kind(DRAW), CLASSES).report(QUERIES, ground=ground)
     assert report.negative == pytest.approx(negative)
     assert report.wasserstein == pytest.approx(np.mean(moved), rel=1e-6)
-    largest = np.abs(np.cumsum(law - true, axis=1)).max(1)
+    largest = np.abs(np.cumsum(estimated - true, axis=1)).max(1)
     assert report.kolmogorov_smirnov == pytest.approx(np.mean(largest))
-    assert report.total_variation == pytest.approx(np.mean(0.5 * np.abs(law - true).sum(1)))
+    assert report.total_variation == pytest.approx(np.mean(0.5 * np.abs(estimated - true).sum(1)))
     assert report.unusable == 0
 
 
 def test_long_vectors_neither_overflow_nor_vanish():
     queries, classes = 30 * QUERIES.float(), 30 * CLASSES.float()
     sampler = SoftmaxSampler(softmax.Positive(DRAW), classes)
-    law = sampler.probabilities(queries)
-    torch.testing.assert_close(law.sum(1), torch.ones(3))
+    estimated = sampler.probabilities(queries)
+    torch.testing.assert_close(estimated.sum(1), torch.ones(3))
     found = sampler.sample(queries, 50, generator=random.generator(0))
-    assert bool((law.gather(1, found) > 0).all())
+    assert bool((estimated.gather(1, found) > 0).all())
 
 
 def test_queries_without_a_positive_estimate():
@@ -104,7 +104,7 @@ def test_queries_without_a_positive_estimate():
     report = sampler.report(query)
     assert (report.negative, report.unusable) == (1.0, 1.0)
     assert np.isnan(report.wasserstein)
-    with pytest.raises(rfgp.DataError, match="No estimate is positive for 1 of 1"):
+    with pytest.raises(rfgp.DataError, match="got none for 1 of 1"):
         sampler.sample(query, generator=random.generator(0))
 
 
@@ -114,9 +114,9 @@ def test_any_shape(n, count, samples, kind, seed):
     generator = random.generator(seed)
     classes, queries = (torch.randn(k, 3, generator=generator) / 3 for k in (count, n))
     sampler = SoftmaxSampler(kind(DRAW), classes)
-    law = sampler.probabilities(queries)
-    assert law.shape == (n, count)
-    torch.testing.assert_close(law.sum(1), torch.ones(n))
+    estimated = sampler.probabilities(queries)
+    assert estimated.shape == (n, count)
+    torch.testing.assert_close(estimated.sum(1), torch.ones(n))
     found = sampler.sample(queries, samples, generator=generator)
     assert found.shape == (n, samples)
     assert not n or 0 <= int(found.min()) <= int(found.max()) < count
@@ -126,14 +126,14 @@ def test_any_shape(n, count, samples, kind, seed):
     ("act", "error", "message"),
     [
         (lambda: SoftmaxSampler(softmax.Positive(DRAW, "gaussian"), CLASSES), rfgp.InvalidArgumentError, "softmax"),
-        (lambda: SoftmaxSampler(softmax.Positive(DRAW), CLASSES[:0]), rfgp.DataError, "no classes"),
+        (lambda: SoftmaxSampler(softmax.Positive(DRAW), CLASSES[:0]), rfgp.DataError, "at least one row"),
         (lambda: SoftmaxSampler(softmax.Positive(DRAW), CLASSES / 0), rfgp.DataError, "row 0 is not"),
         (lambda: SoftmaxSampler(softmax.Positive(DRAW), [1.0]), rfgp.DataError, "Class vectors must be"),
-        (lambda: sampler().estimates(QUERIES[:, :2]), rfgp.DataError, "need 3 columns"),
+        (lambda: sampler().estimates(QUERIES[:, :2]), rfgp.DataError, "must have the 3 columns"),
         (lambda: sampler().sample(QUERIES, 0, generator=random.generator(0)), rfgp.InvalidArgumentError, "positive"),
         (lambda: sampler().sample(QUERIES, generator=3), rfgp.InvalidArgumentError, "generator"),
-        (lambda: SoftmaxSampler(3, CLASSES), rfgp.InvalidArgumentError, "pair of feature maps"),
-        (lambda: sampler().report(QUERIES[:0]), rfgp.DataError, "no queries"),
+        (lambda: SoftmaxSampler(3, CLASSES), rfgp.InvalidArgumentError, "must be a FeaturePair"),
+        (lambda: sampler().report(QUERIES[:0]), rfgp.DataError, "at least one row"),
         (lambda: sampler().report(QUERIES, ground="words"), rfgp.InvalidArgumentError, "ground"),
     ],
 )

@@ -90,7 +90,7 @@ def test_the_matern_function_against_mpmath(nu):
 
 
 def transform(name, d, r, draws):
-    """E cos(omega . v) for |v| = r, from the radial law alone: an average of the mean over a sphere."""
+    """E cos(omega . v) for |v| = r, from the radial distribution alone: an average of the mean over a sphere."""
     from scipy import special as sp
 
     t = np.outer(r, draws)
@@ -103,7 +103,7 @@ def transform(name, d, r, draws):
 @pytest.mark.parametrize("name", ISOTROPIC)
 @pytest.mark.parametrize("d", [1, 2, 3, 8])
 @pytest.mark.slow
-def test_the_radial_law_is_the_transform_of_the_kernel(name, d):
+def test_the_radial_distribution_is_the_transform_of_the_kernel(name, d):
     """Deterministic: the radial quantiles at the midpoints of 400,000 strata, no sampling error to speak of."""
     spectrum = ISOTROPIC[name]
     r = np.array([0.2, 0.5, 1.0, 2.0, 4.0])
@@ -117,17 +117,17 @@ def test_spectra_are_equal_by_value():
     assert len({spectra.Matern(1.5), spectra.Matern(1.5), spectra.Gaussian(), spectra.Gaussian()}) == 2
 
 
-def test_planted_another_radial_law_is_found(monkeypatch):
+def test_planted_another_radial_distribution_is_found(monkeypatch):
     original = spectra.Matern.radial_quantile
     monkeypatch.setattr(
         spectra.Matern, "radial_quantile", lambda self, u, d: original(spectra.Matern(self.nu + 0.1), u, d)
     )
-    assert fails(test_the_radial_law_is_the_transform_of_the_kernel, "matern 3/2", 3)
+    assert fails(test_the_radial_distribution_is_the_transform_of_the_kernel, "matern 3/2", 3)
 
 
 @pytest.mark.parametrize("name", ISOTROPIC)
 @pytest.mark.parametrize("d", [1, 2, 5, 64])
-def test_density_and_quantile_are_those_of_one_law(name, d):
+def test_density_and_quantile_are_those_of_one_distribution(name, d):
     spectrum = ISOTROPIC[name]
     u = torch.as_tensor(np.concatenate([[1e-9, 1e-4], np.linspace(0.01, 0.99, 41), [1 - 1e-4, 1 - 1e-9]]))
     r = spectrum.radial_quantile(u, d)
@@ -166,7 +166,7 @@ def test_gradients_at_coincident_and_other_points(name):
 
 
 @pytest.mark.parametrize("name", ["product Laplace", "product Cauchy"])
-def test_products_have_no_radial_law(name):
+def test_products_have_no_radial_distribution(name):
     spectrum, r = SPECTRA[name], torch.ones(2)
     for call in (
         spectrum.kernel,
@@ -175,7 +175,7 @@ def test_products_have_no_radial_law(name):
     ):
         with pytest.raises(rfgp.InvalidArgumentError, match="has no"):
             call(r)
-    with pytest.raises(rfgp.InvalidArgumentError, match="needs an isotropic spectrum"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="must be isotropic"):
         couplings.by_name("orthogonal").sample(2, 2, spectrum=spectrum, generator=rfgp.random.generator(0))
     with pytest.raises(rfgp.InvalidArgumentError, match="depend on each other"):
         spectra.Matern().coordinate_quantile(r)

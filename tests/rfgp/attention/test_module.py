@@ -153,7 +153,7 @@ class TestMasks:
     def test_others_are_refused(self, hint):
         mine, x = layer(), normals(2, 9, E)
         for mask in (causal_mask(9).mT, causal_mask(9).triu(2), normals(9, 9)):
-            with pytest.raises(rfgp.InvalidArgumentError, match="not the causal mask"):
+            with pytest.raises(rfgp.InvalidArgumentError, match="must be the causal mask"):
                 mine(x, x, x, attn_mask=mask, is_causal=hint)
 
     def test_numbers_added_to_scores_of_keys(self):
@@ -259,7 +259,7 @@ class TestFeatures:
 
     def test_low_normalisers_are_told(self):
         mine, x = layer(features="trigonometric", num_features=4, floor=0.1), 8 * normals(2, 30, E)
-        with pytest.warns(rfgp.PoorFeaturesWarning, match="below their floor"):
+        with pytest.warns(rfgp.PoorFeaturesWarning, match="above their floor"):
             out = mine(x, x, x)[0]
         assert torch.isfinite(out).all()
         assert 0 < float(mine.low_share) < 1
@@ -525,7 +525,7 @@ class TestRefusals:
             ({"attn_mask": torch.zeros(2, 9, 9, dtype=state)}, "attn_mask must be"),
             ({"attn_mask": torch.zeros(9, 9, dtype=torch.int64)}, "boolean or floating-point"),
             ({"attn_mask": [[0.0]]}, "boolean or floating-point"),
-            ({"attn_mask": causal_mask(9).mT}, "not the causal mask"),
+            ({"attn_mask": causal_mask(9).mT}, "must be the causal mask"),
             ({"key_padding_mask": torch.zeros(1, 9, dtype=state)}, "must fit the keys"),
             ({"key_padding_mask": torch.zeros(2, 1, dtype=state)}, "must fit the keys"),
             ({"key_padding_mask": [[True]]}, "boolean or floating-point"),

@@ -123,9 +123,9 @@ def test_it_is_drawn_for_models_and_refused_where_it_is_not_for(tmp_path):
         rfgp.SparseSpectrumGP(coupling=coupling, kind="laplace")
     with pytest.raises(rfgp.InvalidArgumentError, match="3 columns of the rows"):
         coupling.sample(4, 2, seed=0)
-    with pytest.raises(rfgp.InvalidArgumentError, match="see pairs_error"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="Use pairs_error"):
         theory.kernel_error(coupling, [1.0], 8, 3)
-    with pytest.raises(rfgp.InvalidArgumentError, match="needs an isotropic spectrum"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="must be isotropic"):
         coupling.sample(4, 3, spectrum=spectra.ProductLaplace(), seed=0)
     with pytest.raises(rfgp.InvalidArgumentError, match="finite rows"):
         couplings.DataAdapted(np.full((3, 2), np.nan))

@@ -1,10 +1,10 @@
-"""Conformities and their minimum, and the baselines of the orthogonal paper: what their laws alone do not show."""
+"""Conformities and their minimum, and properties of the baselines of the orthogonal paper."""
 
 import numpy as np
 import pytest
 import torch
 from checks import assert_mean, fails
-from laws import check_law, sample
+from frequency_draws import check_distribution, sample
 from scipy import optimize, stats
 
 import rfgp
@@ -115,13 +115,13 @@ class TestBaselines:
 
     def test_planted_fastfood_without_its_transforms(self, monkeypatch):
         monkeypatch.setattr(fast, "hadamard", lambda size: torch.eye(size, dtype=torch.float64))
-        assert fails(check_law, sample("fastfood", 4, 4), spectra.Gaussian())
+        assert fails(check_distribution, sample("fastfood", 4, 4), spectra.Gaussian())
 
     def test_planted_circulants_with_other_norms(self, monkeypatch):
         monkeypatch.setattr(fast, "uniform", lambda count, generator: torch.full((count,), 0.8, dtype=torch.float64))
-        assert fails(check_law, sample("circulant", 4, 3), spectra.Gaussian())
+        assert fails(check_distribution, sample("circulant", 4, 3), spectra.Gaussian())
 
     def test_planted_nets_without_scrambling(self, monkeypatch):
         sobol = low_discrepancy.qmc.Sobol
         monkeypatch.setattr(low_discrepancy.qmc, "Sobol", lambda d, **options: sobol(d, scramble=False))
-        assert fails(check_law, sample("digital-net", 4, 3), spectra.Gaussian())
+        assert fails(check_distribution, sample("digital-net", 4, 3), spectra.Gaussian())

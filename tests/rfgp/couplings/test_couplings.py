@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from checks import assert_mean, fails
-from laws import check_law, draws, sample
+from frequency_draws import check_distribution, draws, sample
 from scipy import stats
 
 import rfgp
@@ -32,7 +32,7 @@ def name(request):
 
 
 @pytest.fixture(params=slow_where_solved(LAWFUL))
-def lawful(request):
+def unbiased(request):
     return request.param
 
 
@@ -46,16 +46,16 @@ def test_every_coupling_is_registered():
 
 @pytest.mark.thinned(10)
 @pytest.mark.parametrize(("m", "d"), SHAPES)
-def test_each_frequency_has_the_spectral_law(lawful, m, d):
+def test_each_frequency_has_the_spectral_distribution(unbiased, m, d):
     """The kernel that frequencies estimate; the norms of the first and the last, unless weights make up for them."""
-    if lawful.startswith("simplex") and d == 1:
+    if unbiased.startswith("simplex") and d == 1:
         pytest.skip("there is no simplex in one dimension, which a test of its own shows")
-    if lawful == "spherical-radial" and d <= 2:
-        pytest.skip("its weights have no variance, which a test of their law shows")
-    omega, weights = draws(lawful, m, d)
-    check_law(omega, spectra.Gaussian(), weights)
+    if unbiased == "spherical-radial" and d <= 2:
+        pytest.skip("its weights have no variance, which a test of their distribution finds")
+    omega, weights = draws(unbiased, m, d)
+    check_distribution(omega, spectra.Gaussian(), weights)
     norms = np.linalg.norm(omega, axis=2)
-    for row in () if lawful in WEIGHTED else (0, m - 1):
+    for row in () if unbiased in WEIGHTED else (0, m - 1):
         assert stats.kstest(norms[:, row], stats.chi(d).cdf).pvalue > 1e-9
     if m == d == 3:
         unit = omega[:, 0] / norms[:, :1]
@@ -84,7 +84,7 @@ def test_with_another_spectrum_too(name):
             sample(name, 7, 3, repeats=1, spectrum=spectrum)
     else:
         omega, weights = draws(name, 7, 3, spectrum=spectrum)
-        check_law(omega, spectrum, weights)
+        check_distribution(omega, spectrum, weights)
 
 
 @pytest.mark.thinned(3)
@@ -92,13 +92,13 @@ def test_with_another_spectrum_too(name):
 def test_with_the_tails_of_a_mixture(name):
     """One coupling for each way to the norms: quantiles of independent, spread, coupled and sorted places."""
     spectrum = spectra.RationalQuadratic(0.7)
-    check_law(sample(name, 7, 3, spectrum=spectrum), spectrum)
+    check_distribution(sample(name, 7, 3, spectrum=spectrum), spectrum)
 
 
 @pytest.mark.thinned(3)
 @pytest.mark.parametrize("spectrum", [spectra.ProductLaplace(), spectra.ProductCauchy()], ids=repr)
 @pytest.mark.parametrize("name", ["iid", "halton", "sobol", "digital-net"])
-def test_products_have_their_law(name, spectrum):
+def test_products_have_their_distribution(name, spectrum):
     omega = sample(name, 5, 3, spectrum=spectrum)
     v = np.random.default_rng(1).standard_normal((5, 3))
     kernel = spectrum.kernel_between(torch.zeros(1, 3, dtype=torch.float64), torch.as_tensor(v))[0].numpy()
@@ -107,10 +107,10 @@ def test_products_have_their_law(name, spectrum):
 
 
 class TestPointsThatAreNotScrambled:
-    def test_shifted_ones_have_their_law(self):
-        check_law(sample(couplings.Halton("shifted"), 5, 3), spectra.Gaussian())
+    def test_shifted_ones_have_their_distribution(self):
+        check_distribution(sample(couplings.Halton("shifted"), 5, 3), spectra.Gaussian())
         matern = spectra.Matern(0.5)
-        check_law(sample(couplings.Halton("shifted"), 5, 3, spectrum=matern), matern)
+        check_distribution(sample(couplings.Halton("shifted"), 5, 3, spectrum=matern), matern)
 
     def test_plain_ones_are_the_radical_inverses_in_each_draw(self):
         """Of 1, 2, ..., in the bases 2, 3, 5; in an order of its own each time."""
@@ -125,7 +125,7 @@ class TestPointsThatAreNotScrambled:
             np.testing.assert_allclose(np.sort(draw, axis=0), np.sort(stats.norm.ppf(u), axis=0), atol=1e-12)
         assert not np.array_equal(*draws)
         assert coupling.is_biased
-        assert fails(check_law, sample(coupling, 5, 3), spectra.Gaussian())
+        assert fails(check_distribution, sample(coupling, 5, 3), spectra.Gaussian())
 
     def test_in_thirteen_dimensions_the_first_shifted_ones_go_together(self):
         """Below its base a radical inverse is linear, so that two dimensions of large bases say the same."""
@@ -158,7 +158,7 @@ def test_antithetic_pairs(name):
     coupling, generator = couplings.by_name(name), random.generator(3)
     omega = coupling.sample(6, 3, generator=generator)
     assert torch.equal(omega.dense()[0::2], -omega.dense()[1::2])
-    check_law(sample(name, 6, 3), spectra.Gaussian())
+    check_distribution(sample(name, 6, 3), spectra.Gaussian())
     rfgp.features.Laplace(omega)
     with pytest.raises(rfgp.InvalidArgumentError, match="antithetic"):
         rfgp.features.Fourier(omega)
@@ -217,7 +217,7 @@ def test_a_copula_has_its_correlation(monkeypatch):
     normal = stats.norm.ppf(stats.chi(3).cdf(np.array(draws)))
     products = normal[:, :, None] * normal[:, None, :]
     assert_mean(products, correlation)
-    check_law(sample(coupling, 7, 3), spectra.Gaussian())
+    check_distribution(sample(coupling, 7, 3), spectra.Gaussian())
     for wrong in (np.eye(3)[:2], np.ones((3, 3)), np.array([[1, 0.5, 0], [0.4, 1, 0], [0, 0, 1]]), 2 * np.eye(3)):
         with pytest.raises(rfgp.InvalidArgumentError, match="orrelation"):
             couplings.Copula(wrong).sample(3, 3, generator=random.generator(0))
@@ -239,21 +239,21 @@ def test_simplex_features_beat_independent_ones_for_the_positive_kernel():
 
 
 class TestPlantedErrors:
-    """One fault in each family, found by `check_law`."""
+    """One fault in each family, found by `check_distribution`."""
 
     @pytest.mark.slow
     @pytest.mark.parametrize(
         "name", [n for n in LAWFUL if n not in ("halton", "sobol", "digital-net", "spherical-radial")]
     )
-    def test_a_radial_law_of_another_dimension(self, name, monkeypatch):
+    def test_a_radial_distribution_of_another_dimension(self, name, monkeypatch):
         original = spectra.Gaussian.radial_quantile
         monkeypatch.setattr(spectra.Gaussian, "radial_quantile", lambda self, u, d: original(self, u, d + 1))
-        assert fails(check_law, sample(name, 4, 3), spectra.Gaussian())
+        assert fails(check_distribution, sample(name, 4, 3), spectra.Gaussian())
 
     @pytest.mark.parametrize("name", ["orthogonal", "pairwise"])
     def test_a_qr_factor_without_the_sign_fix(self, name, monkeypatch):
         monkeypatch.setattr(torch, "where", lambda condition, a, b: torch.ones(condition.shape))
-        assert fails(check_law, sample(name, 3, 3), spectra.Gaussian())
+        assert fails(check_distribution, sample(name, 3, 3), spectra.Gaussian())
 
     @pytest.mark.parametrize("engine", ["Halton", "Sobol"])
     def test_points_that_are_not_scrambled(self, engine, monkeypatch):
@@ -261,19 +261,19 @@ class TestPlantedErrors:
         monkeypatch.setattr(
             low_discrepancy.qmc, engine, lambda d, **options: original(d, **{**options, "scramble": False})
         )
-        assert fails(check_law, sample(engine.lower(), 4, 3), spectra.Gaussian())
+        assert fails(check_distribution, sample(engine.lower(), 4, 3), spectra.Gaussian())
 
     def test_simplex_blocks_that_are_not_rotated(self, monkeypatch):
         monkeypatch.setattr(simplex, "rotated", lambda blocks, generator: blocks.reshape(-1, blocks.shape[2]))
         for name in ("simplex", "simplex-plus"):
-            assert fails(check_law, sample(name, 4, 3), spectra.Gaussian())
+            assert fails(check_distribution, sample(name, 4, 3), spectra.Gaussian())
 
     def test_strata_that_are_not_shuffled_and_copulas_that_are_not_normal(self, monkeypatch):
         monkeypatch.setattr(torch, "randperm", lambda m, generator: torch.arange(m))
-        assert fails(check_law, sample("stratified", 4, 3), spectra.Gaussian())
+        assert fails(check_distribution, sample("stratified", 4, 3), spectra.Gaussian())
         monkeypatch.undo()
         monkeypatch.setattr(norms.special, "ndtr", lambda z: 0.5 + 0.3 * np.tanh(z))
-        assert fails(check_law, sample("copula", 4, 3), spectra.Gaussian())
+        assert fails(check_distribution, sample("copula", 4, 3), spectra.Gaussian())
 
     def test_rows_that_are_not_shuffled(self, monkeypatch):
         class Sorted(couplings.IID):
@@ -282,7 +282,7 @@ class TestPlantedErrors:
                 return rows[rows.norm(dim=1).argsort()]
 
         monkeypatch.setattr(torch, "randperm", lambda m, generator: torch.arange(m))
-        assert fails(check_law, sample(Sorted(), 4, 3), spectra.Gaussian())
+        assert fails(check_distribution, sample(Sorted(), 4, 3), spectra.Gaussian())
 
     @pytest.mark.slow
     def test_pairs_of_unequal_frequencies(self, monkeypatch):
@@ -292,7 +292,7 @@ class TestPlantedErrors:
             lambda rows, weights: couplings.Frequencies(torch.cat([rows, -0.8 * rows]), weights.repeat(2), True),
         )
         for name in (*ANTITHETIC, "energy-antithetic"):
-            assert fails(check_law, sample(name, 6, 3), spectra.Gaussian())
+            assert fails(check_distribution, sample(name, 6, 3), spectra.Gaussian())
 
     def test_norms_coupled_by_halves_instead_of_quantiles(self):
         class Halved(couplings.Pairwise):
@@ -301,7 +301,7 @@ class TestPlantedErrors:
                 rows[1::2] *= (4 - rows[0::2].norm(dim=1)[: len(rows[1::2])] / rows[1::2].norm(dim=1))[:, None] / 3
                 return rows
 
-        assert fails(check_law, sample(Halved(), 4, 2), spectra.Gaussian())
+        assert fails(check_distribution, sample(Halved(), 4, 2), spectra.Gaussian())
 
 
 @pytest.mark.parametrize("name", ["orthogonal", "pairwise"])
@@ -391,10 +391,10 @@ def test_unknown_names_are_refused():
 
 class TestSharedNorms:
     @pytest.mark.parametrize("correlation", [0.6, 1.0])
-    def test_the_law_with_a_tilt_and_correlation(self, correlation):
+    def test_the_distribution_with_a_tilt_and_correlation(self, correlation):
         coupling = couplings.SharedNorms(correlation, tilt=(1.0, 2.0, 0.5), broadening=0.9)
         omega, weights = draws(coupling, 6, 3)
-        check_law(omega, spectra.Gaussian(), weights)
+        check_distribution(omega, spectra.Gaussian(), weights)
 
     def test_norms_of_a_block_are_equal_and_those_of_blocks_correlated(self, monkeypatch):
         monkeypatch.setattr(torch, "randperm", lambda m, generator: torch.arange(m))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from checks import assert_mean, fails
-from laws import draws, sample
+from frequency_draws import draws, sample
 from scipy import linalg, stats
 
 import rfgp
@@ -202,12 +202,12 @@ class TestRivals:
         means = [float(leverage[(u * 4).long() == k].mean()) for k in range(4)]
         np.testing.assert_allclose(tilt, means, rtol=0.1)
 
-    def test_leverage_weighted_frequencies_have_the_law(self):
-        from laws import check_law
+    def test_leverage_weighted_frequencies_have_the_distribution(self):
+        from frequency_draws import check_distribution
 
         omega, weights = draws(couplings.Leverage([1.0, 3.0, 0.5]), 5, 3)
-        check_law(omega, GAUSSIAN, weights)
-        assert fails(check_law, omega, GAUSSIAN)
+        check_distribution(omega, GAUSSIAN, weights)
+        assert fails(check_distribution, omega, GAUSSIAN)
 
     @pytest.mark.parametrize(
         ("x", "noise", "words"),
@@ -229,17 +229,17 @@ class TestRivals:
         assert float(weights.mean()) == pytest.approx(1)
 
     def test_planted_quadrature_without_its_weights(self):
-        from laws import check_law
+        from frequency_draws import check_distribution
 
-        assert fails(check_law, draws("spherical-radial", 5, 3)[0], GAUSSIAN)
+        assert fails(check_distribution, draws("spherical-radial", 5, 3)[0], GAUSSIAN)
 
     def test_planted_near_orthogonal_without_rotation(self, monkeypatch):
-        from laws import check_law
+        from frequency_draws import check_distribution
 
         monkeypatch.setattr(
             "rfgp.couplings.near_orthogonal.haar_rows", lambda b, k, d, generator: torch.eye(d, dtype=torch.float64)
         )
-        assert fails(check_law, draws("near-orthogonal", 5, 3)[0], GAUSSIAN)
+        assert fails(check_distribution, draws("near-orthogonal", 5, 3)[0], GAUSSIAN)
 
 
 class TestRandomPhase:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 from checks import fails
-from laws import check_law, draws
+from frequency_draws import check_distribution, draws
 from scipy import stats
 
 import rfgp
@@ -29,14 +29,14 @@ class TestPieces:
         again = pieces.factor(torch.as_tensor(lower / np.diag(lower)[:, None]))
         np.testing.assert_allclose(again @ again.mT, wanted, atol=1e-12)
 
-    @pytest.mark.parametrize("law", [GAUSSIAN, spectra.Matern(1.5)], ids=repr)
-    def test_radial_quantiles_of_normals(self, law):
+    @pytest.mark.parametrize("spectrum", [GAUSSIAN, spectra.Matern(1.5)], ids=repr)
+    def test_radial_quantiles_of_normals(self, spectrum):
         z = torch.linspace(-4, 4, 9, dtype=torch.float64, requires_grad=True)
-        expected = law.radial_quantile(torch.as_tensor(stats.norm.cdf(z.detach())), 3)
-        torch.testing.assert_close(pieces.Radial.apply(z, law, 3), expected, rtol=1e-9, atol=0)
-        assert torch.autograd.gradcheck(lambda v: pieces.Radial.apply(v, law, 3), (z,), rtol=1e-4)
+        expected = spectrum.radial_quantile(torch.as_tensor(stats.norm.cdf(z.detach())), 3)
+        torch.testing.assert_close(pieces.Radial.apply(z, spectrum, 3), expected, rtol=1e-9, atol=0)
+        assert torch.autograd.gradcheck(lambda v: pieces.Radial.apply(v, spectrum, 3), (z,), rtol=1e-4)
         r = expected.requires_grad_()
-        assert torch.autograd.gradcheck(lambda v: pieces.LogDensity.apply(v, law, 3), (r,), rtol=1e-4)
+        assert torch.autograd.gradcheck(lambda v: pieces.LogDensity.apply(v, spectrum, 3), (r,), rtol=1e-4)
 
     def test_histograms_are_differentiable(self):
         heights = torch.tensor([1.2, 0.4, 1.4], dtype=torch.float64, requires_grad=True)
@@ -98,7 +98,7 @@ class TestCopula:
         assert found.coupling.correlation[0][1] < -0.8
         assert found.best < found.trace[0]
         assert found.best == min(found.trace)
-        check_law(draws(found.coupling, 2, 2)[0], GAUSSIAN)
+        check_distribution(draws(found.coupling, 2, 2)[0], GAUSSIAN)
 
     def test_the_same_seed_gives_the_same_copula(self):
         options = {"num_steps": 20, "num_draws": 2, "size": 6, "seed": 3}
@@ -172,7 +172,7 @@ class TestRadialDistribution:
         assert abs(value - found.best) < 0.1 * found.best + 6 * error
         assert value < start + 6 * error
         omega, weights = draws(found.coupling, 12, 4)
-        check_law(omega, GAUSSIAN, weights)
+        check_distribution(omega, GAUSSIAN, weights)
 
     def test_the_start_is_returned_where_it_is_better(self, monkeypatch):
         class Spoiled(couplings.Energy):
@@ -229,13 +229,13 @@ class TestAttention:
         for value, b in others:
             assert (value - mine) / np.hypot(a, b) > 6
         omega, weights = draws(found.coupling, 32, 8)
-        check_law(omega, GAUSSIAN, weights)
+        check_distribution(omega, GAUSSIAN, weights)
 
     def test_its_draws_are_those_of_the_coupling(self):
-        law = SharedNormDistribution(half=10, num_dims=4, num_bins=3)
+        shared = SharedNormDistribution(half=10, num_dims=4, num_bins=3)
         with torch.no_grad():
-            law.angle.fill_(0.9), law.log_b.fill_(-0.1), law.logits.copy_(torch.tensor([0.3, 0.5, -0.4]))
-        coupling = law.coupling()
+            shared.angle.fill_(0.9), shared.log_b.fill_(-0.1), shared.logits.copy_(torch.tensor([0.3, 0.5, -0.4]))
+        coupling = shared.coupling()
         assert coupling.base.correlation == pytest.approx(np.sin(0.9) ** 2)
         drawn = coupling.sample(20, 4, generator=random.generator(0))
 
@@ -245,10 +245,10 @@ class TestAttention:
             for a, b in ((mine.weights, drawn.weights), (mine.dense().norm(dim=1), drawn.dense().norm(dim=1))):
                 torch.testing.assert_close(a.detach().sort().values, b.sort().values)
 
-        same_rows(law)
+        same_rows(shared)
         with torch.no_grad():
-            law.angle.fill_(0.8)  # the planted error: another correlation
-        assert fails(same_rows, law)
+            shared.angle.fill_(0.8)  # the planted error: another correlation
+        assert fails(same_rows, shared)
 
     def test_the_start_is_returned_where_nothing_is_better(self):
         def flat(frequencies):

@@ -214,7 +214,7 @@ class TestFrequenciesFor:
 
     def test_too_many(self, monkeypatch):
         monkeypatch.setattr(theory.kernels, "LARGEST_DRAWN", 16)
-        with pytest.raises(rfgp.InvalidArgumentError, match="more than 16 frequencies"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="the error of 16 frequencies"):
             theory.required_num_frequencies(self.X, 1e-4)
 
 

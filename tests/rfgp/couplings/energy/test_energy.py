@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from checks import assert_mean, fails
-from laws import check_law, draws
+from frequency_draws import check_distribution, draws
 from scipy import integrate, stats
 
 import rfgp
@@ -161,11 +161,11 @@ class TestRadialDistribution:
     @pytest.mark.parametrize("spectrum", [GAUSSIAN, spectra.Matern(1.5)], ids=repr)
     @pytest.mark.parametrize("histogram", [None, [1.0, 2.0, 4.0, 1.0]])
     def test_weighted_moments_are_those_of_the_spectrum(self, spectrum, histogram):
-        law = RadialDistribution(spectrum, 3, 1.2, histogram)
+        radial = RadialDistribution(spectrum, 3, 1.2, histogram)
 
         def moment(f):
             def integrand(u):
-                r, w = law.draw(torch.tensor([u], dtype=torch.float64))
+                r, w = radial.draw(torch.tensor([u], dtype=torch.float64))
                 return float(w * f(r))
 
             heights = np.asarray(histogram or [1.0]) / np.sum(histogram or [1.0])
@@ -178,8 +178,8 @@ class TestRadialDistribution:
         assert moment(lambda r: torch.exp(-r)) == pytest.approx(direct, abs=1e-6)
 
     def test_a_histogram_is_followed(self):
-        law = RadialDistribution(GAUSSIAN, 4, histogram=[3.0, 1.0])
-        r, w = law.draw((torch.arange(1000) + 0.5) / 1000)
+        radial = RadialDistribution(GAUSSIAN, 4, histogram=[3.0, 1.0])
+        r, w = radial.draw((torch.arange(1000) + 0.5) / 1000)
         below = stats.chi(4).cdf(r.numpy()) < 0.5
         assert below.sum() == 750
         np.testing.assert_allclose(w[below], 2 / 3)
@@ -194,33 +194,33 @@ class TestRadialDistribution:
 OPTIONS = {"weighted": {"weighted": True}, "tilted": {"tilt": [1.0, 2.0, 0.5]}, "laplace": {"features": "laplace"}}
 
 
-class TestLaw:
+class TestDistribution:
     @pytest.mark.thinned(10)
     @pytest.mark.parametrize("option", OPTIONS)
     @pytest.mark.parametrize(("m", "d"), SHAPES)
-    def test_each_weighted_frequency_has_the_spectral_law(self, option, m, d):
+    def test_each_weighted_frequency_has_the_spectral_distribution(self, option, m, d):
         m = m + m % 2 if option == "laplace" else m
         omega, weights = draws(Energy(**OPTIONS[option]), m, d)
-        check_law(omega, GAUSSIAN, weights)
+        check_distribution(omega, GAUSSIAN, weights)
 
     @pytest.mark.parametrize("spectrum", [spectra.Matern(1.5), spectra.RationalQuadratic(0.7)], ids=repr)
     def test_weighted_with_other_spectra(self, spectrum):
         omega, weights = draws(Energy(weighted=True), 7, 3, spectrum=spectrum)
-        check_law(omega, spectrum, weights)
+        check_distribution(omega, spectrum, weights)
 
     def test_planted_weights_left_out(self):
         omega, _ = draws(Energy(tilt=[1.0, 2.0, 0.5]), 7, 3)
-        assert fails(check_law, omega, GAUSSIAN)
+        assert fails(check_distribution, omega, GAUSSIAN)
 
     def test_planted_no_rotation(self, monkeypatch):
         monkeypatch.setattr(
             "rfgp.couplings.energy.coupling.haar_rows", lambda b, k, d, generator: torch.eye(d, dtype=torch.float64)
         )
-        assert fails(check_law, draws("energy", 7, 3)[0], GAUSSIAN)
+        assert fails(check_distribution, draws("energy", 7, 3)[0], GAUSSIAN)
 
     def test_planted_rows_in_the_order_of_the_strata(self, monkeypatch):
         monkeypatch.setattr(torch, "randperm", lambda n, generator: torch.arange(n))
-        assert fails(check_law, draws("energy", 7, 3)[0], GAUSSIAN)
+        assert fails(check_distribution, draws("energy", 7, 3)[0], GAUSSIAN)
 
     def test_norms_have_mirrored_places_in_neighbouring_strata(self, monkeypatch):
         monkeypatch.setattr(torch, "randperm", lambda n, generator: torch.arange(n))

@@ -64,7 +64,7 @@ def check_unbiased(made, factors, m):
 class TestUnbiased:
     @pytest.mark.parametrize("m", [1, 7])
     @pytest.mark.parametrize("factors", CASES.values(), ids=CASES)
-    def test_rows_have_the_law_of_the_product(self, factors, m):
+    def test_rows_have_the_distribution_of_the_product(self, factors, m):
         check_unbiased(Energy(), factors, m)
 
     @pytest.mark.parametrize("factors", [TWO, LINES], ids=["two", "lines"])
@@ -91,8 +91,8 @@ class TestUnbiased:
     def test_norms_of_each_factor_are_stratified(self, m):
         omega = Energy().sample_product(m, WIDE, seed=0).dense()
         edges = torch.arange(1, m, dtype=torch.float64) / m
-        for (law, d), block in zip(WIDE, omega.split([3, 2], dim=1), strict=True):
-            norms, bounds = block.norm(dim=1).sort().values, law.radial_quantile(edges, d)
+        for (measure, d), block in zip(WIDE, omega.split([3, 2], dim=1), strict=True):
+            norms, bounds = block.norm(dim=1).sort().values, measure.radial_quantile(edges, d)
             assert (norms[:-1] <= bounds * (1 + 1e-9)).all()
             assert (norms[1:] >= bounds * (1 - 1e-9)).all()
 
@@ -154,9 +154,9 @@ def moment(blocks, weights, spectra_, dims):
 class TestPotential:
     @pytest.mark.parametrize("factors", [TWO, WIDE, THREE], ids=["two", "wide", "three"])
     def test_gradient_is_that_of_the_dense_moment(self, factors):
-        rng, laws, dims = np.random.default_rng(0), tuple(s for s, _ in factors), tuple(d for _, d in factors)
+        rng, measures, dims = np.random.default_rng(0), tuple(s for s, _ in factors), tuple(d for _, d in factors)
         blocks, weights = [rng.standard_normal((6, d)) for d in dims], rng.uniform(0.5, 2, 6)
-        found = product.ProductPotential.of(laws, dims, (12.0,) * len(dims)).gradient(blocks, weights)
+        found = product.ProductPotential.of(measures, dims, (12.0,) * len(dims)).gradient(blocks, weights)
         for a, block in enumerate(blocks):
             step, numeric = 1e-4, np.empty_like(block)
             for place in np.ndindex(block.shape):
@@ -164,7 +164,7 @@ class TestPotential:
                 for sign in (1, -1):
                     moved = [b.copy() for b in blocks]
                     moved[a][place] += sign * step
-                    values.append(moment(moved, weights, laws, dims))
+                    values.append(moment(moved, weights, measures, dims))
                 numeric[place] = (values[0] - values[1]) / (2 * step)
             across, expected = (  # along a frequency there is also its own norm's part, which directions cannot change
                 gradient - (gradient * block).sum(1, keepdims=True) * block / (block**2).sum(1, keepdims=True)
@@ -181,10 +181,10 @@ class TestPotential:
         assert (distances.max(0) > 1).all()
 
     def test_signs_lower_the_moment_and_keep_norms(self):
-        rng, laws = np.random.default_rng(0), (MIDDLE, ROUGH, MIDDLE)
+        rng, measures = np.random.default_rng(0), (MIDDLE, ROUGH, MIDDLE)
         omega, weights = rng.standard_normal((20, 3)), rng.uniform(0.5, 2, 20)
-        found = product.signed(omega, weights, laws)
-        before, after = (moment(list(o.T[:, :, None]), weights, laws, (1, 1, 1)) for o in (omega, found))
+        found = product.signed(omega, weights, measures)
+        before, after = (moment(list(o.T[:, :, None]), weights, measures, (1, 1, 1)) for o in (omega, found))
         np.testing.assert_array_equal(np.abs(found), np.abs(omega))
         assert after < before
 

@@ -142,7 +142,7 @@ class TestCoefficients:
             (lambda: coefficients.Matched(tau, right=1j * REAL), "must be real"),
             (lambda: coefficients.Matched(tau, REAL[:2]), "diagonal"),
             (lambda: coefficients.Constant(float("inf")), "must be finite"),
-            (lambda: coefficients.Clusters(X, Y, (3, 0)), "no cluster 3 among 3"),
+            (lambda: coefficients.Clusters(X, Y, (3, 0)), "positions of centers below 3"),
             (lambda: coefficients.Clusters(X[0], Y, (0, 0)), "finite matrix"),
             (lambda: coefficients.Clusters(X / 0, Y, (0, 0)), "finite matrix"),
             (lambda: coefficients.GaussianMixture(X, Y, (0, 0), -1.0), "scale must be positive"),
@@ -253,12 +253,12 @@ class TestHybrid:
         generator = random.generator(0)
         for make, message in (
             (lambda: softmax.Hybrid(positive, []), "at least one pair"),
-            (lambda: softmax.Hybrid(positive, [(positive, half)]), "pair of a coefficient and an estimator"),
-            (lambda: softmax.Hybrid(positive, [(0.5, positive)]), "pair of a coefficient and an estimator"),
+            (lambda: softmax.Hybrid(positive, [(positive, half)]), "pairs of a coefficient and an estimator"),
+            (lambda: softmax.Hybrid(positive, [(0.5, positive)]), "pairs of a coefficient and an estimator"),
             (lambda: softmax.Hybrid(gaussian, [(half, positive)]), "one kernel"),
             (lambda: softmax.Hybrid(None, [(half, positive), (half, gaussian)]), "one kernel"),
             (lambda: softmax.bipolar(opposite, half), "antithetic"),
-            (lambda: softmax.angular_hybrid(35, 3, generator=generator), "takes 36 features"),
+            (lambda: softmax.angular_hybrid(35, 3, generator=generator), "at least 36 for one frequency"),
             (lambda: softmax.angular_hybrid(100, 3, num_signs=0, generator=generator), "num_signs must be"),
             (lambda: softmax.angular_hybrid(100, 3, coupling="best", generator=generator), "best"),
             (lambda: softmax.angular_hybrid(100, 3, generator=0), "torch.Generator"),
@@ -368,11 +368,11 @@ class TestClustered:
         x, y = self.data()
         generator = random.generator(0)
         for make, message in (
-            (lambda: softmax.clustered(x[:1], y, 100, generator=generator), "At least 2 finite vectors"),
-            (lambda: softmax.clustered(x / 0, y, 100, generator=generator), "all of them finite"),
+            (lambda: softmax.clustered(x[:1], y, 100, generator=generator), "at least 2 for as many clusters"),
+            (lambda: softmax.clustered(x / 0, y, 100, generator=generator), "must be finite vectors"),
             (lambda: softmax.clustered(x, y[:, :2], 100, generator=generator), "as many columns"),
             (lambda: softmax.clustered(x[0], y, 100, generator=generator), "as many columns"),
-            (lambda: softmax.clustered(x, y, 3, generator=generator), "features here"),
+            (lambda: softmax.clustered(x, y, 3, generator=generator), "num_features must be at least"),
             (lambda: softmax.clustered(x, y, 100, num_clusters=0, generator=generator), "num_clusters must be"),
             (lambda: softmax.clustered(x, y, 100, num_clusters=(1, 2, 3), generator=generator), "num_clusters must be"),
             (lambda: softmax.between_centers(couplings.Frequencies(x[:3]), x[:2], y[0]), "finite"),

@@ -1,4 +1,4 @@
-"""Whether frequencies have the law of a spectrum."""
+"""Draws of frequencies, and whether they have the distribution of a spectrum."""
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ def sample(name, m, d, repeats=REPEATS, spectrum=None):
     return draws(name, m, d, repeats, spectrum)[0]
 
 
-def check_law(omega, spectrum, weights=1.0):
+def check_distribution(omega, spectrum, weights=1.0):
     """The first row, any half of the rows and all of them estimate the kernel; sines have mean 0."""
     d = omega.shape[2]
     rng = np.random.default_rng(1)
