@@ -16,10 +16,10 @@ _MODEL_HEAD = 8
 
 
 def check_choice(option: str, value: str | None, known: Iterable[str]) -> None:
-    """Refuse a name that an option does not take; None is no name.
+    """Check that an option accepts a name. None is always accepted.
 
     Raises:
-        InvalidArgumentError: with the names that it takes.
+        InvalidArgumentError: It does not. The message lists the names that it accepts.
     """
     from rfgp.tables.messages import like
 

@@ -1,4 +1,4 @@
-"""What the commands share: consoles, progress, messages, and inputs by path or by name."""
+"""Helpers of all commands: consoles, progress, messages, and inputs by path or name."""
 
 import json
 import shlex

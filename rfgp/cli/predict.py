@@ -34,9 +34,9 @@ def predict(
         bool,
         typer.Option(
             "--terms",
-            help="Mean and standard deviation of the effect of each term as well, in columns TERM_mean and TERM_sd. An "
-            "effect is the value of the term minus its mean over the rows of the table (of 1,000 of them if there are "
-            "more), as in the report; with --log of the logarithm.",
+            help="Add columns TERM_mean and TERM_sd: mean and standard deviation of the effect of each term. An effect "
+            "is the value of the term minus its mean over at most 1,000 rows of the table, as in the report. With "
+            "--log it is an effect on the logarithm.",
         ),
     ] = False,
     id: Annotated[

@@ -25,17 +25,18 @@ class _Shared:
 
 
 class GraphExactKernel(PositionKernel):
-    """A graph kernel, exactly, through all eigenpairs of the Laplacian: O(N^3) once per graph, kept by the graph.
+    """A graph kernel, evaluated exactly through all eigenpairs of the Laplacian.
 
-    Inputs are positions of nodes (..., n, 1), integer or float64; parameters as those of `GraphFeatureKernel`.
+    The eigenpairs cost O(N^3) once per graph, which keeps them. Inputs are positions of nodes (..., n, 1), integer or
+    float64. Parameters are those of `GraphFeatureKernel`.
 
     Args:
-        graph: The graph, of at most 20,000 nodes.
-        kernel: The graph kernel, at its starting values.
-        kernel_kwargs: Of `gpytorch.kernels.Kernel`.
+        graph: The graph, with at most 20,000 nodes.
+        kernel: The graph kernel at its starting values.
+        kernel_kwargs: Options of `gpytorch.kernels.Kernel`.
 
     Raises:
-        InvalidArgumentError: at a call, where an input is no position.
+        InvalidArgumentError: At a call, if an input is not a position.
     """
 
     def __init__(self, graph: graphs.Graph, kernel: GraphKernel, **kernel_kwargs: Any) -> None:

@@ -17,10 +17,10 @@ def listed(values: Any, what: str) -> list[Any]:
 
     Args:
         values: The values.
-        what: What they are, for messages.
+        what: Their name in messages.
 
     Raises:
-        DataError: they are no sequence.
+        DataError: They are not a sequence.
     """
     if isinstance(values, Tensor):
         values = values.detach().cpu().numpy()

@@ -231,11 +231,11 @@ def accuracy(study: Study) -> Section:
             Plot(
                 figures.by_size(comparison, "kl", "KL from the exact posterior (nats)"),
                 f"KL from the exact to the approximate posterior at the held-out points, against the number of {noun}. "
-                "It is a total over the points; below 1 nat the two hardly differ. Bars are two standard errors.",
+                "It is a total over the points. Below 1 nat the posteriors hardly differ. Bars are 2 standard errors.",
             ),
             Plot(
                 figures.by_size(comparison, "kernel_error", "relative error of the kernel"),
-                "Relative error of the kernel matrix in the Frobenius norm; 0.1 is ten percent.",
+                "Relative error of the kernel matrix in the Frobenius norm, where 0.1 is 10 %.",
             ),
             Plot(
                 figures.against_exact(comparison),
@@ -253,8 +253,8 @@ def accuracy(study: Study) -> Section:
                     "seconds",
                 ],
                 rows,
-                "Means over draws; 1.23(4) means 1.23 with standard error 0.04. Seconds are those to draw, condition "
-                "and predict.",
+                "Means over draws. 1.23(4) is 1.23 with standard error 0.04. Seconds include drawing, conditioning and "
+                "prediction.",
             ),
         ],
     )

@@ -1,4 +1,4 @@
-"""What the estimators check in common, on scikit-learn 1.4 and later."""
+"""Checks that all estimators share, for scikit-learn 1.4 and later."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,14 +31,16 @@ FLOATS = (np.float64, np.float32)
 
 
 def resolve_seed(random_state: Any) -> int:
-    """Return the seed that a `random_state` stands for.
+    """Return the seed of a `random_state`.
+
+    numpy's global state is neither read nor changed.
 
     Args:
-        random_state: An integer, which is the seed; a `numpy.random.RandomState`, of which one is drawn; or None for
-            one from the system. numpy's global state is neither read nor changed.
+        random_state: An integer, which is the seed, or a `numpy.random.RandomState`, which draws one. If None, the seed
+            is from the system.
 
     Raises:
-        InvalidArgumentError: something else.
+        InvalidArgumentError: It has another type.
     """
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1))
