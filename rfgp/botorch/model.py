@@ -88,6 +88,13 @@ class RandomFeatureGP(SingleTaskGP):
 
     Raises:
         InvalidArgumentError: A name is unknown, a kernel is given, or the data are not matrices.
+
+    Example:
+        >>> import torch
+        >>> from rfgp.botorch import RandomFeatureGP
+        >>> X = torch.rand(20, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        >>> RandomFeatureGP(X, X.sum(1, keepdim=True), num_frequencies=16, seed=0).posterior(X[:3]).mean.shape
+        torch.Size([3, 1])
     """
 
     def __init__(

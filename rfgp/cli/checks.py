@@ -20,6 +20,9 @@ def check_choice(option: str, value: str | None, known: Iterable[str]) -> None:
 
     Raises:
         InvalidArgumentError: It does not. The message lists the names that it accepts.
+
+    Example:
+        >>> check_choice("--weights", "unit", ["unit", "cotangent"])
     """
     from rfgp.tables.messages import like
 
@@ -33,6 +36,9 @@ def check_least(least: int, **values: int | Iterable[int] | None) -> None:
 
     Raises:
         InvalidArgumentError: with the number.
+
+    Example:
+        >>> check_least(1, draws=10)
     """
     for name, given in values.items():
         for value in () if given is None else (given,) if isinstance(given, int) else given:
@@ -45,6 +51,9 @@ def check_share(option: str, value: float) -> None:
 
     Raises:
         InvalidArgumentError: with the share.
+
+    Example:
+        >>> check_share("--test-share", 0.2)
     """
     if not 0 < value < 1:
         raise InvalidArgumentError(f"{option} must lie strictly between 0 and 1, got {value}.")
@@ -55,6 +64,9 @@ def check_within(within: float | None) -> None:
 
     Raises:
         InvalidArgumentError: with the number.
+
+    Example:
+        >>> check_within(0.5)
     """
     if within is not None and not within > 0:
         raise InvalidArgumentError(f"--within must be positive, got {within}.")
@@ -65,6 +77,9 @@ def check_positive(option: str, value: float, *, or_zero: bool = False) -> None:
 
     Raises:
         InvalidArgumentError: with the number.
+
+    Example:
+        >>> check_positive("--time-limit", 60.0)
     """
     if not (math.isfinite(value) and (value > 0 or (or_zero and value == 0))):
         least = "not negative" if or_zero else "positive"

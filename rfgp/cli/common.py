@@ -193,7 +193,12 @@ def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path | None], *, mak
 
 
 def stem(file: Path) -> str:
-    """Return a file's name without its endings."""
+    """Return a file's name without its endings.
+
+    Example:
+        >>> stem(Path("data/table.csv.gz"))
+        'table'
+    """
     return Path(file.name.removesuffix(".gz")).stem
 
 

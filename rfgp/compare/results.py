@@ -11,7 +11,12 @@ from rfgp.models import Process
 
 
 class Estimate(NamedTuple):
-    """A mean and its standard error (NaN where there is one value only)."""
+    """A mean and its standard error (NaN where there is one value only).
+
+    Example:
+        >>> Estimate(1.5, 0.1).mean
+        1.5
+    """
 
     mean: float
     error: float

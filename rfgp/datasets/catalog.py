@@ -270,6 +270,10 @@ def names(kind: Kind | None = None) -> tuple[str, ...]:
 
     Raises:
         InvalidArgumentError: there is no such kind.
+
+    Example:
+        >>> names("mesh")[:2] == tuple(sorted(names("mesh"))[:2])
+        True
     """
     kinds = get_args(Kind)
     if kind is not None and kind not in kinds:
@@ -282,6 +286,10 @@ def describe(name: str) -> Entry:
 
     Raises:
         InvalidArgumentError: there is no such data set; the message lists similar names.
+
+    Example:
+        >>> describe("airfoil").kind
+        'table'
     """
     if isinstance(name, str) and name in CATALOG:
         return CATALOG[name]

@@ -108,6 +108,11 @@ def split(name: str, index: int = 0) -> Split:
 
     Raises:
         InvalidArgumentError: There is no such data set or split, or the data set is a graph.
+
+    Example:
+        >>> train, test = split("airfoil")
+        >>> len(train), len(test)
+        (1353, 150)
     """
     entry = describe(name)
     if entry.kind == "graph":

@@ -17,6 +17,10 @@ def choose(features: str, graph: graphs.Graph) -> str:
 
     Raises:
         InvalidArgumentError: The name is unknown.
+
+    Example:
+        >>> choose("walks", graphs.Graph.from_edges([(0, 1)]))
+        'walks'
     """
     if features not in FEATURES:
         raise InvalidArgumentError(f"features must be one of {', '.join(map(repr, FEATURES))}, got {features!r}.")

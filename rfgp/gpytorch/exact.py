@@ -25,6 +25,12 @@ class SpectrumKernel(Kernel):
 
     Raises:
         InvalidArgumentError: The name is unknown.
+
+    Example:
+        >>> import torch
+        >>> from rfgp.gpytorch import SpectrumKernel
+        >>> SpectrumKernel("gaussian")(torch.rand(5, 2)).shape
+        torch.Size([5, 5])
     """
 
     has_lengthscale = True

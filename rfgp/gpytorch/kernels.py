@@ -44,6 +44,13 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
 
     Raises:
         InvalidArgumentError: A name is unknown, m is not a positive integer, or numbers of dimensions differ.
+
+    Example:
+        >>> import torch
+        >>> from rfgp.gpytorch import RandomFeatureKernel
+        >>> kernel = RandomFeatureKernel(64, seed=0)
+        >>> kernel(torch.rand(5, 2)).shape
+        torch.Size([5, 5])
     """
 
     has_lengthscale = True
@@ -162,6 +169,10 @@ def encode(state: dict[str, Any]) -> Tensor:
     """Return a dictionary as JSON in a tensor (b,) of bytes, of the same length whether `num_dims` is known or not.
 
     BoTorch puts saved states back element by element, also after a draw.
+
+    Example:
+        >>> decode(encode({"seed": 1, "num_dims": None}))
+        {'seed': 1, 'num_dims': None}
     """
     width = len(json.dumps({**state, "num_dims": None})) + 16
     return torch.frombuffer(bytearray(json.dumps(state).ljust(width).encode()), dtype=torch.uint8)
@@ -172,6 +183,10 @@ def decode(state: Any) -> dict[str, Any]:
 
     Raises:
         InvalidArgumentError: this is nothing that it returned.
+
+    Example:
+        >>> decode(encode({"seed": 1, "num_dims": None}))["seed"]
+        1
     """
     try:
         found = json.loads(bytes(state.detach().cpu().to(torch.uint8).tolist()))

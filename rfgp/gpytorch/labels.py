@@ -21,6 +21,10 @@ def listed(values: Any, what: str) -> list[Any]:
 
     Raises:
         DataError: They are not a sequence.
+
+    Example:
+        >>> listed(np.array([1, 2]), "Nodes")
+        [1, 2]
     """
     if isinstance(values, Tensor):
         values = values.detach().cpu().numpy()
@@ -40,6 +44,11 @@ def encode(labels: Any) -> tuple[NDArray[np.generic], NDArray[np.int64]]:
 
     Raises:
         DataError: there are none, one is missing (None, NaN) or not hashable, or all are of one class.
+
+    Example:
+        >>> classes, numbers = encode(["b", "a", "b"])
+        >>> classes.tolist(), numbers.tolist()
+        (['a', 'b'], [1, 0, 1])
     """
     values = listed(labels, "Labels of classes")
     if not values:

@@ -27,7 +27,12 @@ _ROUNDING = 1e-9  # nats
 
 
 def number(value: float) -> str:
-    """Write a figure with four significant digits."""
+    """Write a figure with four significant digits.
+
+    Example:
+        >>> number(1234.567), number(12345.67)
+        ('1235', '12,346')
+    """
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"
 
 
@@ -188,7 +193,12 @@ def _errors(study: Study) -> list[Block]:
 
 
 def shown(count: int, most: int) -> str:
-    """Return the number that is drawn, if not all are."""
+    """Return the number that is drawn, if not all are.
+
+    Example:
+        >>> shown(5000, 2000)
+        ', 2,000 of 5,000 shown'
+    """
     return "" if count <= most else f", {most:,} of {count:,} shown"
 
 
@@ -268,7 +278,12 @@ def _accuracy_row(comparison: Comparison, method: str, size: int) -> list[str]:
 
 
 def mebibytes(count: float) -> str:
-    """Return a number of bytes in MiB."""
+    """Return a number of bytes in MiB.
+
+    Example:
+        >>> mebibytes(2**21)
+        '2.0 MiB'
+    """
     return f"{count / 2**20:,.1f} MiB"
 
 
@@ -283,7 +298,12 @@ def statistics(names: Sequence[str], columns: NDArray[np.float64], noun: str) ->
 
 
 def statistics_row(name: str, values: NDArray[Any], role: str = NUMBER) -> list[str]:
-    """Return the statistics of values (n,) of a variable of a role."""
+    """Return the statistics of values (n,) of a variable of a role.
+
+    Example:
+        >>> statistics_row("size", np.array([1.0, 2.0, 3.0]))
+        ['size', '2', '1', '1', '2', '3', '3']
+    """
     found, counts = np.unique(values, return_counts=True)
     shown, distinct = figures.plain(name), f"{len(found):,}"
     if role == CATEGORY:

@@ -41,6 +41,10 @@ def resolve_seed(random_state: Any) -> int:
 
     Raises:
         InvalidArgumentError: It has another type.
+
+    Example:
+        >>> resolve_seed(7)
+        7
     """
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1))
@@ -58,6 +62,10 @@ def read_weights(sample_weight: Any, n: int) -> Any:
 
     Raises:
         DataError: another shape, or weights that are negative or not finite, or fewer than two positive ones.
+
+    Example:
+        >>> read_weights([1.0, 0.0, 2.0], 3)[0].tolist()
+        [1.0, 2.0]
     """
     if sample_weight is None:
         return None, np.ones(n, dtype=bool)
@@ -85,6 +93,10 @@ def common_float(X: Any, y: Any) -> Any:
 
     Raises:
         DataError: y is not numeric.
+
+    Example:
+        >>> common_float(np.zeros((2, 1), dtype=np.float32), np.zeros(2)).name
+        'float64'
     """
     if y.dtype.kind not in "fiub":
         raise DataError(f"y holds {y.dtype} values; encode text and dates as numbers first.")

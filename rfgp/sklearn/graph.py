@@ -56,6 +56,15 @@ class GraphGPRegressor(ProcessRegressor):
         gp_: The fitted `rfgp.GraphGP`. None if every output is constant.
         log_marginal_likelihood_value_: The log density of y in total nats, in its units. nan if `gp_` is None.
         n_iter_: Iterations of the optimiser.
+
+    Example:
+        >>> import networkx as nx
+        >>> from graphs import Graph
+        >>> from rfgp.sklearn import GraphGPRegressor
+        >>> graph = Graph.from_networkx(nx.path_graph(20))
+        >>> model = GraphGPRegressor(graph, features="exact", random_state=0).fit([0, 5, 10, 15], [0.0, 0.5, 1.0, 0.5])
+        >>> model.predict([1, 2]).shape
+        (2,)
     """
 
     gp_: GraphGP | None
@@ -186,6 +195,15 @@ class GraphGPClassifier(ProcessClassifier):
         classes_: The labels of the classes, (C,).
         log_marginal_likelihood_value_: The approximate log probability of the classes, total nats.
         n_iter_: Iterations of the optimiser.
+
+    Example:
+        >>> import networkx as nx
+        >>> from graphs import Graph
+        >>> from rfgp.sklearn import GraphGPClassifier
+        >>> graph = Graph.from_networkx(nx.path_graph(20))
+        >>> model = GraphGPClassifier(graph, features="exact", random_state=0).fit([0, 5, 14, 19], ["a", "a", "b", "b"])
+        >>> model.predict([2, 17]).tolist()
+        ['a', 'b']
     """
 
     gp_: GraphGP

@@ -44,6 +44,13 @@ def make_kernel_ridge(
         An unfitted `sklearn.pipeline.Pipeline`, with steps "standardscaler", "randomfeatures", "ridge".
 
     Source: Rahimi and Recht (2007).
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.linspace(0, 6, 50)[:, None]
+        >>> model = make_kernel_ridge(random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> bool(model.score(X, np.sin(X[:, 0])) > 0.9)
+        True
     """
     features = RandomFeatures(n_frequencies, coupling, lengthscale, random_state, spectrum=spectrum)
     return make_pipeline(StandardScaler(), features, Ridge(alpha, fit_intercept=False))
@@ -77,6 +84,13 @@ def make_kernel_svc(
         An unfitted `sklearn.pipeline.Pipeline`, with steps "standardscaler", "randomfeatures", "linearsvc".
 
     Source: Rahimi and Recht (2007).
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.linspace(0, 6, 50)[:, None]
+        >>> model = make_kernel_svc(random_state=0).fit(X, np.sin(X[:, 0]) > 0)
+        >>> bool(model.score(X, np.sin(X[:, 0]) > 0) > 0.9)
+        True
     """
     features = RandomFeatures(n_frequencies, coupling, lengthscale, random_state, spectrum=spectrum)
     machine = LinearSVC(

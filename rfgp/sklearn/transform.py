@@ -40,6 +40,13 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         feature_names_in_: The names of the columns, if X had some.
 
     Source: Rahimi and Recht (2007); couplings as named in `rfgp.couplings`.
+
+    Example:
+        >>> import numpy as np
+        >>> from rfgp.sklearn import RandomFeatures
+        >>> X = np.linspace(0, 1, 10)[:, None]
+        >>> RandomFeatures(n_frequencies=8, random_state=0).fit_transform(X).shape
+        (10, 16)
     """
 
     def __init__(

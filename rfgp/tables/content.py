@@ -34,6 +34,11 @@ def check_file(file: Path) -> None:
 
     Raises:
         DataError: It is missing, empty, a folder, or a device.
+
+    Example:
+        >>> check_file(Path("missing.csv"))
+        Traceback (most recent call last):
+        rfgp.errors.DataError: There is no file missing.csv.
     """
     try:
         if file.is_dir():
@@ -53,6 +58,14 @@ def read_utf8(file: Path, encoding: str) -> bytes:
 
     Raises:
         DataError: there is no such file, it is not text in this encoding, cannot be unpacked, or is larger than 1 GiB.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+        ...     _ = file.write("size,price")
+        ...     file.flush()
+        ...     read_utf8(Path(file.name), "utf-8")
+        b'size,price'
     """
     data = bytearray()
     with _opened(file) as stream:

@@ -127,9 +127,9 @@ def test_a_folder_that_cannot_be_made_ends_a_command_before_it_reads(command, he
     monkeypatch.setattr("rfgp.tables.reading.read_text", lambda *_, **__: pytest.fail("read"))
     code, _, err = run(monkeypatch, capsys, *command.split(), "--out", "t.csv/o")
     assert (code, "Traceback" in err) == (1, False)
-    assert "t.csv/o cannot be written: Not a directory. A file stands where a folder is needed; choose" in err
+    assert "t.csv/o cannot be written: Not a directory. A file stands where a folder is needed. Choose" in err
     code, _, err = run(monkeypatch, capsys, *command.split(), "--out", "m")
-    assert "cannot be written: Not a directory. A file stands where a folder is needed; choose" in err
+    assert "cannot be written: Not a directory. A file stands where a folder is needed. Choose" in err
 
 
 @pytest.mark.thinned(3)
