@@ -119,7 +119,9 @@ class RandomFeatureGP(SingleTaskGP):
             raise InvalidArgumentError("train_X and train_Y must hold floating-point numbers.")
         if train_X.shape[-2] != train_Y.shape[-2] or train_X.shape[-2] == 0:
             rows = f"{train_X.shape[-2]} and {train_Y.shape[-2]}"
-            raise InvalidArgumentError(f"train_X and train_Y must have the same rows, one at least; they have {rows}.")
+            raise InvalidArgumentError(
+                f"train_X and train_Y must have equal numbers of rows, at least one, got {rows}."
+            )
         d, outputs = train_X.shape[-1], train_Y.shape[-1]
         batch = Size([*train_X.shape[:-2], *([outputs] if outputs > 1 else [])])
         prior = LogNormalPrior(math.sqrt(2) + 0.5 * math.log(d), math.sqrt(3))
@@ -135,7 +137,7 @@ class RandomFeatureGP(SingleTaskGP):
             lengthscale_constraint=GreaterThan(LEAST_LENGTHSCALE, transform=None, initial_value=prior.mode),
         )
         if "covar_module" in model_kwargs:
-            raise InvalidArgumentError("RandomFeatureGP makes its own kernel; for another one there is SingleTaskGP.")
+            raise InvalidArgumentError("RandomFeatureGP makes its own kernel. Use SingleTaskGP for another one.")
         model_kwargs.setdefault("outcome_transform", Standardize(outputs, batch_shape=train_X.shape[:-2]))
         super().__init__(train_X, train_Y, train_Yvar, covar_module=kernel.to(train_X), **model_kwargs)
         self._subset_batch_dict = {"mean_module.raw_constant": -1, "covar_module.raw_lengthscale": -3}

@@ -183,7 +183,9 @@ def _check_roads(targets: Iterable[str], metric: str | None, within: float | Non
         checks.check_positive(option, number, or_zero=True)
     for name in targets:
         if name in choices.RESULTS:
-            raise typer.BadParameter(f"{name} is the name of a result; rename the sensors' property.")
+            raise typer.BadParameter(
+                f"The sensors' property must not have the name of a result, got {name}. Rename it."
+            )
 
 
 def _mesh_fields(

@@ -12,9 +12,9 @@ Missing = Annotated[
         "dates with the mean of their column, makes missing texts a level, and drops rows without a target."
     ),
 ]
-Drop = Annotated[list[str] | None, typer.Option(help="A column of a table to leave out; repeatable.")]
+Drop = Annotated[list[str] | None, typer.Option(help="A column of a table to leave out. Repeatable.")]
 AsCategory = Annotated[
-    list[str] | None, typer.Option(help="A column to read as text, even if it holds numbers; repeatable.")
+    list[str] | None, typer.Option(help="A column to read as text, even if it holds numbers. Repeatable.")
 ]
 Decimal = Annotated[str, typer.Option(help="The decimal mark of a text table, . or ,")]
 Thousands = Annotated[str | None, typer.Option(help="The separator of thousands in a text table, as , in 1,200.")]
@@ -57,7 +57,7 @@ Memory = Annotated[
     ),
 ]
 Log = Annotated[
-    bool, typer.Option("--log", help="Fit the logarithm of a positive target; predictions are in its own units.")
+    bool, typer.Option("--log", help="Fit the logarithm of a positive target. Predictions are in its own units.")
 ]
 Holdout = Annotated[
     str,

@@ -80,7 +80,7 @@ class Partitions:
         parts = blocks_of(X, "X")
         for name, found in others.items():
             if len(found) != len(parts):
-                raise DataError(f"X has {counted(len(parts), 'partition')}, {name} has {len(found)}; they must match.")
+                raise DataError(f"{name} must have {counted(len(parts), 'partition')}, as X, got {len(found)}.")
         make = dask.delayed(partial(_part, columns), pure=False)
         rows = zip(parts, *others.values(), strict=True)
         self._parts = [make(x, dict(zip(others, values, strict=True))) for x, *values in rows]
@@ -128,7 +128,7 @@ class Partitions:
         return self  # the rows do not change
 
     def __reduce__(self) -> Any:
-        raise TypeError("Rows on a cluster cannot be pickled; save models without their data.")
+        raise TypeError("Rows on a cluster cannot be pickled. Save models without their data.")
 
 
 def _apply(function: Callable[[RowSource, int], T], part: _Part, first: int) -> T:
@@ -159,7 +159,7 @@ def _part(columns: dict[str, Any], X: Any, others: dict[str, Any]) -> _Part:
         found[name] = value.to_numpy() if hasattr(value, "to_numpy") else value
         if len(found[name]) != len(X):
             raise DataError(
-                f"A partition of X has {counted(len(X), 'row')}, that of {name} {len(found[name])}; they must match."
+                f"Partitions of {name} must match X, with {counted(len(X), 'row')}, got {len(found[name])}."
             )
     return _Part(Chunk(X, names=names, **found))
 

@@ -93,7 +93,7 @@ def write_roads(path: str | Path, field: Field, posterior: NodePosterior) -> Pat
     roads, (_, _, place) = field.roads, field.roads.places()
     if field.quantity in RESULTS:
         raise InvalidArgumentError(
-            f"The values are called {field.quantity!r}, which is the name of a result; rename them."
+            f"The values must not have the name of a result, got {field.quantity!r}. Rename them."
         )
     rows = []
     for piece in pieces:

@@ -270,7 +270,7 @@ class GraphClassifier:
 
     def _needed(self) -> _Fitted:
         if self._fitted is None:
-            raise NotFittedError("This GraphClassifier has not seen any labels yet; call fit(nodes, labels) first.")
+            raise NotFittedError("This GraphClassifier is not fitted. Call fit(nodes, labels) first.")
         return self._fitted
 
     def _positions(self, nodes: Any) -> NDArray[np.int64]:
@@ -284,7 +284,7 @@ class GraphClassifier:
         given = (fixed,) if isinstance(fixed, str) else tuple(fixed)
         unknown = sorted(set(given) - set(names))
         if unknown:
-            raise InvalidArgumentError(f"There is no hyperparameter {unknown[0]!r}; there are {', '.join(names)}.")
+            raise InvalidArgumentError(f"Hyperparameters must be among {', '.join(names)}, got {unknown[0]!r}.")
         return [name for name in names if name not in given]
 
     def _inducing(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:

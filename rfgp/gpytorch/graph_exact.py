@@ -69,7 +69,7 @@ class GraphExactKernel(PositionKernel):
         positions, count = whole(x).squeeze(-1).cpu().numpy(), self._shared.graph.num_nodes
         outside = (positions < 0) | (positions >= count)
         if outside.any():
-            raise InvalidArgumentError(f"There is no position {positions[outside][0]}; nodes are 0..{count - 1}.")
+            raise InvalidArgumentError(f"Positions must be in 0..{count - 1}, got {positions[outside][0]}.")
         rows = self._shared.graph.spectrum.eigenvectors[positions]
         return torch.as_tensor(rows).to(device=x.device, dtype=self._theta().dtype)
 

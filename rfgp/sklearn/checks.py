@@ -82,7 +82,7 @@ def read_weights(sample_weight: Any, n: int) -> Any:
     if len(bad):
         raise DataError(f"sample_weight must be finite and not negative, but is {weight[bad[0]]:g} in row {bad[0]}.")
     if np.count_nonzero(weight) < 2:
-        raise DataError("At least two observations need a positive sample_weight; rows of weight zero are left out.")
+        raise DataError("At least two weights of sample_weight must be positive. Rows of weight zero are left out.")
     return weight[weight > 0], weight > 0
 
 
@@ -99,7 +99,7 @@ def common_float(X: Any, y: Any) -> Any:
         'float64'
     """
     if y.dtype.kind not in "fiub":
-        raise DataError(f"y holds {y.dtype} values; encode text and dates as numbers first.")
+        raise DataError(f"y must be numeric, got {y.dtype}. Encode text and dates as numbers first.")
     common = np.result_type(getattr(X, "dtype", y.dtype), y.dtype)
     return common if common in FLOATS else np.dtype(np.float64)
 

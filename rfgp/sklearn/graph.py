@@ -334,7 +334,7 @@ def _taken(labels: Any, rows: Any) -> Any:
 def _read_labels(X: Any) -> Any:
     """Return n labels in a list or an array; rows of two and more columns are labels that are tuples."""
     if sp.issparse(X):
-        raise DataError("X is a sparse matrix; labels of nodes are needed.")
+        raise DataError("X must be labels of nodes, got a sparse matrix.")
     values = X.to_numpy() if hasattr(X, "to_numpy") else X
     if isinstance(values, np.ndarray):
         if values.ndim not in (1, 2):

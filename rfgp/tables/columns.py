@@ -208,7 +208,7 @@ def find_column(names: Sequence[str], wanted: str | int) -> int:
     if -width <= place < width and not isinstance(wanted, bool):
         return place % width
     raise InvalidArgumentError(
-        f"There is no column {show(str(wanted))}; the columns are {listed(names)}.{like(str(wanted), names)}"
+        f"There is no column {show(str(wanted))}. The columns are {listed(names)}.{like(str(wanted), names)}"
     )
 
 

@@ -42,7 +42,7 @@ def check_file(file: Path) -> None:
     """
     try:
         if file.is_dir():
-            raise DataError(f"{title(file)} is a folder; give a file in it.")
+            raise DataError(f"{title(file)} is a folder. Give a file in it.")
         if not file.exists():
             raise DataError(f"There is no file {title(file)}.")
         if not file.is_file():
@@ -133,7 +133,7 @@ def _check_kind(head: bytes, file: Path, encoding: str) -> None:
 
 def _as_utf8(data: bytes, file: Path, encoding: str, remedy: str) -> bytes:
     if not _is_wide(encoding) and b"\0" in data:
-        raise unreadable(file, f"byte {data.find(0):,} is NUL, which text never holds; it looks binary.")
+        raise unreadable(file, f"byte {data.find(0):,} is NUL, which text never holds. It looks binary.")
     try:
         text = str(data, encoding)
     except UnicodeDecodeError as error:

@@ -176,7 +176,7 @@ def test_files_that_nobody_has_are_named_soon(tmp_path, name):
 
 
 CALLS = [
-    ({"target": "cost"}, "no column 'cost'; the columns are a, b"),
+    ({"target": "cost"}, "no column 'cost'. The columns are a, b"),
     ({"target": 2}, "no column '2'"),
     ({"target": -3}, "no column '-3'"),
     ({"drop": "c"}, "no column 'c'"),
