@@ -203,7 +203,12 @@ def stem(file: Path) -> str:
 
 
 def command_line() -> str:
-    """Return the command that runs, as one would type it."""
+    """Return the command that runs, as one would type it.
+
+    Example:
+        >>> command_line().startswith("rfgp")
+        True
+    """
     return " ".join(["rfgp", *map(_quoted, sys.argv[1:])])
 
 

@@ -24,7 +24,12 @@ _STREAM = {"table": 0, "classification": 1, "mesh": 2, "roads": 3}
 
 
 class Split(NamedTuple):
-    """The positions of one division into training and test part, ascending, without common members."""
+    """The positions of one division into training and test part, ascending, without common members.
+
+    Example:
+        >>> Split(np.array([0, 2]), np.array([1])).test.tolist()
+        [1]
+    """
 
     train: NDArray[np.int64]  # (n_train,)
     test: NDArray[np.int64]  # (n_test,)

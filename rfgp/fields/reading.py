@@ -28,6 +28,14 @@ def read_field(path: str | Path, target: str = "value", metric: str | None = Non
     Raises:
         InvalidArgumentError: The ending of the file's name is unknown.
         FileFormatError: The file is missing, empty or of another format.
+
+    Example:
+        >>> import tempfile
+        >>> import trimesh
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = trimesh.creation.icosphere(1).export(f"{folder}/sphere.ply")
+        ...     read_field(f"{folder}/sphere.ply").on_faces
+        True
     """
     file = Path(path)
     suffix = file.suffix.lower()

@@ -33,6 +33,15 @@ class GraphFeatureKernel(PositionKernel):
 
     Raises:
         InvalidArgumentError: At a call, if an input is not a start node of the walks.
+
+    Example:
+        >>> import graphs
+        >>> import networkx as nx
+        >>> import torch
+        >>> from rfgp.gpytorch import GraphFeatureKernel
+        >>> walks = graphs.sample_walks(graphs.Graph.from_networkx(nx.path_graph(5)), num_walkers=16, seed=0)
+        >>> GraphFeatureKernel(walks, graphs.kernels.Diffusion())(torch.tensor([[0], [4]])).shape
+        torch.Size([2, 2])
     """
 
     def __init__(self, walks: Draw, kernel: GraphKernel, **kernel_kwargs: Any) -> None:

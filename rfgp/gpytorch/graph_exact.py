@@ -37,6 +37,15 @@ class GraphExactKernel(PositionKernel):
 
     Raises:
         InvalidArgumentError: At a call, if an input is not a position.
+
+    Example:
+        >>> import networkx as nx
+        >>> import torch
+        >>> from graphs import Graph, kernels
+        >>> from rfgp.gpytorch import GraphExactKernel
+        >>> kernel = GraphExactKernel(Graph.from_networkx(nx.path_graph(5)), kernels.Diffusion())
+        >>> kernel(torch.tensor([[0], [4]])).shape
+        torch.Size([2, 2])
     """
 
     def __init__(self, graph: graphs.Graph, kernel: GraphKernel, **kernel_kwargs: Any) -> None:

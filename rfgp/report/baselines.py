@@ -31,7 +31,12 @@ class BaselinePrediction(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """A baseline with the root mean squared error of its predictions of the held-out observations."""
+    """A baseline with the root mean squared error of its predictions of the held-out observations.
+
+    Example:
+        >>> Baseline("mean", 1.5).rmse
+        1.5
+    """
 
     name: str
     rmse: float

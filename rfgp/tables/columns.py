@@ -44,6 +44,11 @@ class Column:
         cells: (n,) Arrow texts, null where missing; None where the file held typed values.
         is_target: Whether this is the target, which cannot be left out.
         is_level: Whether a kernel reads the cells as levels.
+
+    Example:
+        >>> column = Column("t.csv", "size", 0, True, "number", np.array([1.0, np.nan]))
+        >>> column.missing.tolist(), column.drop
+        ([False, True], "drop='size'")
     """
 
     file: Path | str

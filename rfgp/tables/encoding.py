@@ -40,6 +40,14 @@ def encode_table(frame: Frame, request: Request) -> Table:
     Raises:
         DataError: A column has text, dates or gaps that the request does not allow.
         InvalidArgumentError: there is no such target or dropped column.
+
+    Example:
+        >>> import pandas as pd
+        >>> from rfgp.tables.frames import read_frame
+        >>> request = Request("price")
+        >>> frame = read_frame(pd.DataFrame({"size": [1, 2], "price": [2.0, 4.0]}), request.format)
+        >>> encode_table(frame, request).columns
+        ('size',)
     """
     inputs, output = _choose(frame, request)
     columns = (*inputs, output)

@@ -345,7 +345,7 @@ def test_bad_data_are_named(nodes, labels, error, message):
 def test_missing_values_of_pandas_are_named():
     import pandas as pd
 
-    with pytest.raises(rfgp.DataError, match="must not be missing, got .* at place 1"):
+    with pytest.raises(rfgp.DataError, match=r"must not be missing, got .* at place 1"):
         GraphClassifier(RING, seed=0).fit([0, 1, 2], pd.Series(["a", pd.NA, "b"]))
 
 
