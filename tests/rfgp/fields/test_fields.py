@@ -163,8 +163,8 @@ def test_a_field_may_lie_on_vertices_by_place_or_by_normals(ball, tmp_path):
     ("text", "message"),
     [
         ("face,heat\n80,1\n1,2\n", "row 0 must name a face from 0 to 79, got 80"),
-        ("face,heat\n1,1\n-1,2\n", "row 1 names face -1"),
-        ("face,heat\n1.5,1\n1,2\n", r"names face 1.5"),
+        ("face,heat\n1,1\n-1,2\n", "got -1"),
+        ("face,heat\n1.5,1\n1,2\n", r"got 1.5"),
         ("vertex,heat\n42,1\n1,2\n", "must name a vertex from 0 to 41, got 42"),
         ("x,y,z,heat\n0,0,1,1\n9,9,9,2\n", "within .* of the surface, got row 1 .* same units"),
         ("place,heat\n1,1\n2,2\n", "must say where its values are.* got the columns place, heat"),
@@ -296,7 +296,7 @@ def test_what_was_written_is_read_again_at_the_same_places(tmp_path):
 
 def test_a_value_with_the_name_of_a_result_is_refused(tmp_path):
     field = fields.read_road_field(roads_file(tmp_path / "r.geojson", [([8.0, 50.004], {"gp_mean": 1.0})]), "gp_mean")
-    with pytest.raises(rfgp.InvalidArgumentError, match="rename them"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="name of a result"):
         fields.write_roads(tmp_path / "out.geojson", field, law_of(field))
 
 

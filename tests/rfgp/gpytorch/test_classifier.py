@@ -322,11 +322,11 @@ BAD = [
     ([0, 1], ["a", "a"], rfgp.DataError, "at least two classes"),
     ([0, 1, 2], ["a", "b"], rfgp.DataError, "3 nodes, but 2"),
     ([0], ["a", "b"], rfgp.DataError, "1 nodes, but 2"),
-    ([0, 1], [0.0, np.nan], rfgp.DataError, "place 1 is missing"),
-    ([0, 1], ["a", None], rfgp.DataError, "place 1 is missing"),
-    ([0, 1], [["a"], ["b"]], rfgp.DataError, "place 0 is"),
-    ([0, 1], np.array([[0], [1]]), rfgp.DataError, "place 0 is"),
-    ([0, 1], [(0, []), (1, [])], rfgp.DataError, "place 0 is"),
+    ([0, 1], [0.0, np.nan], rfgp.DataError, "at place 1"),
+    ([0, 1], ["a", None], rfgp.DataError, "at place 1"),
+    ([0, 1], [["a"], ["b"]], rfgp.DataError, "at place 0"),
+    ([0, 1], np.array([[0], [1]]), rfgp.DataError, "at place 0"),
+    ([0, 1], [(0, []), (1, [])], rfgp.DataError, "at place 0"),
     ([], [], rfgp.DataError, "no labels"),
     ([0, 12], [0, 1], graphs.UnknownNodeError, "got 12"),
     (0, [0, 1], rfgp.DataError, "Nodes must be a sequence"),
@@ -376,10 +376,10 @@ def test_more_bad_arguments():
 
 @pytest.mark.parametrize("name", ["classes", "hyperparameters", "fit_report", "model", "fitted_kernel"])
 def test_nothing_is_known_before_a_fit(name):
-    with pytest.raises(rfgp.NotFittedError, match="call fit"):
+    with pytest.raises(rfgp.NotFittedError, match="Call fit"):
         getattr(GraphClassifier(RING), name)
     for ask in ("predict", "predict_proba", "predict_latent"):
-        with pytest.raises(rfgp.NotFittedError, match="call fit"):
+        with pytest.raises(rfgp.NotFittedError, match="Call fit"):
             getattr(GraphClassifier(RING), ask)([0])
 
 
