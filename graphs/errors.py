@@ -3,6 +3,8 @@
 import inspect
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from numpy.linalg import LinAlgError
@@ -62,6 +64,36 @@ class FileFormatError(GraphError, ValueError):
 
 class MissingDependencyError(GraphError, ImportError):
     """An optional package is not installed."""
+
+
+@contextmanager
+def requires_extra(extra: str) -> Iterator[None]:
+    """Raise an error that names an extra if an import in the body finds no package.
+
+    Args:
+        extra: The extra of `rfgp` that installs the packages imported in the body.
+
+    Raises:
+        MissingDependencyError: If a package is not installed.
+
+    Examples:
+        >>> from graphs.errors import MissingDependencyError, requires_extra
+        >>> try:
+        ...     with requires_extra("plot"):
+        ...         import a_package_that_is_not_installed
+        ... except MissingDependencyError as error:
+        ...     print(error)
+        a_package_that_is_not_installed must be installed. Try: pip install 'rfgp[plot]'
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("graphs", "rfgp"):
+            raise
+        raise MissingDependencyError(
+            f"{package} must be installed. Try: pip install 'rfgp[{extra}]'", name=package
+        ) from error
 
 
 class GraphWarning(UserWarning):

@@ -74,10 +74,35 @@ class PackageClashError(RfgpError, ImportError):
 class MissingDependencyError(RfgpError, ImportError):
     """A package is not installed that only an extra of this one brings."""
 
-    @classmethod
-    def of(cls, extra: str, error: ModuleNotFoundError) -> "MissingDependencyError":
-        """Return the error for an extra's name, from that of an import."""
-        return cls(f"rfgp.{extra} needs {error.name}, which is not installed. Try: pip install 'rfgp[{extra}]'")
+
+@contextmanager
+def requires_extra(extra: str) -> Iterator[None]:
+    """Raise an error that names an extra if an import in the body finds no package.
+
+    Args:
+        extra: The extra of `rfgp` that installs the packages imported in the body.
+
+    Raises:
+        MissingDependencyError: If a package is not installed.
+
+    Examples:
+        >>> from rfgp.errors import MissingDependencyError, requires_extra
+        >>> try:
+        ...     with requires_extra("plot"):
+        ...         import a_package_that_is_not_installed
+        ... except MissingDependencyError as error:
+        ...     print(error)
+        a_package_that_is_not_installed must be installed. Try: pip install 'rfgp[plot]'
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("graphs", "rfgp"):
+            raise
+        raise MissingDependencyError(
+            f"{package} must be installed. Try: pip install 'rfgp[{extra}]'", name=package
+        ) from error
 
 
 class NotDifferentiableError(RfgpError, NotImplementedError):

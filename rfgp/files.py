@@ -4,6 +4,7 @@ import errno
 import os
 import secrets
 import stat
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,10 +22,16 @@ def cache_folder() -> Path:
         >>> cache_folder().is_absolute()
         True
     """
-    import pooch
+    return Path(os.environ.get("RFGP_CACHE_DIR") or _system_cache()).expanduser().absolute()
 
-    named = os.path.expanduser(os.environ.get("RFGP_CACHE_DIR") or str(pooch.os_cache("rfgp")))
-    return Path(named).absolute()
+
+def _system_cache() -> Path:
+    """Return the folder that the system reserves for caches of rfgp."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local"), "rfgp", "rfgp", "Cache")
+    if sys.platform == "darwin":
+        return Path("~/Library/Caches/rfgp")
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "rfgp")
 
 
 def sweep(folder: Path, pattern: str) -> None:

@@ -1,4 +1,4 @@
-"""Lengthscales by published rules, without a fit: of the nearest neighbours, and for classes by positive features."""
+"""Lengthscales by published rules without a fit: from nearest neighbors, and from classes by positive features."""
 
 from typing import Any
 
@@ -18,23 +18,29 @@ from rfgp.linalg import finite_rows, read_numbers
 Array = NDArray[np.float64]
 
 SCALES = np.geomspace(0.1, 2.0, 20)
-"""Data scales that the simplex paper tries: its eight published ones are members to all digits."""
+"""The data scales of the simplex paper. They contain its eight published ones to all digits."""
 
 
 def neighbor_distance(x: Any, neighbors: int = 50, *, num_points: int = 1000, seed: int = 0) -> float:
-    """Return the mean distance to the 50th nearest neighbour, the lengthscale of Yu et al. (2016, Section 5, Fig. 4).
+    """Return the mean distance to the 50th nearest neighbor, the lengthscale of Yu et al. (2016, Section 5, Fig. 4).
 
-    There it serves classification. In their data most pairs are then within two lengthscales, where orthogonal
-    frequencies win most; in tables of few columns and many rows it is far shorter than that.
+    They use it for classification. In their data most pairs are then within two lengthscales, where orthogonal
+    frequencies gain most. In tables of few columns and many rows it is far shorter.
 
     Args:
-        x: Inputs (n, d) in the units that they will have, n > neighbors.
-        neighbors: Which neighbour counts, the point itself not among them.
-        num_points: Over how many rows drawn without replacement the mean goes; their neighbours are sought among all.
-        seed: Of these rows.
+        x: Inputs (n, d) in their final units, n > neighbors.
+        neighbors: The rank of the neighbor. The point itself is not counted.
+        num_points: The number of rows, drawn without replacement, over which the mean is taken. Neighbors are sought
+            among all rows.
+        seed: The seed of these rows.
 
     Raises:
-        InvalidArgumentError: too few rows, values that are not finite, or a distance of 0.
+        InvalidArgumentError: If there are too few rows, values are not finite, or the distance is 0.
+
+    Examples:
+        >>> from rfgp import lengthscales
+        >>> lengthscales.neighbor_distance([[0.0], [1.0], [2.0]], neighbors=1)
+        1.0
     """
     check_counts(neighbors=neighbors, num_points=num_points)
     rows = finite_rows(x, least=neighbors + 1).numpy()
@@ -43,7 +49,8 @@ def neighbor_distance(x: Any, neighbors: int = 50, *, num_points: int = 1000, se
     found = float(distances.mean())
     if found == 0:
         raise InvalidArgumentError(
-            f"Each row has {counted(neighbors, 'copy', 'copies')} of itself or more; take more neighbors."
+            f"The mean distance must be positive, got 0: each row has {counted(neighbors, 'copy', 'copies')} of itself "
+            "or more. Use more neighbors."
         )
     return found
 
@@ -60,27 +67,34 @@ def tuned_to_classes(
 ) -> tuple[float, Array]:
     """Return the lengthscale at which independent positive features classify best (Reid et al. 2023, App. B.1).
 
-    It is 1 / sigma for the sigma among `scales` with the most rows of `valid` classified right by `class_accuracies` of
-    m = 10 d independent frequencies, on average over draws; the least of several.
+    It is 1 / sigma for the sigma among `scales` with the highest validation accuracy of `class_accuracies`, on average
+    over draws of m = 10 d independent frequencies. The smallest of several such sigma is taken.
 
     Args:
-        train: Inputs, standardised.
-        train_classes: Their classes, whole numbers from 0 on.
-        valid: Inputs in the same units.
+        train: Standardized inputs.
+        train_classes: Their classes, integers from 0 on.
+        valid: Validation inputs in the same units.
         valid_classes: Their classes.
-        scales: Data scales sigma that are tried.
-        num_draws: Draws of frequencies.
-        seed: Of the draws.
+        scales: The candidates sigma.
+        num_draws: The number of draws of frequencies.
+        seed: The seed of the draws.
 
     Returns:
         The lengthscale, and the mean accuracy at each scale.
 
     Raises:
-        InvalidArgumentError: as `class_accuracies`, or scales that are not positive.
+        InvalidArgumentError: If scales are not positive, or for the reasons of `class_accuracies`.
+
+    Examples:
+        >>> from rfgp import lengthscales
+        >>> x, classes = [[-1.0], [-0.9], [0.9], [1.0]], [0, 0, 1, 1]
+        >>> _, accuracy = lengthscales.tuned_to_classes(x, classes, x, classes, scales=[2.0], num_draws=2)
+        >>> accuracy.tolist()
+        [1.0]
     """
     sigma = np.atleast_1d(read_numbers("scales", scales))
     if sigma.size == 0 or not bool((np.isfinite(sigma) & (sigma > 0)).all()):
-        raise InvalidArgumentError("scales must be positive and finite.")
+        raise InvalidArgumentError(f"scales must be positive and finite, got {scales!r}.")
     a, b = finite_rows(train), finite_rows(valid)
     found = [
         class_accuracies("iid", a * s, train_classes, b * s, valid_classes, 10 * a.shape[1], num_draws, seed=seed)
@@ -101,35 +115,43 @@ def class_accuracies(
     *,
     seed: int = 0,
 ) -> Array:  # (num_draws,)
-    """Return how many rows kernel regression of the classes by positive features puts right.
+    """Return the accuracy of kernel regression of the classes by positive features.
 
-    Source: Reid et al. (2023, Section 5.3). Each test row gets the class whose training rows have the largest sum of
-    estimated kernel values: phi(test) (phi(train)^T classes), without an (n, k) matrix.
+    Each test row gets the class whose training rows have the largest sum of estimated kernel values:
+    phi(test) (phi(train)^T classes), without an (n, k) matrix.
+
+    Source: Reid et al. (2023, Section 5.3).
 
     Args:
-        coupling: Of the frequencies.
+        coupling: The coupling of the frequencies.
         train: Inputs divided by the lengthscale.
-        train_classes: Their classes, whole numbers from 0 on.
-        test: Inputs divided by the lengthscale.
+        train_classes: Their classes, integers from 0 on.
+        test: Test inputs divided by the lengthscale.
         test_classes: Their classes.
         num_frequencies: m.
-        num_draws: Draws of frequencies.
-        seed: Of the draws.
+        num_draws: The number of draws of frequencies.
+        seed: The seed of the draws.
 
     Returns:
-        The share of test rows that each draw puts right.
+        The share of test rows that are classified correctly in each draw.
 
     Raises:
-        InvalidArgumentError: inputs that are not finite, or classes that are no whole numbers from 0 on, one a row.
+        InvalidArgumentError: If inputs are not finite, or classes are not integers from 0 on, one for each row.
+
+    Examples:
+        >>> from rfgp import lengthscales
+        >>> x, classes = [[-1.0], [-0.9], [0.9], [1.0]], [0, 0, 1, 1]
+        >>> lengthscales.class_accuracies("iid", x, classes, x, classes, 32, 2).tolist()
+        [1.0, 1.0]
     """
     check_counts(num_frequencies=num_frequencies, num_draws=num_draws)
     a, b = finite_rows(train), finite_rows(test)
     labels, truth = _classes(train_classes, len(a)), _classes(test_classes, len(b))
     classes = torch.eye(int(labels.max()) + 1, dtype=torch.float64)[labels]
-    law, generator = by_name(coupling), random.generator(seed, random.Role.FREQUENCIES)
+    chosen, generator = by_name(coupling), random.generator(seed, random.Role.FREQUENCIES)
     shares = []
     for _ in range(num_draws):
-        phi = Laplace(law.sample(num_frequencies, a.shape[1], generator=generator))
+        phi = Laplace(chosen.sample(num_frequencies, a.shape[1], generator=generator))
         shares.append(float(((phi(b) @ (phi(a).mT @ classes)).argmax(1) == truth).double().mean()))
     return np.array(shares)
 
@@ -138,7 +160,7 @@ def _classes(given: Any, count: int) -> Tensor:
     """Return classes (count,), int64."""
     numbers = read_numbers("The classes", given)
     if numbers.shape != (count,) or not bool(((numbers >= 0) & (numbers == np.floor(numbers))).all()):
-        raise InvalidArgumentError(f"The classes must be {count} whole numbers from 0 on, one for each row.")
+        raise InvalidArgumentError(f"The classes must be {count} integers from 0 on, one for each row, got others.")
     return torch.as_tensor(numbers.astype(np.int64))
 
 

@@ -49,7 +49,7 @@ def nlpd(y: Any, prediction: GaussianDistribution) -> float:
     """
     observed = gaussian_of(prediction).observed()
     if getattr(observed, "likelihood", None) is not None or _is_mixture(observed):
-        return -float(_tensor(observed.log_density(y)).mean())
+        return -float(_tensor(observed.log_prob(y)).mean())
     mean, variance = observed.mean_tensor(), observed.variance_tensor()
     targets = _matching(y, mean)
     values = _on_scale_of(prediction, targets)

@@ -6,13 +6,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.collections import LineCollection
-from matplotlib.colors import Normalize
-from matplotlib.figure import Figure, SubFigure
-from mpl_toolkits.mplot3d import Axes3D
-from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
@@ -21,12 +14,21 @@ from graphs.kernels import FreeModulation
 from rfgp import metrics
 from rfgp.compare import Comparison
 from rfgp.counts import counted
-from rfgp.errors import InvalidArgumentError
+from rfgp.errors import InvalidArgumentError, requires_extra
 from rfgp.fields import Field, NodePosterior
 from rfgp.files import write_atomically
 from rfgp.inference.prediction import Prediction
 from rfgp.models.graph import GraphGP
 from rfgp.palette import COLOR_MAPS, COLORS, color_range, log_ticks, styles
+
+with requires_extra("plot"):
+    from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.collections import LineCollection
+    from matplotlib.colors import Normalize
+    from matplotlib.figure import Figure, SubFigure
+    from mpl_toolkits.mplot3d import Axes3D
+    from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
 AnyAxes = TypeVar("AnyAxes", bound=Axes)
 

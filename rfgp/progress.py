@@ -4,6 +4,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Bar:
 
     def __init__(self, wanted: bool = True, *, lines: bool = True, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
-        self._is_terminal = self._stream.isatty()
+        self._is_terminal = self._stream.isatty() and find_spec("rich") is not None
         self._wanted = wanted and (lines or self._is_terminal)
         self._begun: float | None = None
         self._stage, self._stage_begun, self._last_line = "", 0.0, 0.0

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.counts import check_count, counted
-from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.errors import DataError, InvalidArgumentError, requires_extra
 from rfgp.features.softmax import FeaturePair, PositiveMap
 
 _ENTRIES = 2**24
@@ -83,7 +83,7 @@ class SoftmaxSampler:
         """
         x = self._read(queries)
         if self.pair.is_positive:
-            return self._weights(x) @ self._laws.to(x)
+            return self._weights(x) @ self._class_probabilities.to(x)
         return torch.as_tensor(self.pair.left(x) @ self._right.mT)
 
     def probabilities(
@@ -204,14 +204,14 @@ class SoftmaxSampler:
         return self._logs.logsumexp(1)
 
     @cached_property
-    def _laws(self) -> Tensor:
+    def _class_probabilities(self) -> Tensor:
         """The law (F, C) of the class given a feature of positive maps, float64."""
         return self._logs.softmax(1)
 
     @cached_property
     def cumulative(self) -> Tensor:
         """The distribution functions (F, C) of the class given a feature of positive maps, float64."""
-        return self._laws.cumsum(1)
+        return self._class_probabilities.cumsum(1)
 
     @cached_property
     def _right(self) -> Tensor:
@@ -219,14 +219,14 @@ class SoftmaxSampler:
         return torch.as_tensor(self.pair.right(self.classes))
 
     def _dense(self, x: Tensor, count: int, generator: torch.Generator) -> Tensor:
-        law = self.probabilities(x).double()
-        if not bool((law.sum(1) > 0).all()):
+        estimated = self.probabilities(x).double()
+        if not bool((estimated.sum(1) > 0).all()):
             raise DataError(
-                f"No estimate is positive for {int((law.sum(1) <= 0).sum())} of "
-                f"{counted(len(law), 'query', 'queries')}; take more "
+                f"No estimate is positive for {int((estimated.sum(1) <= 0).sum())} of "
+                f"{counted(len(estimated), 'query', 'queries')}; take more "
                 "features, or positive ones."
             )
-        return _inverse(law.cumsum(1), _uniform(len(x), count, generator))
+        return _inverse(estimated.cumsum(1), _uniform(len(x), count, generator))
 
     def _compare(self, x: Tensor, ground: str) -> tuple[Tensor, Tensor, Tensor]:
         """Return the share of negative estimates (n,), whether some is positive (n,), and three distances (n, 3)."""
@@ -247,7 +247,8 @@ class SoftmaxSampler:
 
 def _transported(first: Tensor, second: Tensor, cost: Tensor) -> Tensor:
     """Return the optimal transport cost (n,) between laws (n, C) by cost (C, C), 0 where the second has no mass."""
-    import ot
+    with requires_extra("graphs"):
+        import ot
 
     matrix, out = cost.cpu().numpy(), torch.zeros(len(first), dtype=torch.float64)
     for i, (p, q) in enumerate(zip(first.cpu().numpy(), second.cpu().numpy(), strict=True)):

@@ -1,4 +1,4 @@
-"""Delicate functions of the spectra, alone with their derivations."""
+"""Numerically delicate functions of the spectra, with their derivations."""
 
 import math
 from collections.abc import Callable
@@ -18,19 +18,23 @@ from rfgp.errors import InvalidArgumentError
 Array = NDArray[np.float64]
 
 LARGEST_ORDER = 100.0
-"""Of the Matern function; beyond it the kernel is Gaussian to half a percent."""
+"""The largest order of the Matern function. Beyond it the kernel is Gaussian to half a percent."""
 
 
 _NOTHING = 750.0
-"""Where exp(-t) is 0, and powers up to the 12th of 2t are still numbers of single precision."""
+"""The largest t. There exp(-t) is 0, and powers of 2 t up to the 12th are finite in single precision."""
 
 
 def matern(t: Tensor, nu: float) -> Tensor:
-    """Return M(t) = 2^(1-nu) / Gamma(nu) t^nu K_nu(t) at t >= 0, (...) -> (...), differentiable; M(0) = 1.
+    """Return M(t) = 2^(1-nu) / Gamma(nu) t^nu K_nu(t) at t >= 0, (...) -> (...), differentiable, with M(0) = 1.
 
-    For nu = p + 1/2 it is exp(-t) p! / (2p)! sum_i (p + i)! / (i! (p - i)!) (2t)^(p-i), a polynomial times an
-    exponential. Otherwise scipy's K_nu, with M'(t) = -2^(1-nu) / Gamma(nu) t^nu K_(nu-1)(t); at t = 0, where it
-    may be infinite, the derivative is taken as 0, as for coincident points.
+    For nu = p + 1/2 it is a polynomial times an exponential,
+    exp(-t) p! / (2p)! sum_i (p + i)! / (i! (p - i)!) (2t)^(p-i). Otherwise K_nu is from scipy, with
+    M'(t) = -2^(1-nu) / Gamma(nu) t^nu K_(nu-1)(t). At t = 0, where it may be infinite, the derivative is set to 0.
+
+    Examples:
+        >>> matern(torch.tensor([0.0, 1.0]), 0.5).round(decimals=4)
+        tensor([1.0000, 0.3679])
     """
     t = t.clamp(max=_NOTHING)
     if has_polynomial(nu):
@@ -40,7 +44,12 @@ def matern(t: Tensor, nu: float) -> Tensor:
 
 
 def has_polynomial(nu: float) -> bool:
-    """Return whether M is a polynomial times an exponential, of a degree at which that is accurate."""
+    """Return whether M is a polynomial times an exponential, of a degree with sufficient accuracy.
+
+    Examples:
+        >>> has_polynomial(1.5), has_polynomial(2.0)
+        (True, False)
+    """
     return nu - 0.5 == round(nu - 0.5) and nu <= 12.5
 
 
@@ -74,7 +83,7 @@ def _to_numpy(t: Tensor) -> Array:
 
 
 def _matern_values(t: Array, nu: float) -> Array:
-    """M(t); where K_nu overflows, t^2 / nu is tiny and three terms of the series at 0 are exact."""
+    """Return M(t). Three terms of the series at 0 are exact if K_nu overflows, as t^2 / nu is tiny."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         logs = (1 - nu) * math.log(2) - special.gammaln(nu) + nu * np.log(t) + np.log(special.kve(nu, t)) - t
         values = np.exp(logs)
@@ -95,15 +104,15 @@ def _matern_slope(t: Array, nu: float) -> Array:
     return np.asarray(slope)
 
 
-# --- the radial law of the rational quadratic kernel ----------------------------------------------------
+# --- the radial distribution of the rational quadratic kernel ----------------------------------------------------
 #
 # (1 + r^2 / (2 alpha))^-alpha = E exp(-s r^2 / 2) with s ~ Gamma(alpha, rate alpha), so |omega|^2 = s chi^2_d
 # and, with x = rho^2 / (2 s),
 #
 #     P(|omega| <= rho) = E gammainc(d/2, x),      d/d(log rho) P = 2 E x^(d/2) exp(-x) / Gamma(d/2).
 #
-# In log s the integrand is smooth, about 1 / sqrt(alpha) wide, and falls off at least exponentially on both
-# sides, so that the trapezoidal rule converges geometrically: a quarter of that width leaves about 1e-16. The
+# In log s the integrand is smooth, about 1 / sqrt(alpha) wide, and decays at least exponentially on both sides. So
+# the trapezoidal rule converges geometrically. With steps of a quarter of that width the error is about 1e-16. The
 # quantile is tabulated once for (d, alpha) as log rho over logit P, with its exact slope, and interpolated by
 # cubics.
 
@@ -120,6 +129,10 @@ def scaled_bessel(most: int, s: Tensor) -> Tensor:
     Args:
         most: J.
         s: The argument, float64.
+
+    Examples:
+        >>> scaled_bessel(2, torch.tensor(1.0).double()).round(decimals=4).tolist()
+        [0.4658, 0.2079, 0.0499]
     """
     out: Tensor = _ScaledBessel.apply(s, most)
     return out
@@ -140,12 +153,23 @@ class _ScaledBessel(torch.autograd.Function):
 
 
 def rational_quadratic_quantile(u: Array, d: int, alpha: float) -> Array:
-    """Return the quantiles of |omega| in d dimensions at u (...) in (0, 1), (...)."""
+    """Return the quantiles of |omega| in d dimensions at u (...) in (0, 1), (...).
+
+    Examples:
+        >>> rational_quadratic_quantile(np.array([0.25, 0.75]), 1, 1.0).round(3).tolist()  # exponential
+        [0.203, 0.98]
+    """
     return np.asarray(np.exp(_log_quantile(d, alpha)(special.logit(u))))
 
 
-def rational_quadratic_law(rho: Array, d: int, alpha: float) -> tuple[Array, Array, Array]:
-    """Return P(|omega| <= rho), P(|omega| > rho) and the slope of the first in log rho, each (k,), at rho (k,)."""
+def rational_quadratic_radial(rho: Array, d: int, alpha: float) -> tuple[Array, Array, Array]:
+    """Return P(|omega| <= rho), P(|omega| > rho) and the slope of the first in log rho, each (k,), at rho (k,).
+
+    Examples:
+        >>> below, above, _ = rational_quadratic_radial(np.array([1.0]), 2, 1.0)
+        >>> round(float(below[0] + above[0]), 6)
+        1.0
+    """
     step = _STEP / max(1.0, math.sqrt(alpha))
     log_s = np.arange(-40 / alpha - math.sqrt(80 / alpha), math.sqrt(80 / alpha), step)
     log_weight = alpha * math.log(alpha) - special.gammaln(alpha) + alpha * log_s - alpha * np.exp(log_s)
@@ -158,7 +182,12 @@ def rational_quadratic_law(rho: Array, d: int, alpha: float) -> tuple[Array, Arr
 
 
 def rational_quadratic_log_density(r: Array, d: int, alpha: float) -> Array:
-    """Return the log density of |omega| in d dimensions at r (...) > 0, (...), by the same rule in logarithms."""
+    """Return the log density of |omega| in d dimensions at r (...) > 0, (...), by the same rule in logarithms.
+
+    Examples:
+        >>> rational_quadratic_log_density(np.array([1.0]), 2, 1.0).shape
+        (1,)
+    """
     step = _STEP / max(1.0, math.sqrt(alpha))
     log_s = np.arange(-40 / alpha - math.sqrt(80 / alpha), math.sqrt(80 / alpha), step)
     log_weight = alpha * math.log(alpha) - special.gammaln(alpha) + alpha * log_s - alpha * np.exp(log_s)
@@ -175,7 +204,7 @@ def _log_quantile(d: int, alpha: float) -> CubicHermiteSpline:
     log_rho = np.linspace(
         -(_LARGEST_LOGIT + 3) / exponent - 3, math.log(60 + 8 * math.sqrt(d / min(alpha, 1.0))), _KNOTS
     )
-    below, above, slope = rational_quadratic_law(np.exp(log_rho), d, alpha)
+    below, above, slope = rational_quadratic_radial(np.exp(log_rho), d, alpha)
     inside = (below > 1e-300) & (above > 1e-300) & (slope > 1e-300)
     log_rho, below, above, slope = (values[inside] for values in (log_rho, below, above, slope))
     logit = np.log(below) - np.log(above)
@@ -211,8 +240,12 @@ class _LogPowerBessel(torch.autograd.Function):
 def log_power_bessel(squares: Tensor, order: float) -> Tensor:
     """Return log(z^v K_v(z)) at squares z^2 >= 0 for an order v > 0, (...) -> (...), float64.
 
-    Its derivative in z is -K_(v-1)(z) / K_v(z). At z = 0 it is log(2^(v-1) Gamma(v)), and its derivative in z^2, which
-    may be infinite there, is taken as 0.
+    Its derivative in z is -K_(v-1)(z) / K_v(z). At z = 0 it is log(2^(v-1) Gamma(v)). Its derivative in z^2 may be
+    infinite there, and is set to 0.
+
+    Examples:
+        >>> log_power_bessel(torch.tensor([0.0, 1.0]).double(), 0.5).diff().round(decimals=4).tolist()
+        [-1.0]
     """
     out: Tensor = _LogPowerBessel.apply(squares, order)
     return out
@@ -221,8 +254,13 @@ def log_power_bessel(squares: Tensor, order: float) -> Tensor:
 def gamma_mixture_log_density(squares: Tensor, d: int, alpha: float) -> Tensor:
     """Return the log density of omega in d dimensions at |omega|^2, (F,) -> (F,), for the rational quadratic kernel.
 
-    omega is Gaussian with a variance that has the Gamma law of shape and rate alpha. With v = alpha - d / 2 > 0 and
-    z = sqrt(2 alpha) |omega| it is (2 pi)^(-d/2) alpha^(d/2) 2^(1-v) / Gamma(alpha) z^v K_v(z).
+    omega is Gaussian with a Gamma-distributed variance of shape and rate alpha. With v = alpha - d / 2 > 0 and
+    z = sqrt(2 alpha) |omega| the density is (2 pi)^(-d/2) alpha^(d/2) 2^(1-v) / Gamma(alpha) z^v K_v(z).
+
+    Examples:
+        >>> squares = torch.linspace(-20, 20, 2001).double().square()
+        >>> round(float(gamma_mixture_log_density(squares, 1, 2.0).exp().sum() * 0.02), 3)
+        1.0
     """
     order = alpha - d / 2
     constant = 0.5 * d * math.log(alpha / (2 * math.pi)) + (1 - order) * math.log(2) - math.lgamma(alpha)
@@ -230,31 +268,45 @@ def gamma_mixture_log_density(squares: Tensor, d: int, alpha: float) -> Tensor:
 
 
 def student_t_log_density(squares: Tensor, d: int, freedom: float) -> Tensor:
-    """Return the log density of the multivariate t in d dimensions at |omega|^2, (F,) -> (F,), float64."""
+    """Return the log density of the multivariate t in d dimensions at |omega|^2, (F,) -> (F,), float64.
+
+    Examples:
+        >>> student_t_log_density(torch.zeros(1).double(), 1, 1.0).exp().round(decimals=4).tolist()  # 1 / pi
+        [0.3183]
+    """
     half = freedom / 2
     constant = math.lgamma(half + d / 2) - math.lgamma(half) - 0.5 * d * math.log(freedom * math.pi)
     return constant - (half + d / 2) * torch.log1p(squares / freedom)
 
 
 def elementwise(function: Any, values: Tensor) -> Tensor:
-    """Apply a numpy function elementwise on the CPU, (...) -> (...), float64."""
+    """Apply a numpy function elementwise on the CPU, (...) -> (...), float64.
+
+    Examples:
+        >>> elementwise(np.sqrt, torch.tensor([4.0]))
+        tensor([2.], dtype=torch.float64)
+    """
     return torch.as_tensor(np.asarray(function(values.detach().double().cpu().numpy()), dtype=np.float64))
 
 
 # --- averages over a uniform direction ---------------------------------------------------------------------
 #
 # For u uniform on the unit sphere of R^d, E cos(t u_1) = 0F1(; d/2; -t^2/4) and E cosh(t u_1) = 0F1(; d/2; t^2/4),
-# both 1 at t = 0 (Abramowitz and Stegun 9.1.20, 9.1.69). scipy has the function to 1e-10 up to d = 100; from about
-# d = 200 on its Bessel functions underflow at small t, and the power series, whose terms add up to
-# exp(t^2 / (2 d)) at most, serves where that is below e^18: an absolute error of 1e-8. Past that the value itself
-# is below 2e-8.
+# both 1 at t = 0 (Abramowitz and Stegun 9.1.20, 9.1.69). scipy computes the function to 1e-10 up to d = 100. From about
+# d = 200 on its Bessel functions underflow at small t. Then the power series is summed, whose terms add up to at most
+# exp(t^2 / (2 d)). If that is below e^18, the absolute error is 1e-8. Otherwise the value itself is below 2e-8.
 
 _LARGEST_SCIPY = 100
 _LARGEST_EXPONENT = 18.0
 
 
 def sphere_cosine(t: Array, d: int) -> Array:
-    """Return E cos(t u_1), u uniform on the sphere of R^d, at t (...), (...)."""
+    """Return E cos(t u_1), u uniform on the sphere of R^d, at t (...), (...).
+
+    Examples:
+        >>> sphere_cosine(np.array([0.0, np.pi]), 1).round(6).tolist()  # the cosine
+        [1.0, -1.0]
+    """
     t = np.asarray(t, dtype=np.float64)
     if d <= _LARGEST_SCIPY:
         return np.asarray(special.hyp0f1(d / 2, -(t**2) / 4))
@@ -270,7 +322,12 @@ def sphere_cosine(t: Array, d: int) -> Array:
 
 
 def log_sphere_cosh(t: Array, d: int) -> Array:
-    """Return log E cosh(t u_1), u uniform on the sphere of R^d, at t (...) >= 0, (...)."""
+    """Return log E cosh(t u_1), u uniform on the sphere of R^d, at t (...) >= 0, (...).
+
+    Examples:
+        >>> np.exp(log_sphere_cosh(np.array([1.0]), 1)).round(4).tolist()  # cosh(1)
+        [1.5431]
+    """
     t = np.asarray(t, dtype=np.float64)
     far = t > 600.0
     near = np.log(special.hyp0f1(d / 2, np.where(far, 0.0, t) ** 2 / 4))
@@ -278,7 +335,7 @@ def log_sphere_cosh(t: Array, d: int) -> Array:
 
 
 def _log_cosh_series(t: Array, d: int) -> Array:
-    """The power series in logarithms; its largest term is at k < t / 2, and 40 sqrt(t) more reach the rest."""
+    """Return the power series in logarithms. Its largest term is at k < t / 2, and 40 sqrt(t) further terms suffice."""
     k = np.arange(int(t.max() / 2 + 40 * math.sqrt(t.max())))
     constants = special.gammaln(d / 2) - special.gammaln(k + 1) - special.gammaln(d / 2 + k)
     flat = [special.logsumexp(2 * k * math.log(value / 2) + constants) for value in t.ravel()]
@@ -286,10 +343,14 @@ def _log_cosh_series(t: Array, d: int) -> Array:
 
 
 def kummer(d: int, x: Array) -> Array:
-    """Return 1F1(d; d/2; x), (...) -> (...); for negative x by Kummer's transformation, exp(x) 1F1(-d/2; d/2; -x).
+    """Return 1F1(d; d/2; x), (...) -> (...).
 
-    Below -500 the leading term at infinity, Gamma(d/2) / Gamma(-d/2) (-x)^-d, 0 for even d; it is below 10^-2 d.
-    Above 500, inf.
+    For negative x, Kummer's transformation gives exp(x) 1F1(-d/2; d/2; -x). Below -500 it is the leading term at
+    infinity, Gamma(d/2) / Gamma(-d/2) (-x)^-d, which is 0 for even d and below 10^-2 d. Above 500 it is inf.
+
+    Examples:
+        >>> kummer(2, np.array([-1.0, 0.0])).round(4).tolist()
+        [0.0, 1.0]
     """
     x = np.asarray(x, dtype=np.float64)
     near = np.clip(x, -500.0, 500.0)
@@ -302,9 +363,14 @@ def kummer(d: int, x: Array) -> Array:
 
 
 def unit_quadrature() -> tuple[Array, Array]:
-    """Return 200 nodes (200,) in (0, 1) and weights (200,) that add up to 1.
+    """Return 200 nodes (200,) in (0, 1) and weights (200,) with sum 1.
 
-    Gauss-Legendre in t after u = t^3 (10 - 15 t + 6 t^2), which calms functions with singular ends.
+    It is Gauss-Legendre quadrature in t after u = t^3 (10 - 15 t + 6 t^2), which smooths functions with singular ends.
+
+    Examples:
+        >>> u, weights = unit_quadrature()
+        >>> round(float(weights @ np.log(u)), 6)
+        -1.0
     """
     nodes, weights = np.polynomial.legendre.leggauss(200)
     t = (nodes + 1) / 2
@@ -315,10 +381,14 @@ def direction_average(features: str, num_dims: int) -> Callable[[Array], Array]:
     """Return C of Fourier features or H of positive ones, (...) -> (...), in d dimensions.
 
     Raises:
-        InvalidArgumentError: unknown features.
+        InvalidArgumentError: If the features are unknown.
+
+    Examples:
+        >>> direction_average("fourier", 3)(np.array([0.0])).tolist()
+        [1.0]
     """
     if features == "fourier":
         return lambda t: sphere_cosine(t, num_dims)
     if features == "laplace":
         return lambda t: np.exp(log_sphere_cosh(t, num_dims))
-    raise InvalidArgumentError(f"There are no features {features!r}; known are fourier, laplace.")
+    raise InvalidArgumentError(f"features must be one of fourier, laplace, got {features!r}.")

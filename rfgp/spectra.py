@@ -25,18 +25,24 @@ from rfgp.special import (
 
 
 class Spectrum(ABC):
-    """A spectral measure: the law of a frequency omega.
+    """A spectral measure: the distribution of a frequency omega.
 
-    Laws: kernel_between(x, z) = E cos(omega . (x - z)), 1 at coincident points. An isotropic one is a uniform
-    direction times a norm with the radial law, and its kernel is a function of the distance. A product has
-    independent coordinates with one law. Spectra of one class with the same options are equal.
+    kernel_between(x, z) = E cos(omega . (x - z)), which is 1 at coincident points. In an isotropic spectrum omega is a
+    uniform direction times an independent norm, and the kernel is a function of the distance. A product has independent
+    coordinates of one distribution. Spectra of one class with the same options are equal.
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> spectrum = spectra.Matern(1.5)
+        >>> spectrum.is_isotropic, spectrum == spectra.Matern(1.5)
+        (True, True)
     """
 
     is_isotropic: ClassVar[bool] = True
 
     @property
     def is_quick(self) -> bool:
-        """Whether a value of the kernel costs no more than a few exponentials."""
+        """Whether a value of the kernel takes no longer than a few exponentials."""
         return True
 
     @property
@@ -51,7 +57,11 @@ class Spectrum(ABC):
 
     @property
     def slope_variance(self) -> float:
-        """The variance of one coordinate of omega, that of the derivative of a process. An infinite one is refused."""
+        """The variance of one coordinate of omega, which is that of the derivative of a process.
+
+        Raises:
+            InvalidArgumentError: If it is infinite.
+        """
         if not self.has_slope:
             raise self._refusal("has no derivative: its paths are rough")
         return 1.0
@@ -68,17 +78,17 @@ class Spectrum(ABC):
         """Return the exact kernel at distances r >= 0, (...) -> (...).
 
         Raises:
-            InvalidArgumentError: the spectrum is not isotropic.
+            InvalidArgumentError: If the spectrum is not isotropic.
         """
         raise self._refusal("has no kernel of the distance alone; use kernel_between")
 
     def gram_and_slope(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return the exact kernel of points (n, d) with themselves and its derivative in r^2, (n, n) each, detached.
 
-        Of spectra that have a slope; at coincident points it may be taken as 0, for there it is multiplied by 0.
+        The derivative at coincident points may be set to 0, as it is multiplied by 0 there.
 
         Raises:
-            InvalidArgumentError: the spectrum is not isotropic.
+            InvalidArgumentError: If the spectrum is not isotropic.
         """
         with torch.enable_grad():
             r = distance(z.detach(), z.detach()).requires_grad_()
@@ -90,23 +100,23 @@ class Spectrum(ABC):
         """Return the quantiles of |omega| in d dimensions at u in (0, 1), (...) -> (...), float64.
 
         Raises:
-            InvalidArgumentError: the spectrum is not isotropic.
+            InvalidArgumentError: If the spectrum is not isotropic.
         """
-        raise self._refusal("has no radial law")
+        raise self._refusal("has no radial distribution")
 
     def radial_log_density(self, r: Tensor, d: int) -> Tensor:
         """Return the log density of |omega| in d dimensions at r > 0, (...) -> (...), float64.
 
         Raises:
-            InvalidArgumentError: the spectrum is not isotropic.
+            InvalidArgumentError: If the spectrum is not isotropic.
         """
-        raise self._refusal("has no radial law")
+        raise self._refusal("has no radial distribution")
 
-    def log_density(self, omega: Tensor) -> Tensor:
+    def log_prob(self, omega: Tensor) -> Tensor:
         """Return the log density of omega, (F, d) -> (F,), float64. It is differentiable once.
 
         Raises:
-            InvalidArgumentError: it has no closed form here, or is infinite at 0.
+            InvalidArgumentError: If it has no closed form here, or is infinite at 0.
         """
         raise self._refusal("has no density in closed form")
 
@@ -114,7 +124,7 @@ class Spectrum(ABC):
         """Return the quantiles of one coordinate of omega at u in (0, 1), (...) -> (...), float64.
 
         Raises:
-            InvalidArgumentError: the coordinates are not independent.
+            InvalidArgumentError: If the coordinates are not independent.
         """
         raise self._refusal("has coordinates that depend on each other")
 
@@ -133,11 +143,17 @@ class Spectrum(ABC):
 
 
 class Gaussian(Spectrum):
-    """The standard normal measure of the kernel exp(-r^2 / 2); the norm is chi with d degrees."""
+    """The standard normal measure of the kernel exp(-r^2 / 2). The norm is chi-distributed with d degrees of freedom.
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> spectra.Gaussian().kernel(torch.tensor([0.0, 1.0])).round(decimals=4)
+        tensor([1.0000, 0.6065])
+    """
 
     @property
     def has_slope(self) -> bool:
-        """It has one, -1/2 at 0."""
+        """Always True. The derivative at 0 is -1/2."""
         return True
 
     def kernel(self, r: Tensor) -> Tensor:
@@ -167,7 +183,7 @@ class Gaussian(Spectrum):
         """Return the log density of chi, (...) -> (...), float64."""
         return elementwise(lambda values: stats.chi.logpdf(values, d), r)
 
-    def log_density(self, omega: Tensor) -> Tensor:
+    def log_prob(self, omega: Tensor) -> Tensor:
         """Return -(d log(2 pi) + |omega|^2) / 2, (F, d) -> (F,), float64."""
         return -0.5 * (omega.shape[1] * math.log(2 * math.pi) + omega.double().square().sum(1))
 
@@ -177,26 +193,32 @@ class Gaussian(Spectrum):
 
 
 class Matern(Spectrum):
-    """The multivariate t measure, 2 nu degrees of freedom, of the Matern kernel.
+    """The multivariate t measure with 2 nu degrees of freedom, of the Matern kernel.
 
-    kernel(r) = 2^(1-nu) / Gamma(nu) t^nu K_nu(t) with t = sqrt(2 nu) r (Rasmussen and Williams 2006, Eq. 4.14). With
-    omega = g / sqrt(chi^2_(2 nu) / (2 nu)) and g normal, |omega|^2 / d has the F law with d and 2 nu degrees.
+    kernel(r) = 2^(1-nu) / Gamma(nu) t^nu K_nu(t) with t = sqrt(2 nu) r (Rasmussen and Williams 2006, Eq. 4.14).
+    omega = g / sqrt(chi^2_(2 nu) / (2 nu)) with g normal. |omega|^2 / d is F-distributed with d and 2 nu degrees of
+    freedom.
 
     Args:
-        nu: The smoothness, in (0, 100]; a fixed number.
+        nu: The smoothness, in (0, 100], which is not a hyperparameter.
 
     Raises:
-        InvalidArgumentError: nu out of range.
+        InvalidArgumentError: If nu is out of range.
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> spectra.Matern(0.5).kernel(torch.tensor([0.0, 1.0])).round(decimals=4)
+        tensor([1.0000, 0.3679])
     """
 
     def __init__(self, nu: float = 1.5) -> None:
         self.nu = _positive("nu", nu)
         if self.nu > LARGEST_ORDER:
-            raise InvalidArgumentError(f"nu = {nu:g} is the Gaussian kernel to half a percent; use that one.")
+            raise InvalidArgumentError(f"nu must be at most {LARGEST_ORDER:g}, got {nu:g}. Use the Gaussian spectrum.")
 
     @property
     def is_quick(self) -> bool:
-        """Whether nu is a half-integer, for which there is a polynomial."""
+        """Whether nu is a half-integer, for which the kernel is a polynomial times an exponential."""
         return has_polynomial(self.nu)
 
     @property
@@ -218,14 +240,14 @@ class Matern(Spectrum):
         x: Tensor,  # (..., n, d)
         z: Tensor,  # (..., k, d)
     ) -> Tensor:  # (..., n, k)
-        """Return the exact kernel; its gradient at coincident points is taken as 0."""
+        """Return the exact kernel. Its gradient at coincident points is set to 0."""
         return self.kernel(distance(x, z))
 
     def gram_and_slope(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return k and its derivative in r^2, (n, d) -> (n, n), (n, n).
 
-        With t = sqrt(2 nu) r, M_nu'(t) = -t M_(nu-1)(t) / (2 (nu - 1)), so that the derivative of M_nu(t) in r^2 is
-        -nu / (2 (nu - 1)) M_(nu-1)(t), finite at 0; for nu = 1/2 it is -exp(-r) / (2 r), and taken as 0 there.
+        With t = sqrt(2 nu) r, M_nu'(t) = -t M_(nu-1)(t) / (2 (nu - 1)). So the derivative of M_nu(t) in r^2 is
+        -nu / (2 (nu - 1)) M_(nu-1)(t), finite at 0. For nu = 1/2 it is -exp(-r) / (2 r), and set to 0 at r = 0.
         """
         r = self_distance(z.detach())
         if self.is_steep:
@@ -239,7 +261,11 @@ class Matern(Spectrum):
 
     @property
     def slope_variance(self) -> float:
-        """Nu / (nu - 1); a nu of at most 1 is refused."""
+        """Nu / (nu - 1).
+
+        Raises:
+            InvalidArgumentError: If nu is at most 1.
+        """
         if self.nu <= 1:
             raise self._refusal("has no derivative. Use nu above 1")
         return self.nu / (self.nu - 1)
@@ -252,19 +278,24 @@ class Matern(Spectrum):
         """Return the log density of sqrt(d F), (...) -> (...), float64."""
         return elementwise(lambda values: stats.f.logpdf(values**2 / d, d, 2 * self.nu) + np.log(2 * values / d), r)
 
-    def log_density(self, omega: Tensor) -> Tensor:
+    def log_prob(self, omega: Tensor) -> Tensor:
         """Return the log density of the multivariate t, (F, d) -> (F,), float64."""
         return student_t_log_density(omega.double().square().sum(1), omega.shape[1], 2 * self.nu)
 
 
 class RationalQuadratic(Spectrum):
-    """The measure of the kernel (1 + r^2 / (2 alpha))^-alpha: a Gaussian whose precision has a Gamma law.
+    """The measure of the kernel (1 + r^2 / (2 alpha))^-alpha: a Gaussian whose variance is Gamma-distributed.
 
     Args:
-        alpha: Positive, at most 10^4; a fixed number. Small alpha mixes many scales.
+        alpha: Between 0.02 and 10^4, which is not a hyperparameter. A small alpha mixes many scales.
 
     Raises:
-        InvalidArgumentError: alpha out of range.
+        InvalidArgumentError: If alpha is out of range.
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> spectra.RationalQuadratic(1.0).kernel(torch.tensor([0.0, 2.0])).round(decimals=4)
+        tensor([1.0000, 0.3333])
     """
 
     def __init__(self, alpha: float = 1.0) -> None:
@@ -274,7 +305,7 @@ class RationalQuadratic(Spectrum):
 
     @property
     def has_slope(self) -> bool:
-        """It has one, -1/2 at 0."""
+        """Always True. The derivative at 0 is -1/2."""
         return True
 
     def kernel(self, r: Tensor) -> Tensor:
@@ -304,8 +335,12 @@ class RationalQuadratic(Spectrum):
         """Return the log density of |omega|, (...) -> (...), float64."""
         return elementwise(lambda values: rational_quadratic_log_density(values, d, self.alpha), r)
 
-    def log_density(self, omega: Tensor) -> Tensor:
-        """Return the log density, (F, d) -> (F,), float64. An alpha of at most d / 2 is refused."""
+    def log_prob(self, omega: Tensor) -> Tensor:
+        """Return the log density, (F, d) -> (F,), float64.
+
+        Raises:
+            InvalidArgumentError: If alpha is at most d / 2.
+        """
         d = omega.shape[1]
         if self.alpha <= d / 2:
             raise self._refusal(f"has a spectral density that is infinite at 0 in {d} columns. Use alpha above {d / 2}")
@@ -313,7 +348,13 @@ class RationalQuadratic(Spectrum):
 
 
 class ProductLaplace(Spectrum):
-    """Independent standard Cauchy coordinates: the measure of the kernel exp(-sum_i |x_i - z_i|)."""
+    """Independent standard Cauchy coordinates, the measure of the kernel exp(-sum_i |x_i - z_i|).
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> spectra.ProductLaplace().kernel_between(torch.zeros(1, 2), torch.ones(1, 2)).round(decimals=4)
+        tensor([[0.1353]])
+    """
 
     is_isotropic: ClassVar[bool] = False
 
@@ -331,7 +372,13 @@ class ProductLaplace(Spectrum):
 
 
 class ProductCauchy(Spectrum):
-    """Independent standard Laplace coordinates: the measure of the kernel prod_i 1 / (1 + (x_i - z_i)^2)."""
+    """Independent standard Laplace coordinates, the measure of the kernel prod_i 1 / (1 + (x_i - z_i)^2).
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> spectra.ProductCauchy().kernel_between(torch.zeros(1, 2), torch.ones(1, 2)).round(decimals=4)
+        tensor([[0.2500]])
+    """
 
     is_isotropic: ClassVar[bool] = False
 
@@ -340,7 +387,7 @@ class ProductCauchy(Spectrum):
         x: Tensor,  # (..., n, d)
         z: Tensor,  # (..., k, d)
     ) -> Tensor:  # (..., n, k)
-        """Return the product over coordinates, one at a time: no temporary of size n k d."""
+        """Return the product over coordinates one by one, without a temporary of size n k d."""
         total = torch.zeros((), dtype=x.dtype, device=x.device)
         for i in range(x.shape[-1]):
             total = total + torch.log1p((x[..., :, None, i] - z[..., None, :, i]) ** 2)
@@ -371,25 +418,41 @@ _REGISTRY: Registry[Spectrum] = Registry(
 
 
 def by_name(name: str | Spectrum, **options: Any) -> Spectrum:
-    """Return a spectrum by its name, such as "matern" (options: nu=1.5); a spectrum passes through.
+    """Return a spectrum by its name, such as "matern" (options: nu=1.5). A spectrum is returned unchanged.
 
     Raises:
-        InvalidArgumentError: there is no spectrum of that name, or it lacks an option.
+        InvalidArgumentError: If the name or an option is unknown.
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> spectra.by_name("matern", nu=2.5)
+        Matern(nu=2.5)
     """
     return name if isinstance(name, Spectrum) else _REGISTRY.make(name, **options)
 
 
 def name_of(spectrum: Spectrum) -> str:
-    """Return the name under which `by_name` knows a spectrum's class.
+    """Return the name by which `by_name` finds the class of a spectrum.
 
     Raises:
-        InvalidArgumentError: it is not one of this package.
+        InvalidArgumentError: If the class is not registered.
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> spectra.name_of(spectra.Gaussian())
+        'gaussian'
     """
     return _REGISTRY.name_of(spectrum)
 
 
 def names() -> tuple[str, ...]:
-    """Return the names that `by_name` knows."""
+    """Return the names that `by_name` accepts.
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> "matern" in spectra.names()
+        True
+    """
     return _REGISTRY.names
 
 

@@ -1,4 +1,4 @@
-"""Optimal transport between the norms of two frequencies: an oracle (couplings paper, Theorem 3.2)."""
+"""Optimal transport between the norms of two frequencies (couplings paper, Theorem 3.2), to verify closed forms."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rfgp.errors import requires_extra
 from rfgp.special import direction_average
 from rfgp.spectra import Gaussian, Spectrum
 
@@ -20,14 +21,21 @@ def transport_costs(
     features: str = "fourier",
     num_quantiles: int = 64,
 ) -> Array:  # (q, q)
-    """Return the cross moments of two orthogonal frequencies whose norms are quantiles (i + 1/2) / q and (j + 1/2) / q.
+    """Return the cross moments of two orthogonal frequencies with given quantiles of their norms.
+
+    The quantiles are (i + 1/2) / q and (j + 1/2) / q.
 
     Args:
         distance: z, or v for positive features.
         num_dims: d, at least 2.
-        spectrum: None: Gaussian.
+        spectrum: The spectrum. If None, the Gaussian one.
         features: "fourier" or "laplace".
         num_quantiles: q.
+
+    Examples:
+        >>> from rfgp import transport
+        >>> transport.transport_costs(1.0, 3, num_quantiles=4).shape
+        (4, 4)
     """
     u = (torch.arange(num_quantiles, dtype=torch.float64) + 0.5) / num_quantiles
     norms = (spectrum or Gaussian()).radial_quantile(u, num_dims).numpy()
@@ -35,14 +43,21 @@ def transport_costs(
 
 
 def optimal_norm_coupling(costs: Array) -> Array:  # (q, q)
-    """Return the plan (q, q) of least cost between two uniform laws on q quantiles, solved by POT.
+    """Return the plan (q, q) of minimal cost between two uniform distributions on q quantiles, solved by POT.
 
-    The two-marginal problem of the couplings paper, Theorem 3.2, without any assumption about its solution.
+    It solves the two-marginal problem of the couplings paper, Theorem 3.2, without assumptions about its solution.
 
     Args:
         costs: (q, q), from `transport_costs`.
+
+    Examples:
+        >>> from rfgp import transport
+        >>> plan = transport.optimal_norm_coupling(transport.transport_costs(0.5, 3, num_quantiles=4))
+        >>> np.fliplr(plan).diagonal().tolist()  # negatively monotone
+        [0.25, 0.25, 0.25, 0.25]
     """
-    import ot
+    with requires_extra("graphs"):
+        import ot
 
     q = len(costs)
     uniform = np.full(q, 1 / q)
@@ -54,16 +69,21 @@ def monotone_threshold(
 ) -> float:
     """Return the z up to which negatively monotone norms solve the transport problem of Fourier features.
 
-    With C(sqrt(q) z) convex in q = r^2 + r'^2 the cost is supermodular and they do; the second derivative is C in d + 4
-    dimensions, positive up to its first zero, so they do at least while sqrt(q) z stays below it. z rises in steps of a
-    tenth until POT's plan costs less, by more than 10^-9 of the costs' spread; then follows bisection. (At very large z
-    all costs vanish, and any plan would do.)
+    If C(sqrt(q) z) is convex in q = r^2 + r'^2, the cost is supermodular, and they do. The second derivative is C in d
+    + 4 dimensions, which is positive up to its first zero. So they solve it at least if sqrt(q) z stays below the zero.
+    z is raised in steps of a tenth until the plan of POT costs less by more than 10^-9 of the range of the costs.
+    Bisection follows. At very large z all costs vanish, and any plan is optimal.
 
     Args:
         num_dims: d, at least 2.
-        spectrum: None: Gaussian.
-        num_quantiles: The norms' quantiles.
-        largest: Where the search ends; returned if they solve it there still.
+        spectrum: The spectrum. If None, the Gaussian one.
+        num_quantiles: The number of quantiles of the norms.
+        largest: The largest z of the search, returned if they are still optimal there.
+
+    Examples:
+        >>> from rfgp import transport
+        >>> 1.5 < transport.monotone_threshold(4, num_quantiles=8) < 3
+        True
     """
 
     def solves(z: float) -> bool:

@@ -131,7 +131,7 @@ def split(name: str, seed: int) -> Split:
     return Split(X[a], y[a], X[b], y[b], truth[b])
 
 
-def log_density(y: Array, law: Law) -> Array:
+def log_prob(y: Array, law: Law) -> Array:
     """Return the log density of each count, the log rate integrated out."""
     rates = law.mean[:, None] + np.sqrt(law.variance)[:, None] * GRID
     if law.variance.max() == 0:
@@ -149,7 +149,7 @@ def log_density(y: Array, law: Law) -> Array:
 
 def measures(y: Array, law: Law) -> dict[str, float]:
     mean = np.exp(law.mean + law.variance / 2)
-    figures = {"log_density": log_density(y, law).mean(), "rmse": np.sqrt(np.mean((y - mean) ** 2))}
+    figures = {"log_density": log_prob(y, law).mean(), "rmse": np.sqrt(np.mean((y - mean) ** 2))}
     return {name: float(value) for name, value in figures.items()}
 
 
@@ -163,7 +163,7 @@ def sure(mean: Array, shape: float | None = None) -> Law:
 
 def likely_shape(y: Array, mean: Array) -> float:
     """Return the shape of negative binomial laws of given means that makes counts most likely."""
-    found = minimize_scalar(lambda log: -log_density(y, sure(mean, np.exp(log))).sum(), bounds=(-5, 12))
+    found = minimize_scalar(lambda log: -log_prob(y, sure(mean, np.exp(log))).sum(), bounds=(-5, 12))
     return float(np.exp(found.x))
 
 

@@ -196,7 +196,7 @@ def ours(make: Callable[[Any, dict[str, Any]], Any]) -> Callable[[Made, str], An
         covered = (low <= made.observed) & (made.observed <= high)
         at_rows = gp.predict(made.X).observed().mean
         printed = None if last is None else (last.value, last.error)
-        return Answer(observed.mean, observed.log_density(made.observed), covered, at_rows, printed)
+        return Answer(observed.mean, observed.log_prob(made.observed), covered, at_rows, printed)
 
     return run
 
@@ -290,7 +290,7 @@ def case(which: str, kind: str, name: str, racer: str, seed: int) -> dict[str, A
         spent = time.process_time() - begin
     error, size = found.mean - made.f, np.abs(made.f).max()
     spread = made.f.std() if made.f.std() > 1e-9 * size else size  # of a constant function, its value
-    density = np.asarray(found.log_density, dtype=float)
+    density = np.asarray(found.log_prob, dtype=float)
     figures = {
         "rmse": np.sqrt(np.mean(error**2)) / spread,
         "r2": 1 - np.mean(error**2) / spread**2,

@@ -71,12 +71,12 @@ def densities(name: str, seed: int, folder: Path) -> dict[str, Any]:
             warnings.simplefilter("always")
             gp.fit(*data, max_iterations=steps)
         report = gp.fit_report
-        found[method] = gp.predict(Z).observed().log_density(w)
+        found[method] = gp.predict(Z).observed().log_prob(w)
         found[f"{method} report"] = {
             "seconds": time.process_time() - begin,
             "said": sorted({type(w.message).__name__ for w in said}),
             "frequencies": report.frequencies,
-            "neighbors": report.neighbors,
+            "neighbors": report.residual_autocorrelation,
         }
     return found
 

@@ -41,7 +41,7 @@ def main() -> None:
         gp = rfgp.GP(seed=0, time_limit=options.time_limit).fit(*data)
         seconds = time.perf_counter() - begin
     X, y = block(np.random.default_rng(1), NEW)
-    density = np.asarray(gp.predict(X).observed().log_density(y))
+    density = np.asarray(gp.predict(X).observed().log_prob(y))
     best = -0.5 * (np.log(2 * np.pi * NOISE) + (y - waves(X)) ** 2 / NOISE)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(gp.selection)

@@ -106,7 +106,7 @@ def rfgp(case: Split, likelihood: str) -> Answer:
     gp = GP(RBF(), likelihood, RandomFeatures(128), seed=0).fit(case.x, case.y)
     seconds = time.perf_counter() - begin
     law = gp.predict(case.x_test).observed()
-    return Answer(law.log_density(case.y_test), law.mean, seconds)
+    return Answer(law.log_prob(case.y_test), law.mean, seconds)
 
 
 def gpboost(case: Split, likelihood: str) -> Answer:
@@ -117,11 +117,11 @@ def gpboost(case: Split, likelihood: str) -> Answer:
     model = package.GPModel(gp_coords=case.x, likelihood=likelihood, num_parallel_threads=1, **options)
     model.fit(y=case.y, X=np.ones((len(case.y), 1)))
     seconds = time.perf_counter() - begin
-    ones, is_normal = np.ones((len(case.y_test), 1)), likelihood == "gaussian"
-    asked = {"predict_var": True, "predict_response": is_normal}
+    ones, is_gaussian = np.ones((len(case.y_test), 1)), likelihood == "gaussian"
+    asked = {"predict_var": True, "predict_response": is_gaussian}
     found = model.predict(gp_coords_pred=case.x_test, X_pred=ones, **asked)
     mean, deviation = np.asarray(found["mu"]), np.sqrt(np.asarray(found["var"]))
-    if is_normal:
+    if is_gaussian:
         return Answer(stats.norm(mean, deviation).logpdf(case.y_test), mean, seconds)
     scale, df = np.ravel(model.get_aux_pars())[:2]
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
@@ -158,7 +158,7 @@ def quantiles(case: Split) -> Answer:
 
 
 RACERS: dict[str, tuple[str, FitPredict]] = {
-    "normal": ("rfgp", partial(rfgp, likelihood="normal")),
+    "gaussian": ("rfgp", partial(rfgp, likelihood="gaussian")),
     "student-t": ("rfgp", partial(rfgp, likelihood="student-t")),
     "heteroscedastic": ("rfgp", partial(rfgp, likelihood="heteroscedastic")),
     "boosting": ("sklearn.ensemble", boosting),
@@ -177,7 +177,7 @@ def run(racer: str, case: Split) -> dict[str, float]:
     answer = fit_predict(case)
     seconds = {"fit_s": answer.fit_seconds, "predict_s": time.perf_counter() - begin - answer.fit_seconds}
     error = float(np.sqrt(np.mean((answer.mean - case.y_test) ** 2)))
-    return {"log_density": float(np.mean(answer.log_density)), "rmse": error, **seconds}
+    return {"log_density": float(np.mean(answer.log_prob)), "rmse": error, **seconds}
 
 
 def cases(tables: list[str], racers: list[str], splits: int) -> Iterator[tuple[str, int, str]]:

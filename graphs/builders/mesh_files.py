@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from graphs.builders.files import brief, check_file
 from graphs.builders.meshio_files import MESHIO_SUFFIXES, read_meshio
-from graphs.errors import DegenerateFacesWarning, FileFormatError, GraphError, InvalidGraphError
+from graphs.errors import DegenerateFacesWarning, FileFormatError, GraphError, InvalidGraphError, requires_extra
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -146,7 +146,8 @@ def read_mesh_file(path: str | Path) -> MeshFile:
 
 def _read_trimesh(file: Path) -> tuple[Any, dict[str, Floats], dict[str, Floats]]:
     """Return the mesh as trimesh reads it, unmerged, and the properties of a PLY file."""
-    import trimesh
+    with requires_extra("mesh"):
+        import trimesh
 
     content = io.BytesIO(file.read_bytes())  # without a path: files that this one names are not read
     kind = file.suffix[1:].lower()

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphs.builders.files import brief
-from graphs.errors import FileFormatError, InvalidGraphError, MissingDependencyError
+from graphs.errors import FileFormatError, InvalidGraphError, requires_extra
 
 Floats = NDArray[np.float64]
 
@@ -35,13 +35,9 @@ def read_meshio(file: Path) -> tuple[Any, dict[str, Floats], dict[str, Floats]]:
         >>> read_meshio(path)[0].faces.tolist()
         [[0, 1, 2]]
     """
-    try:
+    with requires_extra("mesh"):
         import meshio
-    except ModuleNotFoundError as error:
-        raise MissingDependencyError(
-            f"{error.name} must be installed to read {file.suffix} files. Try: pip install 'rfgp[mesh]'"
-        ) from error
-    import trimesh
+        import trimesh
 
     reader = meshio.vtk.read if file.suffix.lower() == ".vtk" else meshio.gmsh.read
     try:

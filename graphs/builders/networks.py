@@ -8,7 +8,7 @@ import numpy as np
 from graphs.builders.edges import EdgeArrays
 from graphs.builders.files import brief, check_file
 from graphs.checks import is_hashable, shown
-from graphs.errors import FileFormatError, InvalidArgumentError, InvalidGraphError
+from graphs.errors import FileFormatError, InvalidArgumentError, InvalidGraphError, requires_extra
 
 
 def from_networkx(graph: Any, weight: str | None) -> EdgeArrays:
@@ -65,7 +65,8 @@ def read_gml(path: str | Path) -> Any:
         >>> list(read_gml(path))
         ['0', '1', '2']
     """
-    import networkx as nx
+    with requires_extra("graphs"):
+        import networkx as nx
 
     file = check_file(path, "a GML graph")
     try:

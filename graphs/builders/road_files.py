@@ -10,7 +10,7 @@ from graphs.builders.files import brief, check_file
 from graphs.builders.geojson import read_geojson
 from graphs.builders.nearest import check_limit
 from graphs.builders.roads import Roads
-from graphs.errors import FileFormatError, GraphError, GraphWarning
+from graphs.errors import FileFormatError, GraphError, GraphWarning, requires_extra
 
 
 def read_roads(
@@ -84,7 +84,8 @@ def read_roads(
 
 
 def _read_rda(file: Path, metric: str) -> Roads:
-    import rdata
+    with requires_extra("datasets"):
+        import rdata
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # rdata names every R class that it has no constructor for

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from graphs.checks import check_choice, shown
 from graphs.cholesky.dissection import nested_dissection
-from graphs.errors import InvalidArgumentError
+from graphs.errors import InvalidArgumentError, requires_extra
 
 Floats = NDArray[np.float64]
 
@@ -32,8 +32,9 @@ def order(
             pymetis. Otherwise it is "metis".
 
     Raises:
-        InvalidArgumentError: If the arrays are not a CSR pattern, coordinates have another shape, the method is
-            unknown, or it is "metis" and pymetis is not installed.
+        InvalidArgumentError: If the arrays are not a CSR pattern, coordinates have another shape, or the method is
+            unknown.
+        MissingDependencyError: If the method is "metis" and pymetis is not installed: pip install 'rfgp[metis]'.
 
     Examples:
         >>> import graphs
@@ -75,12 +76,9 @@ def _metis(
     indices: NDArray[np.int32],  # (nnz,)
 ) -> NDArray[np.int64]:  # (n,)
     """Return the order (n,) of METIS (Karypis and Kumar 1998)."""
-    try:
+    with requires_extra("metis"):
         import pymetis
-    except ModuleNotFoundError as error:
-        raise InvalidArgumentError(
-            "pymetis must be installed for method='metis'. Try: pip install 'rfgp[metis]', or method='dissection'."
-        ) from error
+
     n = len(indptr) - 1
     rows = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))
     others = rows != indices

@@ -28,7 +28,7 @@ from scipy.optimize import linear_sum_assignment
 
 from graphs.checks import as_numbers, check_choice, check_count
 from graphs.couplings import Sigma, as_halting_distribution
-from graphs.errors import InvalidArgumentError
+from graphs.errors import InvalidArgumentError, requires_extra
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import check_graph_and_kernel
@@ -188,7 +188,8 @@ def assign_by_pot(costs: Floats) -> Integers:
         >>> assign_by_pot(np.array([[2.0, 1.0], [1.0, 2.0]])).tolist()
         [1, 0]
     """
-    import ot
+    with requires_extra("graphs"):
+        import ot
 
     uniform = np.full(len(costs), 1 / len(costs))
     return np.asarray(np.argmax(ot.emd(uniform, uniform, np.ascontiguousarray(costs)), axis=1), dtype=np.int64)

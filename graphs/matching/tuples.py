@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from graphs import random
 from graphs.checks import check_counts, check_fits
 from graphs.couplings import as_halting_distribution
-from graphs.errors import InvalidArgumentError
+from graphs.errors import InvalidArgumentError, requires_extra
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import check_graph_and_kernel
@@ -104,7 +104,8 @@ def tuple_cost(
 
 def _alternate(costs: Floats, num_walkers: int, count: int, generator: np.random.Generator) -> Integers:
     """Solve for one walker after another, with a decreasing regularization."""
-    import ot
+    with requires_extra("graphs"):
+        import ot
 
     n = len(costs)
     rows, columns = np.full(count, 1 / count), np.full(n, 1 / n)

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -285,7 +286,7 @@ def _pool(num_threads: int | None) -> Iterator[ThreadPoolExecutor]:
 @contextmanager
 def _bar(total: int, wanted: bool) -> Iterator[Callable[[int], None]]:
     """Show a progress bar on a terminal, or nothing."""
-    if not wanted or not sys.stderr.isatty():
+    if not wanted or not sys.stderr.isatty() or find_spec("rich") is None:
         yield lambda count: None
         return
     from rich.console import Console

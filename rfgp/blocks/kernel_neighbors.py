@@ -154,7 +154,7 @@ class KernelVecchiaBlock(LatentBlock):
         """Return the entries of the sparse inverse factor V of g + noise. Features Phi of weights do not matter."""
         return _inverse_entries(self._process(x), noise.double(), self.scaled(x), pattern)
 
-    def log_density(
+    def log_prob(
         self,
         x: Tensor,  # (n, D)
         noise: Tensor,  # (n,)

@@ -17,7 +17,7 @@ from rfgp.local import (
     block_predecessors,
     conditionals,
     inverse_factor,
-    log_density,
+    log_prob,
     nearest_predecessors,
 )
 from rfgp.local.kinds import spectrum_of
@@ -138,7 +138,7 @@ class VecchiaBlock(LatentBlock):
         known = phi if self.is_residual else None
         return inverse_factor(self.read(x), lengthscale, variance, noise, KINDS[self.kernel_name], pattern, known)
 
-    def log_density(
+    def log_prob(
         self,
         x: Tensor,  # (n, D)
         noise: Tensor,  # (n,)
@@ -162,7 +162,7 @@ class VecchiaBlock(LatentBlock):
             return None
         lengthscale, variance = self.lengthscale.double(), self.variance.double()
         kind = KINDS[self.kernel_name]
-        return log_density(self.read(x), lengthscale, variance, noise, residual, each, kind, pattern)
+        return log_prob(self.read(x), lengthscale, variance, noise, residual, each, kind, pattern)
 
     def latent_factor(
         self,

@@ -36,7 +36,7 @@ def advise(
         int, typer.Option(help="Meshes, roads, graphs: the largest number of features of a node.")
     ] = 64,
     approximation: options.Approximation = "auto",
-    likelihood: options.Likelihood = "normal",
+    likelihood: options.Likelihood = "gaussian",
     inference: options.Inference = None,
     log: options.Log = False,
     time_limit: options.TimeLimit = None,
@@ -142,7 +142,7 @@ def _of_model(selection: Any, request: ModelRequest) -> Iterator[str]:
     """Yield the options of the best model as one types them: those of an average select again."""
     from rfgp import approximations
 
-    yield from ("--likelihood", request.likelihood) if request.likelihood != "normal" else ()
+    yield from ("--likelihood", request.likelihood) if request.likelihood != "gaussian" else ()
     yield from ("--inference", request.inference) if request.inference is not None else ()
     given: list[tuple[str, str | None]]
     if selection.weights:

@@ -32,7 +32,7 @@ APPROXIMATIONS = (
     "RationalPrecision",
 )
 LIKELIHOODS = (
-    "normal",
+    "gaussian",
     "bernoulli",
     "categorical",
     "poisson",

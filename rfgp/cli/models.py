@@ -30,7 +30,7 @@ class ModelRequest:
 
     kernel: str = AUTO
     approximation: str = AUTO
-    likelihood: str = "normal"
+    likelihood: str = "gaussian"
     inference: str | None = None
     time_limit: str | None = None
     validate: str | None = None

@@ -38,7 +38,7 @@ def fit(
         ),
     ] = "auto",
     approximation: options.Approximation = "auto",
-    likelihood: options.Likelihood = "normal",
+    likelihood: options.Likelihood = "gaussian",
     inference: options.Inference = None,
     log: options.Log = False,
     time_limit: options.TimeLimit = None,
@@ -212,7 +212,7 @@ def _say_of_classes(table: Any, likelihood: str) -> None:
 
     if likelihood == "bernoulli" and table.classes is not None and len(table.classes) == 2:
         say(f"{table.target} is 1 for {table.classes[1]} and 0 for {table.classes[0]}.", as_json=True)
-    if likelihood == "normal" and table.classes is None and len(np.unique(table.y)) == 2:
+    if likelihood == "gaussian" and table.classes is None and len(np.unique(table.y)) == 2:
         ends = [f"{value:g}" for value in np.unique(table.y)]
         advice = (
             "--likelihood bernoulli predicts probabilities" if ends == ["0", "1"] else "code them 0 and 1 for classes"
@@ -226,7 +226,7 @@ def check_likelihood(gp: Any, log: bool) -> None:
     Raises:
         BadParameter: with the remedy.
     """
-    if log and not gp.family.is_normal:
+    if log and not gp.family.is_gaussian:
         raise typer.BadParameter("--log is for a normal likelihood.")
     if gp.family.options.likelihood.num_latents > 1:
         raise typer.BadParameter(
@@ -238,7 +238,7 @@ def suggest_logarithm(table: Any, model: TableModel) -> tuple[str, ...]:
     """Say if the logarithm of a target may be fitted better, and return that as a note."""
     from rfgp.report.notes import of_scale
 
-    is_number = model.request.likelihood == "normal" and table.classes is None
+    is_number = model.request.likelihood == "gaussian" and table.classes is None
     found = of_scale(table.y, table.target) if is_number else ()
     for note in found:
         say(note, as_json=True)

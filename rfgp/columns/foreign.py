@@ -7,6 +7,7 @@ import numpy as np
 from torch import Tensor
 
 from rfgp.columns.cells import Cells, of_array, of_objects, of_tensor
+from rfgp.errors import requires_extra
 
 
 def read_cells(
@@ -52,7 +53,8 @@ def _of_pandas(column: Any) -> Cells:
 
 def _of_arrow(column: Any) -> Cells:
     """Return the cells (n,) of an array or chunked array of Arrow."""
-    import pyarrow as pa
+    with requires_extra("tables"):
+        import pyarrow as pa
 
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ExtensionArray):  # periods and intervals of pandas

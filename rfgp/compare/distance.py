@@ -117,7 +117,7 @@ def _check(model: GP, now: Regression) -> None:
     if is_learned or all(isinstance(one, Exact) for one in used):
         why = "Learned frequencies are a kernel of their own" if is_learned else "The model is exact"
         raise InvalidArgumentError(f"{why}, so that there is no other exact process to compare it with.")
-    if not now.family.is_normal or now.scaling.targets.scale.ndim:
+    if not now.family.is_gaussian or now.scaling.targets.scale.ndim:
         raise InvalidArgumentError(
             "The distance requires a Gaussian likelihood and one output. Use rfgp.metrics.kl_divergence instead."
         )

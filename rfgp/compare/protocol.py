@@ -106,7 +106,7 @@ def _adapted(exact: ExactGP, rows: NDArray[np.float64], features: str) -> Callab
     """Return a function of size and seed that makes a process with frequencies for rows (n, d)."""
 
     def make(size: int, seed: int) -> Process[Any]:
-        coupling = couplings.Adapted(rows / exact.hyperparameters.lengthscale.detach().numpy())
+        coupling = couplings.DataAdapted(rows / exact.hyperparameters.lengthscale.detach().numpy())
         return exact.with_approximation(RandomFeatures(size, kind=features, coupling=coupling, seed=seed))
 
     return make

@@ -3,19 +3,26 @@
 import json
 import math
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import numpy as np
-from rich import box
-from rich.table import Table
-from rich.text import Text
 
 from rfgp.compare.results import Comparison, Estimate
+from rfgp.errors import requires_extra
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _COLUMNS = {"kernel_error": "kernel err", "kl": "KL, nats", "rmse": "test RMSE", "nlpd": "NLPD"}
 
 
-def to_table(comparison: Comparison) -> Table:
+def to_table(comparison: Comparison) -> "Table":
     """Return a table of the means, with standard errors of the last digits in brackets."""
+    with requires_extra("cli"):
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
     caption = f"{comparison.protocol}. 1.23(4) means 1.23 with standard error 0.04."
     title = Text(comparison.title, style="bold")
     table = Table(
@@ -43,7 +50,7 @@ def to_table(comparison: Comparison) -> Table:
     return table
 
 
-def _add_exact(table: Table, comparison: Comparison) -> None:
+def _add_exact(table: "Table", comparison: Comparison) -> None:
     rmse, nlpd, seconds = (
         Estimate(
             float(np.mean(values)),

@@ -1,6 +1,6 @@
-"""Couplings: joint laws of m frequencies, each of which follows the spectral law."""
+"""Couplings: joint distributions of m frequencies, each with the spectral measure as its marginal."""
 
-from rfgp.couplings.adapted import Adapted as Adapted
+from rfgp.couplings.adapted import DataAdapted as DataAdapted
 from rfgp.couplings.antithetic import Antithetic as Antithetic
 from rfgp.couplings.conformity import SimplexOptimized as SimplexOptimized
 from rfgp.couplings.conformity import conformity as conformity
@@ -25,7 +25,7 @@ from rfgp.couplings.orthogonal import Monotone as Monotone
 from rfgp.couplings.orthogonal import Orthogonal as Orthogonal
 from rfgp.couplings.orthogonal import Pairwise as Pairwise
 from rfgp.couplings.orthogonal import Stratified as Stratified
-from rfgp.couplings.radial import RadialLaw as RadialLaw
+from rfgp.couplings.radial import RadialDistribution as RadialDistribution
 from rfgp.couplings.registry import by_name as by_name
 from rfgp.couplings.registry import for_features as for_features
 from rfgp.couplings.registry import name_of as name_of

@@ -1,4 +1,4 @@
-"""Frequencies moved, and weights fitted, for the rows at hand."""
+"""Frequencies and weights optimized for given rows."""
 
 from typing import Any
 
@@ -16,44 +16,55 @@ from rfgp.linalg import cholesky, finite_rows
 from rfgp.spectra import Gaussian, Spectrum
 
 MOST_ROWS = 512
-"""Rows whose pairs the weights are fitted to."""
+"""The largest number of rows whose pairs determine the weights. More rows are thinned evenly."""
 MOST_MOVED = 512
-"""Frequencies up to which they are moved: a step costs m^2."""
+"""The largest number of frequencies that are moved. A step takes time m^2."""
 STEPS, RATE = 200, 0.05
-"""Of Adam, on the closed form; the rate falls like a cosine."""
+"""The steps of Adam on the closed form, and its first rate, which decays along a cosine."""
 SCALES = (0.1, 0.3, 1.0)
-"""Of the covariance of differences of rows: the law of these is not normal, and near ones count."""
+"""The factors t of the covariance of row differences. Small ones emphasize near pairs."""
 _ONE = 100.0
-"""Weight of the condition that weights add to one."""
+"""The weight, in the least squares, of the condition that weights add up to one."""
 _RIDGE = 1e-10
+"""The ridge that is added to the normal equations."""
 _LEAST = 1e-6
+"""The smallest first weight relative to 1 / m, so that its logarithm is finite."""
 LEAST_SPREAD = 1e-3
-"""Squares of lengthscales between two rows, on average: nearer ones, or such as are no numbers, move nothing."""
+"""The least mean squared distance of two rows, in squared lengthscales, at which frequencies are moved."""
 
 
-class Adapted(Coupling):
-    """Weighted energy, then frequencies that are moved and weights that are fitted for given rows.
+class DataAdapted(Coupling):
+    """The weighted energy coupling, optimized for given rows.
 
-    The weights a >= 0, sum a = 1, are those of least squares over the pairs of rows,
+    First the frequencies omega_i and weights a_i minimize an expected squared error of the kernel. Its expectation is
+    over differences x - z ~ N(0, t S), with S twice the covariance of the rows. It has a closed form for the Gaussian
+    kernel. It is divided by the variance of one cosine and averaged over t = 0.1, 0.3 and 1. Then the weights are
+    fitted to the pairs of rows. Subject to a >= 0 and sum a = 1 they minimize
 
         mean over (x, z) of (sum_i a_i cos(omega_i . (x - z)) - k(x, z))^2,
 
-    a quadratic programme in m unknowns. Before, frequencies and weights minimise its expectation for differences
-    x - z ~ N(0, t S), S twice the rows' covariance, which has a closed form for the Gaussian kernel, relative to the
-    kernel's variance there and on average over t = .1, .3, 1. What comes out knows the rows, so the estimate of the
-    kernel is biased: `rfgp.theory.pairs_error` says by how much. Far from the rows nothing is promised.
+    which is a quadratic program in m unknowns. The kernel estimate depends on the rows, so it is biased.
+    `rfgp.theory.pairs_error` measures the bias. Far from the rows the error is not controlled.
 
     Args:
-        rows: (n, d), divided by the lengthscale; of more than 512, so many evenly spaced ones. None: none, which is
-            weighted energy.
-        moves: Whether frequencies are moved; of the Gaussian spectrum, and up to 512 (200 steps; 5 s for 512 on one
-            core).
+        rows: (n, d), divided by the lengthscale. Of more than 512 rows, 512 evenly spaced ones are used. If None, the
+            coupling is `Energy(weighted=True)`.
+        moves: Whether frequencies are moved. They are for the Gaussian spectrum and up to 512 frequencies (200 steps,
+            5 s for 512 frequencies on one core).
 
-    Source: ours; kernel quadrature with weights of its own, as in Bach (2017) and Belhadji et al. (2019), for the pairs
-    of given rows.
+    Source: ours. Kernel quadrature with optimized weights is due to Bach (2017) and Belhadji et al. (2019); here it is
+    used for the pairs of given rows.
 
     Raises:
-        InvalidArgumentError: rows that are no finite matrix.
+        InvalidArgumentError: If the rows are not a finite matrix.
+
+    Examples:
+        >>> import numpy as np
+        >>> from rfgp import couplings
+        >>> rows = np.linspace(-1, 1, 20)[:, None]
+        >>> draw = couplings.DataAdapted(rows).sample(8, 1, seed=0)
+        >>> draw, round(float(draw.weights.mean()), 6)
+        (Frequencies(m=8, d=1), 1.0)
     """
 
     def __init__(self, rows: Any = None, moves: bool = True) -> None:
@@ -62,7 +73,7 @@ class Adapted(Coupling):
 
     @property
     def is_biased(self) -> bool:
-        """Whether there are rows."""
+        """Whether the coupling is optimized for rows."""
         return self.rows is not None
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
@@ -72,7 +83,7 @@ class Adapted(Coupling):
         x = torch.tensor(self.rows, dtype=torch.float64)
         if x.shape[1] != d:
             raise InvalidArgumentError(
-                f"The rows of Adapted have {counted(x.shape[1], 'column')}, and {d} are asked for."
+                f"num_dims must be the {counted(x.shape[1], 'column')} of the rows of DataAdapted, got {d}."
             )
         omega = base.dense()
         if self.moves and m <= MOST_MOVED and isinstance(spectrum, Gaussian):
@@ -84,7 +95,7 @@ class Adapted(Coupling):
 
     def __repr__(self) -> str:
         shown = ["rows=..."] * (self.rows is not None) + ["moves=False"] * (not self.moves)
-        return f"Adapted({', '.join(shown)})"
+        return f"DataAdapted({', '.join(shown)})"
 
 
 def fitted_weights(
@@ -92,11 +103,23 @@ def fitted_weights(
     x: Tensor,  # (n, d)
     spectrum: Spectrum,
 ) -> Tensor:  # (m,)
-    """Return weights, none negative and 1 in sum, of least squares of the kernel over all pairs of rows.
+    """Return nonnegative weights with sum 1 that fit the kernel over all pairs of rows.
 
-    With c_i, s_i the cosines and sines of omega_i at the rows, the mean of cos(omega_i . (x - z)) cos(omega_j . (x -
-    z)) is G_ij = [(c_i.c_j)^2 + (s_i.s_j)^2 + (c_i.s_j)^2 + (s_i.c_j)^2] / n^2, and that of cos(omega_i . (x - z)) k is
-    b_i = (c_i^T K c_i + s_i^T K s_i) / n^2.
+    With c_i and s_i the cosines and sines of omega_i at the rows, the normal equations have the matrix G and the right
+    side b:
+
+        G_ij = [(c_i.c_j)^2 + (s_i.s_j)^2 + (c_i.s_j)^2 + (s_i.c_j)^2] / n^2,
+        b_i = (c_i^T K c_i + s_i^T K s_i) / n^2.
+
+    G_ij is the mean over pairs of cos(omega_i . (x - z)) cos(omega_j . (x - z)), and b_i that of cos(omega_i . (x - z))
+    k.
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> omega, x = torch.tensor([[0.5], [1.0], [1.5]]).double(), torch.linspace(0, 1, 9)[:, None].double()
+        >>> weights = fitted_weights(omega, x, spectra.Gaussian())
+        >>> bool((weights >= 0).all()), round(float(weights.sum()), 6)
+        (True, 1.0)
     """
     angles = x @ omega.mT
     c, s = angles.cos(), angles.sin()
@@ -117,15 +140,21 @@ def normal_error(
     weights: Tensor,  # (m,)
     spread: Tensor,  # (d, d)
 ) -> Tensor:  # ()
-    """Return the mean squared error of the Gaussian kernel over differences ~ N(0, t S); see `Adapted`.
+    """Return the mean squared error of the Gaussian kernel over differences ~ N(0, t S).
 
     With q^+- = (w_i +- w_j)^T t S (w_i +- w_j),
 
         E cos(w_i . d) cos(w_j . d) = (exp(-q^+ / 2) + exp(-q^- / 2)) / 2,
-        E cos(w . d) k(d) = |I + t S|^(-1/2) exp(-w^T (I + t S)^-1 t S w / 2),      E k^2 = |I + 2 t S|^(-1/2),
+        E cos(w . d) k(d) = |I + t S|^(-1/2) exp(-w^T (I + t S)^-1 t S w / 2),      E k^2 = |I + 2 t S|^(-1/2).
 
-    divided by 1/2 + |I + 4 t S|^(-1/2) / 2 - |I + 2 t S|^(-1/2), the variance of one cosine around k, and averaged over
-    `SCALES`.
+    The error is divided by the variance of one cosine, 1/2 + |I + 4 t S|^(-1/2) / 2 - |I + 2 t S|^(-1/2), and averaged
+    over `SCALES`.
+
+    Examples:
+        >>> spread, one = torch.eye(1).double(), torch.ones(1).double()
+        >>> at_zero, at_one = (float(normal_error(torch.tensor([[w]]).double(), one, spread)) for w in (0.0, 1.0))
+        >>> at_zero > at_one
+        True
     """
     products = omega @ spread @ omega.mT
     squares = products.diagonal()[:, None] + products.diagonal()
@@ -146,7 +175,16 @@ def moved(
     weights: Tensor,  # (m,)
     x: Tensor,  # (n, d)
 ) -> Tensor:  # (m, d)
-    """Return frequencies moved, with weights of their own, to where `normal_error` is least; see there."""
+    """Return frequencies that minimize `normal_error` together with their weights.
+
+    The given ones are returned if the rows are too close together, or too far apart for finite squares.
+
+    Examples:
+        >>> omega, x = torch.tensor([[0.5], [0.6]]).double(), torch.linspace(-2, 2, 9)[:, None].double()
+        >>> found = moved(omega, torch.tensor([0.5, 0.5]).double(), x)
+        >>> bool((found[1] - found[0]).abs() > 0.1)  # they were too close together
+        True
+    """
     spread = 2 * torch.cov(x.mT, correction=0).reshape(x.shape[1], -1)
     if not LEAST_SPREAD < float(spread.diagonal().sum()) < float("inf"):
         return omega

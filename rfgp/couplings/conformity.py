@@ -1,4 +1,4 @@
-"""The RF-conformity of positive features, and directions that minimise it (Reid et al. 2023, Eqs. 10-12)."""
+"""The RF-conformity of positive features, and its minimization (Reid et al. 2023, Eqs. 10 to 12)."""
 
 from typing import Any
 
@@ -18,21 +18,27 @@ from rfgp.spectra import Gaussian, Spectrum
 Array = NDArray[np.float64]
 
 FARTHEST = 5.0
-"""Of the distances |x + y| for which directions are optimised, in lengthscales."""
+"""The largest |x + y|, in lengthscales, for which directions can be optimized."""
 
 
 class SimplexOptimized(Coupling):
-    """Blocks of d directions that minimise the RF-conformity for their norms (Reid et al. 2023, Eq. 12, Fig. 4).
+    """Blocks of d directions that minimize the RF-conformity for their norms (Reid et al. 2023, Eq. 12, Fig. 4).
 
-    Where `SimplexPlus` lowers the first term of the series in |x + y| only, this lowers the whole, at one distance, by
-    L-BFGS from its solution; a random rotation of each block leaves every direction uniform. It shows what is left to
-    be won over "simplex-plus": some hundredths at |x + y| = 1. A block takes tens of evaluations of time d^3.
+    `SimplexPlus` lowers the first term of the power series in |x + y|. This coupling minimizes the whole series at one
+    distance, by L-BFGS from the solution of `SimplexPlus`. A random rotation of each block makes every direction
+    uniform. The gain over "simplex-plus" is some hundredths at |x + y| = 1. A block takes tens of evaluations of time
+    d^3 each.
 
     Args:
-        distance: |x + y| in lengthscales at which the conformity is least, at most 5.
+        distance: |x + y| in lengthscales at which the conformity is minimized, at most 5.
 
     Raises:
-        InvalidArgumentError: a distance out of range.
+        InvalidArgumentError: If the distance is not in (0, 5].
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> couplings.SimplexOptimized(2.0).sample(6, 3, seed=0).shape
+        (6, 3)
     """
 
     def __init__(self, distance: float = 1.0) -> None:
@@ -42,9 +48,9 @@ class SimplexOptimized(Coupling):
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         if not isinstance(spectrum, Gaussian):
-            raise InvalidArgumentError(f"{self!r} is for the Gaussian spectrum only, not {spectrum!r}.")
+            raise InvalidArgumentError(f"The spectrum of {self!r} must be Gaussian, got {spectrum!r}.")
         if d < 2:
-            raise InvalidArgumentError("A simplex needs at least two dimensions.")
+            raise InvalidArgumentError(f"num_dims must be at least 2 for a simplex, got {d}.")
         blocks = -(-m // d)
         norms = spectrum.radial_quantile(uniform(blocks * d, generator), d).reshape(blocks, d)
         vectors = np.array([least_conformity(block, self.distance) for block in turned_blocks(norms, 20).numpy()])
@@ -58,22 +64,31 @@ def conformity(
     vectors: Any,  # (m, d)
     distances: Any,  # (k,)
 ) -> Array:  # (k,)
-    """Return the RF-conformity of some vectors (Reid et al. 2023, Eq. 12).
+    """Return the RF-conformity of vectors (Reid et al. 2023, Eq. 12).
 
-    The mean over i != j of H(|omega_i + omega_j| v), where H(t) = E cosh(t u) over one coordinate u of a uniform
-    direction. With it the mean squared error of positive features is exp(-2 |x|^2 - 2 |y|^2) / m times exp(2 v^2) -
-    exp(v^2) + (m - 1) (conformity - exp(v^2)) at v = |x + y|, on average over draws of the norms (Theorem 3.2 there).
+    It is the mean over i != j of H(|omega_i + omega_j| v), H(t) = E cosh(t u) for one coordinate u of a uniform
+    direction. On average over the norms, the mean squared error of positive features at v = |x + y| is (Theorem 3.2
+    there)
+
+        exp(-2 |x|^2 - 2 |y|^2) / m [exp(2 v^2) - exp(v^2) + (m - 1) (conformity - exp(v^2))].
 
     Args:
-        vectors: At least two frequencies.
-        distances: v, in lengthscales.
+        vectors: (m, d), at least two frequencies.
+        distances: (k,), v in lengthscales.
 
     Raises:
-        InvalidArgumentError: no matrix of at least two rows.
+        InvalidArgumentError: If the vectors are not a matrix of at least two rows.
+
+    Examples:
+        >>> from rfgp.couplings import conformity
+        >>> conformity([[1.0, 0.0], [-1.0, 0.0]], [1.0]).tolist()  # the least that is possible
+        [1.0]
+        >>> conformity([[1.0, 0.0], [0.0, 1.0]], [1.0]).round(3).tolist()
+        [1.566]
     """
     omega = read_numbers("vectors", vectors)
     if omega.ndim != 2 or len(omega) < 2:
-        raise InvalidArgumentError(f"At least two vectors (m, d) are needed, got shape {omega.shape}.")
+        raise InvalidArgumentError(f"vectors must be a matrix (m, d) of at least two rows, got shape {omega.shape}.")
     lengths = np.sqrt(_squared_sums(omega)[~np.eye(len(omega), dtype=bool)])
     average = direction_average("laplace", omega.shape[1])
     return np.array([average(lengths * v).mean() for v in np.atleast_1d(read_numbers("distances", distances))])
@@ -83,7 +98,16 @@ def least_conformity(
     vectors: Array,  # (m, d)
     distance: float,
 ) -> Array:  # (m, d)
-    """Return vectors of the same lengths whose directions minimise the conformity at a distance, from these on."""
+    """Return vectors of the same lengths whose directions minimize the conformity at a distance.
+
+    The search is L-BFGS from the given directions.
+
+    Examples:
+        >>> from rfgp.couplings import conformity, least_conformity
+        >>> found = least_conformity(np.eye(2), 1.0)
+        >>> np.linalg.norm(found, axis=1).round(6).tolist(), conformity(found, [1.0]).round(3).tolist()
+        ([1.0, 1.0], [1.0])
+    """
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
 
     def objective(raw: Array) -> tuple[float, Array]:

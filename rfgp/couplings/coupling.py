@@ -1,4 +1,4 @@
-"""The role of a coupling."""
+"""The interface of couplings."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -19,18 +19,26 @@ _MOST_ENTRIES = 2**30
 
 
 class Coupling(ABC):
-    """A joint law of m frequencies.
+    """A joint distribution of m frequencies.
 
-    Laws: each frequency, with its weight, follows the spectral law; the rows are shuffled, so any
-    slice of a draw is unbiased as well; the same generator state gives the same draw.
+    Each frequency, with its weight, has the spectral measure as its distribution. The rows are shuffled, so that any
+    slice of a draw is unbiased too. The same state of a generator gives the same draw.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> coupling = couplings.by_name("orthogonal")
+        >>> coupling.sample(8, 3, seed=0)
+        Frequencies(m=8, d=3)
+        >>> coupling.is_biased
+        False
     """
 
     needs_isotropy: ClassVar[bool] = True
-    """Whether only spectra that are a uniform direction times a norm will do."""
+    """Whether the spectrum must be isotropic: a uniform direction times a norm."""
 
     @property
     def is_biased(self) -> bool:
-        """Whether each frequency follows the spectral law only nearly; the class says how nearly."""
+        """Whether frequencies have the spectral measure only approximately. The class says how closely."""
         return False
 
     @property
@@ -53,20 +61,25 @@ class Coupling(ABC):
         Args:
             num_frequencies: m, at least 1.
             num_dims: d, at least 1.
-            spectrum: The spectral law; None: Gaussian.
-            seed: An integer, with which models draw the same frequencies; None: one from the system.
-            generator: A CPU generator in place of a seed, advanced by the draw.
+            spectrum: The spectral measure. If None, the Gaussian one.
+            seed: An integer. Models with the same seed draw the same frequencies. If None, one from the system.
+            generator: A CPU generator instead of a seed. The draw advances it.
 
         Returns:
             Frequencies (m, d).
 
         Raises:
-            InvalidArgumentError: m or d is not a positive integer, the spectrum is not one that the coupling can serve,
-                or both a seed and a generator are given.
+            InvalidArgumentError: If m or d is not a positive integer, the coupling does not support the spectrum, or
+                both a seed and a generator are given.
+
+        Examples:
+            >>> from rfgp import couplings, spectra
+            >>> couplings.by_name("energy").sample(16, 2, spectrum=spectra.Matern(1.5), seed=0).shape
+            (16, 2)
         """
-        law = self._check(num_frequencies, num_dims, spectrum or Gaussian())
+        measure = self._check(num_frequencies, num_dims, spectrum or Gaussian())
         drawn_by = random.chosen(seed, generator, random.Role.FREQUENCIES)
-        return self._draw(int(num_frequencies), int(num_dims), law, drawn_by)
+        return self._draw(int(num_frequencies), int(num_dims), measure, drawn_by)
 
     @plain()
     def sample_product(
@@ -86,13 +99,13 @@ class Coupling(ABC):
             num_frequencies: m, at least 1.
             factors: The spectrum and the number d_a of columns of each factor, at least one.
             seed: An integer. If None, one from the system.
-            generator: A CPU generator in place of a seed, advanced by the draw.
+            generator: A CPU generator instead of a seed. The draw advances it.
 
         Returns:
             Frequencies (m, sum of d_a), the columns in the order of the factors.
 
         Raises:
-            InvalidArgumentError: as `sample`, for one of the factors, or there is no factor.
+            InvalidArgumentError: If there is no factor, or for the reasons of `sample`.
 
         Examples:
             >>> from rfgp import couplings, spectra
@@ -101,9 +114,9 @@ class Coupling(ABC):
             (64, 3)
         """
         if not factors:
-            raise InvalidArgumentError("factors must be at least one spectrum with its number of columns, got none.")
-        for law, d in factors:
-            self._check(num_frequencies, d, law)
+            raise InvalidArgumentError("factors must be pairs of a spectrum and its number of columns, got none.")
+        for measure, d in factors:
+            self._check(num_frequencies, d, measure)
         m, drawn_by = int(num_frequencies), random.chosen(seed, generator, random.Role.FREQUENCIES)
         parts, columns = _merged(factors)
         if len(parts) == 1:
@@ -114,21 +127,21 @@ class Coupling(ABC):
     def _draw_product(self, m: int, factors: list[tuple[Spectrum, int]], generator: torch.Generator) -> Frequencies:
         """Draw an ensemble for each factor, and pair their rows in random orders with random signs.
 
-        Without the signs, an ensemble of one column whose frequencies are all positive has a lasting error.
+        Without the signs, the product would be biased for ensembles of one column whose frequencies are all positive.
         """
         if self.is_antithetic:
             raise InvalidArgumentError(
                 f"{self!r} draws pairs omega, -omega, which exist for Gaussian factors only. Use another coupling."
             )
         blocks, weights = [], torch.ones(m, dtype=torch.float64)
-        for law, d in factors:
-            drawn, order = self._draw(m, d, law, generator), torch.randperm(m, generator=generator)
+        for measure, d in factors:
+            drawn, order = self._draw(m, d, measure, generator), torch.randperm(m, generator=generator)
             blocks.append(drawn.dense()[order] * random_signs(m, generator))
             weights = weights * drawn.weights[order]
         return Frequencies(torch.cat(blocks, dim=1), weights)
 
-    def _check(self, num_frequencies: int, num_dims: int, law: Spectrum) -> Spectrum:
-        """Return the law of a draw that can be made."""
+    def _check(self, num_frequencies: int, num_dims: int, measure: Spectrum) -> Spectrum:
+        """Return the spectrum of a valid draw."""
         check_counts(num_frequencies=num_frequencies, num_dims=num_dims)
         if num_frequencies * num_dims > _MOST_ENTRIES:
             raise InvalidArgumentError(
@@ -136,14 +149,16 @@ class Coupling(ABC):
                 "would take "
                 f"{num_frequencies * num_dims / 2**27:.0f} GiB; at most {_MOST_ENTRIES / 2**27:.0f} are drawn."
             )
-        if not isinstance(law, Spectrum):
-            raise InvalidArgumentError(f"spectrum must be one of rfgp.spectra, got {law!r}.")
-        if self.needs_isotropy and not law.is_isotropic:
-            raise InvalidArgumentError(f"{self!r} needs an isotropic spectrum, and {law!r} is a product; use 'iid'.")
-        return law
+        if not isinstance(measure, Spectrum):
+            raise InvalidArgumentError(f"spectrum must be one of rfgp.spectra, got {measure!r}.")
+        if self.needs_isotropy and not measure.is_isotropic:
+            raise InvalidArgumentError(
+                f"{self!r} needs an isotropic spectrum, and {measure!r} is a product; use 'iid'."
+            )
+        return measure
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
-        """Draw the rows and shuffle them."""
+        """Draw the rows in random order."""
         matrix = self._rows(m, d, spectrum, generator)
         return Frequencies(matrix[torch.randperm(m, generator=generator)])
 
@@ -156,21 +171,32 @@ class Coupling(ABC):
 
 
 def uniform(count: int, generator: torch.Generator) -> Tensor:
-    """Return `count` uniforms strictly inside (0, 1), float64, so that u and 1 - u have quantiles."""
+    """Return `count` uniforms strictly inside (0, 1), float64, so that u and 1 - u have quantiles.
+
+    Examples:
+        >>> u = uniform(5, torch.Generator().manual_seed(0))
+        >>> u.shape, bool((u > 0).all())
+        (torch.Size([5]), True)
+    """
     u = torch.rand(count, generator=generator, dtype=torch.float64)
     return u.clamp_min(2.0**-53)
 
 
 def random_signs(count: int, generator: torch.Generator) -> Tensor:  # (count, 1)
-    """Return `count` signs, -1 or 1 with equal probability, float64."""
+    """Return `count` signs, -1 or 1 with equal probability, float64.
+
+    Examples:
+        >>> random_signs(3, torch.Generator().manual_seed(0)).abs().tolist()
+        [[1.0], [1.0], [1.0]]
+    """
     return 2.0 * torch.randint(2, (count, 1), generator=generator).double() - 1.0
 
 
 def _merged(factors: Sequence[tuple[Spectrum, int]]) -> tuple[list[tuple[Spectrum, int]], list[int]]:
-    """Return factors of which all Gaussian ones are the first, and where in these the columns of the given ones are."""
+    """Return the factors with all Gaussian ones merged into the first, and the new columns of the given factors."""
     order = sorted(range(len(factors)), key=lambda i: not isinstance(factors[i][0], Gaussian))
-    total = sum(d for law, d in factors if isinstance(law, Gaussian))
-    parts = [(law, d) for law, d in factors if not isinstance(law, Gaussian)]
+    total = sum(d for measure, d in factors if isinstance(measure, Gaussian))
+    parts = [(measure, d) for measure, d in factors if not isinstance(measure, Gaussian)]
     if total:
         parts.insert(0, (Gaussian(), total))
     starts = dict(zip(order, accumulate((factors[i][1] for i in order), initial=0), strict=False))

@@ -1,6 +1,6 @@
-"""Baselines whose frequencies come of few random numbers, formed as matrices: Fastfood and circulant ones.
+"""Baselines whose frequencies are functions of few random numbers: Fastfood and circulant matrices.
 
-Their products take time m log d where the matrices are not formed; here they are what others are compared with.
+Products with them take time m log d if the matrices are not formed. Here they are formed, for comparisons of accuracy.
 """
 
 import math
@@ -15,17 +15,22 @@ from rfgp.spectra import Gaussian, Spectrum
 
 
 class Fastfood(Coupling):
-    """Fastfood (Le et al. 2013): blocks S H G P H B of D frequencies, D the power of two from d on.
+    """Fastfood (Le et al. 2013): blocks S H G P H B of D frequencies, D the smallest power of two with D >= d.
 
-    B has random signs, P is a permutation, G has normal entries, S gives each row its length, chi with D degrees. For
-    given B and P a row of H G P H B is an orthogonal transform of the diagonal of G: it has a uniform direction, so the
-    estimate is unbiased. The rows of a block share that diagonal, which raises the variance above that of independent
-    frequencies.
+    B has random signs, P is a permutation and G has normal entries. S gives each row a chi-distributed length with D
+    degrees of freedom. For given B and P each row of H G P H B is an orthogonal transform of the diagonal of G. So its
+    direction is uniform, and the estimate is unbiased. The rows of a block share that diagonal, which raises the
+    variance above that of independent frequencies.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> couplings.Fastfood().sample(8, 3, seed=0).shape
+        (8, 3)
     """
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         if not isinstance(spectrum, Gaussian):
-            raise InvalidArgumentError(f"{self!r} is for the Gaussian spectrum only, not {spectrum!r}.")
+            raise InvalidArgumentError(f"The spectrum of {self!r} must be Gaussian, got {spectrum!r}.")
         size = next_power_of_two(d)
         blocks = torch.cat([self._directions(size, generator) for _ in range(-(-m // size))])[:m, :d]
         return blocks * spectrum.radial_quantile(uniform(m, generator), size)[:, None]
@@ -44,8 +49,14 @@ class Fastfood(Coupling):
 class Circulant(Coupling):
     """Circulant frequencies (Yu et al. 2015, "Compact nonlinear maps and circulant extensions"): blocks of d shifts.
 
-    A block is the circulant matrix of one frequency times random signs of the columns. Each row has the spectral law,
-    so the estimate is unbiased; the rows of a block have one length.
+    A block is the circulant matrix of one frequency with random signs of the columns. Each row has the spectral
+    measure, so the estimate is unbiased. The rows of a block have equal lengths.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> rows = couplings.Circulant().sample(3, 3, seed=0).dense()
+        >>> bool(rows.norm(dim=1).std() < 1e-12)
+        True
     """
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:

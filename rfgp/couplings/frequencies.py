@@ -1,4 +1,4 @@
-"""Frequencies: a frozen draw at unit lengthscale."""
+"""Frequencies: a fixed draw at unit lengthscale."""
 
 import torch
 from torch import Tensor
@@ -14,12 +14,18 @@ class Frequencies:
 
     Args:
         matrix: (m, d), one frequency per row.
-        weights: (m,), 1 on average, none negative; None: all 1.
-        antithetic: Whether the rows come in pairs omega, -omega, which only positive features can use.
+        weights: (m,), nonnegative, with mean 1. If None, all are 1.
+        antithetic: Whether the rows come in pairs omega, -omega. Only positive features can use such pairs.
 
     Raises:
-        InvalidArgumentError: what is no real tensor, shapes that do not match, or weights that are negative or not
-            finite.
+        InvalidArgumentError: If an argument is not a real tensor, the shapes do not match, or a weight is negative or
+            not finite.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> frequencies = couplings.Frequencies(torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
+        >>> frequencies.project(torch.tensor([[3.0, 4.0]]))
+        tensor([[3., 8.]])
     """
 
     def __init__(self, matrix: Tensor, weights: Tensor | None = None, antithetic: bool = False) -> None:
@@ -27,16 +33,16 @@ class Frequencies:
             if not isinstance(given, Tensor) or given.is_complex():
                 kind = given.dtype if isinstance(given, Tensor) else type(given).__name__
                 raise InvalidArgumentError(
-                    "Frequencies are a real tensor (m, d), or a draw of a coupling, and their weights one (m,), got "
-                    f"{kind}. torch.as_tensor makes one of an array."
+                    "Frequencies must be a real tensor (m, d) or a draw of a coupling, and weights a real tensor (m,), "
+                    f"got {kind}. Use torch.as_tensor for an array."
                 )
         if matrix.ndim != 2 or 0 in matrix.shape:
-            raise InvalidArgumentError(f"Frequencies are a matrix (m, d), got shape {tuple(matrix.shape)}.")
+            raise InvalidArgumentError(f"Frequencies must be a matrix (m, d), got shape {tuple(matrix.shape)}.")
         w = torch.ones_like(matrix[:, 0]) if weights is None else weights
         if w.shape != matrix.shape[:1]:
-            raise InvalidArgumentError(f"{len(matrix)} frequencies need as many weights, got {len(w)}.")
+            raise InvalidArgumentError(f"weights must have shape ({len(matrix)},), got {tuple(w.shape)}.")
         if not bool(((w >= 0) & torch.isfinite(w)).all()):
-            raise InvalidArgumentError("The weights of frequencies must be finite, and none negative.")
+            raise InvalidArgumentError("weights must be finite and nonnegative, got others.")
         self._matrix, self._weights, self._antithetic = matrix, w, antithetic
 
     @property
@@ -46,7 +52,7 @@ class Frequencies:
 
     @property
     def amplitudes(self) -> Tensor:
-        """What features are multiplied by, sqrt(w_i / m), shaped like the weights."""
+        """The factors sqrt(w_i / m) of the features, in the shape of the weights."""
         return (self.weights / self.shape[0]).sqrt()
 
     @property
@@ -59,24 +65,24 @@ class Frequencies:
         rows: Tensor,  # (m / 2, d)
         weights: Tensor,  # (m / 2,)
     ) -> "Frequencies":
-        """Return m frequencies: each row beside its negative, with the same weight.
+        """Return m frequencies: each row, then its negative with the same weight.
 
         Raises:
-            InvalidArgumentError: rows that are no matrix, or as the constructor.
+            InvalidArgumentError: If the rows are not a matrix, or for the reasons of the constructor.
         """
         if rows.ndim != 2:
-            raise InvalidArgumentError(f"Frequencies are a matrix (m, d), got shape {tuple(rows.shape)}.")
+            raise InvalidArgumentError(f"Frequencies must be a matrix (m, d), got shape {tuple(rows.shape)}.")
         pairs = torch.stack([rows, -rows], dim=1).reshape(-1, rows.shape[1])
         return Frequencies(pairs, weights.repeat_interleave(2), antithetic=True)
 
     def with_negatives(self) -> "Frequencies":
-        """Return 2 m frequencies: each beside its negative, with the same weight.
+        """Return 2 m frequencies: each one, then its negative with the same weight.
 
         Raises:
-            InvalidArgumentError: they have their negatives already.
+            InvalidArgumentError: If the frequencies come in pairs already.
         """
         if self.antithetic:
-            raise InvalidArgumentError("These frequencies come in pairs omega, -omega already.")
+            raise InvalidArgumentError("Frequencies must not be antithetic, got pairs omega, -omega.")
         return self._paired()
 
     def _paired(self) -> "Frequencies":
@@ -89,7 +95,7 @@ class Frequencies:
 
     @property
     def requires_grad(self) -> bool:
-        """Whether gradients are wanted in the frequencies or weights themselves."""
+        """Whether gradients in the frequencies or the weights are required."""
         return self._matrix.requires_grad or self._weights.requires_grad
 
     def project(
@@ -99,7 +105,7 @@ class Frequencies:
         """Return x . omega_i, in the dtype and on the device of x.
 
         Raises:
-            InvalidArgumentError: x has another number of columns.
+            InvalidArgumentError: If x does not have d columns.
         """
         self.check_inputs(x)
         return x @ self._matrix.to(x).mT
@@ -108,7 +114,10 @@ class Frequencies:
         self,
         values: Tensor,  # (n, m)
     ) -> Tensor:  # (n, d)
-        """Return sum_i values_i omega_i for each row, the transpose of `project`; differentiable in the values."""
+        """Return sum_i values_i omega_i for each row, the transpose of `project`.
+
+        It is differentiable in the values.
+        """
         return values @ self._matrix.to(values)
 
     def dense(self) -> Tensor:
@@ -126,7 +135,7 @@ class Frequencies:
         """Refuse inputs that cannot be projected.
 
         Raises:
-            InvalidArgumentError: x is no floating-point tensor, or has not d columns.
+            InvalidArgumentError: If x is not a floating-point tensor with d columns.
         """
         if not isinstance(x, Tensor) or not x.is_floating_point():
             kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
@@ -138,5 +147,11 @@ class Frequencies:
 
 
 def as_frequencies(frequencies: Frequencies | Tensor) -> Frequencies:
-    """Return frequencies, given as such or as a plain (m, d) tensor."""
+    """Return `Frequencies`, given as such or as a plain (m, d) tensor.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> couplings.as_frequencies(torch.eye(3))
+        Frequencies(m=3, d=3)
+    """
     return frequencies if isinstance(frequencies, Frequencies) else Frequencies(frequencies)

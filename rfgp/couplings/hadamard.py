@@ -1,8 +1,8 @@
 """The Hadamard transform by two small matrix products.
 
-H of size D = p q, both powers of two, is the Kronecker product of H of size p and H of size q, so that for x as a
-matrix X (p, q) the product is H_p X H_q: 2 D (p + q) flops in two matrix products, which run at the machine's
-speed. A butterfly has fewer flops, and each of its log D passes reads and writes all of x.
+H of size D = p q, both powers of two, is the Kronecker product of H of size p and H of size q. So for x as a matrix X
+(p, q) the product is H_p X H_q. It takes 2 D (p + q) flops in two matrix products, which run at full speed. A butterfly
+has fewer flops, but each of its log D passes reads and writes all of x.
 """
 
 import math
@@ -12,11 +12,19 @@ import torch
 from torch import Tensor
 
 ENTRIES = 2**19
-"""Of a block of rows, which then stays in the cache."""
+"""The number of entries of a block of rows, chosen so that it stays in the cache."""
 
 
 def hadamard(size: int) -> Tensor:
-    """Return the normalised Hadamard matrix (size, size), float64, by Sylvester's construction; a power of two."""
+    """Return the normalized Hadamard matrix (size, size), float64, by Sylvester's construction.
+
+    Args:
+        size: A power of two.
+
+    Examples:
+        >>> (hadamard(2) * 2**0.5).round().tolist()
+        [[1.0, 1.0], [1.0, -1.0]]
+    """
     matrix = torch.ones(1, 1, dtype=torch.float64)
     while len(matrix) < size:
         matrix = torch.cat([torch.cat([matrix, matrix], 1), torch.cat([matrix, -matrix], 1)])
@@ -27,13 +35,21 @@ def flip_and_transform(
     x: Tensor,  # (n, D)
     flips: Tensor,  # (k, D)
 ) -> Tensor:  # (n, D)
-    """Return H D_k ... H D_1 x for each row x, D_i = diag(flips_i); differentiable in x, any number of times."""
+    """Return H D_k ... H D_1 x for each row x, D_i = diag(flips_i).
+
+    It is differentiable in x any number of times.
+
+    Examples:
+        >>> x = torch.tensor([[1.0, 0.0, 0.0, 0.0]])
+        >>> flip_and_transform(x, torch.ones(1, 4))
+        tensor([[0.5000, 0.5000, 0.5000, 0.5000]])
+    """
     out: Tensor = _Transform.apply(x, flips, False)
     return out
 
 
 class _Transform(torch.autograd.Function):
-    """The transform, or its transpose D_1 H ... D_k H; each is the other's derivative."""
+    """The transform, or its transpose D_1 H ... D_k H. Each is the derivative of the other."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, flips: Tensor, transposed: bool) -> Tensor:
@@ -52,7 +68,7 @@ class _Transform(torch.autograd.Function):
 
 
 def _block(x: Tensor, flips: Tensor, inner: Tensor, outer: Tensor, out: Tensor, transposed: bool) -> None:
-    """Transform some rows (r, D) into `out`; the passes over them stay in the cache."""
+    """Transform rows (r, D) into `out`. They stay in the cache."""
     shape = (len(x), len(outer), len(inner))
     left, right, many = torch.empty_like(out), torch.empty_like(out), outer.expand(shape[0], -1, -1)
     for k, flip in enumerate(flips.flip(0) if transposed else flips):
@@ -67,5 +83,10 @@ def _block(x: Tensor, flips: Tensor, inner: Tensor, outer: Tensor, out: Tensor, 
 
 
 def next_power_of_two(d: int) -> int:
-    """Return the smallest power of two that is at least d."""
+    """Return the smallest power of two that is at least d.
+
+    Examples:
+        >>> next_power_of_two(5), next_power_of_two(8)
+        (8, 8)
+    """
     return 1 << (d - 1).bit_length()

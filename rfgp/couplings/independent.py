@@ -10,7 +10,13 @@ from rfgp.spectra import Spectrum
 
 
 class IID(Coupling):
-    """Independent frequencies (Rahimi and Recht 2007): the baseline of every comparison."""
+    """Independent frequencies (Rahimi and Recht 2007), the baseline of every comparison.
+
+    Examples:
+        >>> from rfgp import couplings, spectra
+        >>> couplings.IID().sample(5, 2, spectrum=spectra.ProductLaplace(), seed=0)
+        Frequencies(m=5, d=2)
+    """
 
     needs_isotropy: ClassVar[bool] = False
 

@@ -1,4 +1,4 @@
-"""Frequencies in proportion to their ridge leverage, on given data."""
+"""Frequencies in proportion to their ridge leverage on given data."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,20 +11,29 @@ from rfgp import random
 from rfgp.couplings.coupling import Coupling, uniform
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.couplings.orthogonal import haar_blocks
-from rfgp.couplings.radial import RadialLaw, check_histogram
+from rfgp.couplings.radial import RadialDistribution, check_histogram
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import cholesky, finite_rows
 from rfgp.spectra import Gaussian, Spectrum
 
 
 class Leverage(Coupling):
-    """Independent frequencies whose norms follow the ridge leverage of some data (Avron et al. 2017, Li et al. 2019).
+    """Independent frequencies whose norms follow a ridge leverage (Avron et al. 2017, Li et al. 2019).
+
+    Importance weights keep the kernel estimate unbiased.
 
     Args:
-        tilt: From `leverage_tilt`; None: flat, which is `IID`. The weights make up for it.
+        tilt: A histogram from `leverage_tilt`. If None, it is flat, which is `IID`.
 
     Raises:
-        InvalidArgumentError: the tilt is not positive.
+        InvalidArgumentError: If the tilt is not positive.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp import couplings
+        >>> x = torch.linspace(-2, 2, 30)[:, None]
+        >>> couplings.Leverage(couplings.leverage_tilt(x, noise=0.1)).sample(8, 1, seed=0)
+        Frequencies(m=8, d=1)
     """
 
     def __init__(self, tilt: Sequence[float] | None = None) -> None:
@@ -32,7 +41,7 @@ class Leverage(Coupling):
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         gaussian = torch.randn(m, d, generator=generator, dtype=torch.float64)
-        norms, weights = RadialLaw(spectrum, d, histogram=self.tilt).draw(uniform(m, generator))
+        norms, weights = RadialDistribution(spectrum, d, histogram=self.tilt).draw(uniform(m, generator))
         return Frequencies(gaussian / gaussian.norm(dim=1, keepdim=True) * norms[:, None], weights)
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
@@ -53,19 +62,27 @@ def leverage_tilt(
 ) -> list[float]:
     """Return a histogram of u = F(|omega|) in proportion to the leverage, for `Leverage` and `Energy(tilt=...)`.
 
-    The leverage of a frequency is tau(omega) = phi* (K + noise I)^-1 phi, phi = exp(i x omega) at the rows x (Avron
-    et al. 2017, Definition 1), here averaged over directions, so that a random rotation leaves the law as it is.
+    The leverage of a frequency is tau(omega) = phi* (K + noise I)^-1 phi, with phi = exp(i x omega) at the rows x
+    (Avron et al. 2017, Definition 1). Here it is averaged over directions, so that a random rotation does not change
+    it.
 
     Args:
-        x: Inputs divided by the lengthscale, (n, d); some hundreds to a few thousand rows that represent the table.
-        noise: The noise variance divided by the outputscale (the signal's variance), positive.
-        spectrum: Isotropic; None: Gaussian.
-        power: The exponent a of tau^a: 1 for the posterior, 1/2 for the kernel's error.
-        num_bins: Bins of equal probability under the spectrum.
-        num_samples: Frequencies to average over in each bin, of evenly spaced norms.
+        x: Inputs divided by the lengthscale, (n, d). Some hundreds to a few thousand rows represent a table.
+        noise: The noise variance divided by the outputscale (the signal variance), positive.
+        spectrum: An isotropic spectrum. If None, the Gaussian one.
+        power: The exponent a of tau^a: 1 for the posterior, 1/2 for the error of the kernel.
+        num_bins: The number of bins, which are equally probable under the spectrum.
+        num_samples: The number of frequencies, with evenly spaced norms, that are averaged in each bin.
 
     Raises:
-        InvalidArgumentError: noise is not positive, or x not a finite matrix.
+        InvalidArgumentError: If noise is not positive, or x is not a finite matrix.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp import couplings
+        >>> heights = couplings.leverage_tilt(torch.linspace(-2, 2, 30)[:, None], noise=0.1, num_bins=4)
+        >>> heights == sorted(heights)  # high frequencies have the largest leverage
+        True
     """
     rows = finite_rows(x)
     if not 0 < noise < np.inf or not 0 <= power <= 4 or num_bins < 1 or num_samples < 1:
@@ -73,11 +90,11 @@ def leverage_tilt(
             f"noise must be positive, power between 0 and 4 and the counts positive, got {noise!r}, {power!r}, "
             f"{num_bins!r} and {num_samples!r}."
         )
-    law, d = spectrum or Gaussian(), rows.shape[1]
-    kernel = law.kernel_between(rows, rows)
+    measure, d = spectrum or Gaussian(), rows.shape[1]
+    kernel = measure.kernel_between(rows, rows)
     factor = cholesky(kernel + noise * torch.eye(len(rows), dtype=torch.float64), "The kernel matrix")
     count = num_bins * num_samples
-    norms = law.radial_quantile((torch.arange(count, dtype=torch.float64) + 0.5) / count, d)
+    norms = measure.radial_quantile((torch.arange(count, dtype=torch.float64) + 0.5) / count, d)
     directions = haar_blocks(num_samples, d, random.generator(0, d))
     heights = []
     for lengths in norms.reshape(num_bins, num_samples):

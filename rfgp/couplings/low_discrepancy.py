@@ -1,4 +1,4 @@
-"""Low-discrepancy points, scrambled unless asked otherwise, mapped to frequencies by quantiles."""
+"""Low-discrepancy points, scrambled by default, mapped to frequencies by quantiles."""
 
 import warnings
 from typing import ClassVar
@@ -16,16 +16,21 @@ RANDOMIZATIONS = ("scrambled", "shifted", "none")
 
 
 class Halton(Coupling):
-    """Halton points (scipy), scrambled: each is uniform in the cube, together they cover it evenly.
+    """Halton points (scipy). Scrambled ones are uniform in the cube and cover it evenly.
 
     Args:
-        randomization: "scrambled": random permutations of the digits. "shifted": the plain points 1 to m of the
-            sequence, moved by one uniform vector modulo 1; each is uniform, but dimensions of large bases still go
-            together at first. "none": the plain points, the same in every draw but for their order, and biased, since
-            no point is random. The baseline of the couplings paper has shifted points, whose frequencies are rotated.
+        randomization: "scrambled" permutes the digits at random. "shifted" moves points 1 to m of the sequence by one
+            uniform vector modulo 1. Each is then uniform, but the first points are correlated in dimensions of large
+            bases. "none" takes the sequence itself, in random order. These points are not random, so the estimate is
+            biased. The baseline of the couplings paper has shifted points, whose frequencies are rotated.
 
     Raises:
-        InvalidArgumentError: another randomization.
+        InvalidArgumentError: If the randomization is unknown.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> couplings.Halton("shifted").sample(8, 3, seed=0)
+        Frequencies(m=8, d=3)
     """
 
     needs_isotropy: ClassVar[bool] = False
@@ -36,12 +41,12 @@ class Halton(Coupling):
             raise InvalidArgumentError(
                 f"randomization must be one of {', '.join(RANDOMIZATIONS)}, got {randomization!r}."
             )
-        if randomization != self.randomization:  # else it is no option: files of the usual ones stay as they were
+        if randomization != self.randomization:  # the default is not stored, so that saved files keep their form
             self.randomization = randomization
 
     @property
     def is_biased(self) -> bool:
-        """Whether the points are plain."""
+        """Whether the points are not randomized."""
         return self.randomization == "none"
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
@@ -58,7 +63,13 @@ class Halton(Coupling):
 
 
 class Sobol(Coupling):
-    """Scrambled Sobol points (scipy), most even where m is a power of two."""
+    """Scrambled Sobol points (scipy). They are most even if m is a power of two.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> couplings.Sobol().sample(8, 3, seed=0)
+        Frequencies(m=8, d=3)
+    """
 
     needs_isotropy: ClassVar[bool] = False
 
@@ -67,10 +78,16 @@ class Sobol(Coupling):
 
 
 class DigitalNet(Coupling):
-    """A digital net in base 2: scrambled Sobol points (scipy) beside the coordinate (i / m + U) mod 1, U uniform.
+    """A digital net in base 2: scrambled Sobol points (scipy) and the coordinate (i / m + U) mod 1, U uniform.
 
-    A baseline of Yu et al. (2016, Section 5): the best of the sequences of Yang et al. (2014), who take the matrices of
-    Niederreiter and Xing instead of Sobol's. A net where m is a power of two; each point is uniform for any m.
+    It is a baseline of Yu et al. (2016, Section 5), the best of the sequences of Yang et al. (2014). They take the
+    matrices of Niederreiter and Xing instead of those of Sobol. It is a net if m is a power of two. Each point is
+    uniform for any m.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> couplings.DigitalNet().sample(8, 3, seed=0)
+        Frequencies(m=8, d=3)
     """
 
     needs_isotropy: ClassVar[bool] = False
@@ -84,13 +101,18 @@ class DigitalNet(Coupling):
 
 def _sobol(m: int, dims: int, seed: np.random.Generator) -> np.ndarray:  # (m, dims)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that m is no power of two
+        warnings.simplefilter("ignore", UserWarning)  # scipy warns if m is not a power of two
         points: np.ndarray = qmc.Sobol(dims, scramble=True, seed=seed).random(m)
     return points
 
 
 def sobol_points(m: int, dims: int, generator: torch.Generator) -> np.ndarray:  # (m, dims)
-    """Return the first m scrambled Sobol points; each is uniform in the cube."""
+    """Return the first m scrambled Sobol points, each of them uniform in the cube.
+
+    Examples:
+        >>> sobol_points(4, 2, torch.Generator().manual_seed(0)).shape
+        (4, 2)
+    """
     return _sobol(m, dims, _seed(generator))
 
 
@@ -103,7 +125,7 @@ def _by_coordinates(spectrum: Spectrum) -> bool:
 
 
 def _dims(d: int, spectrum: Spectrum) -> int:
-    """Return the dimensions of the cube: by coordinates, or by a direction and a norm in one dimension more."""
+    """Return the dimension of the cube: d for coordinates, or d + 1 for a direction and a norm."""
     return d if _by_coordinates(spectrum) else d + 1
 
 

@@ -1,4 +1,4 @@
-"""Near-orthogonal Monte Carlo, a published rival of the energy coupling."""
+"""Near-orthogonal Monte Carlo, a published alternative to the energy coupling."""
 
 import math
 from functools import lru_cache
@@ -17,9 +17,14 @@ _STEPS, _RATE, _DELTA, _ROWS = 200, 0.1, 0.1, 512
 class NearOrthogonal(Coupling):
     """Near-orthogonal Monte Carlo (Lin et al. 2020, Algorithm 1), with independent norms.
 
-    All m directions together minimise sum_ij delta / (delta + |u_i - u_j|^2) by gradient descent from orthogonal
-    blocks, solved once for each m and d in a process and rotated at random in each draw. The first draw takes the time
-    of 200 steps over all pairs: some 20 s for m = 4096 and d = 64.
+    All m directions together minimize sum_ij delta / (delta + |u_i - u_j|^2) by gradient descent from orthogonal
+    blocks. They are solved once for each m and d in a process, and each draw rotates them at random. The first draw
+    takes 200 steps over all pairs, about 20 s for m = 4096 and d = 64.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> couplings.NearOrthogonal().sample(6, 3, seed=0)
+        Frequencies(m=6, d=3)
     """
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
@@ -29,7 +34,7 @@ class NearOrthogonal(Coupling):
 
 @lru_cache(maxsize=32)
 def _directions(m: int, d: int) -> Tensor:
-    """Return m unit directions (m, d) from a fixed seed; up to d orthogonal ones are best."""
+    """Return m unit directions (m, d) from a fixed seed. Up to d of them are orthogonal, which is optimal."""
     u = haar_blocks(m, d, random.generator(0, m, d))
     if m <= d or d == 1:
         return u
@@ -43,7 +48,7 @@ def _directions(m: int, d: int) -> Tensor:
 
 
 def _gradient(u: Tensor) -> Tensor:
-    """Return the gradient (m, d) of the energy; on the sphere |u_i - u_j|^2 = 2 - 2 u_i . u_j."""
+    """Return the gradient (m, d) of the energy. On the sphere |u_i - u_j|^2 = 2 - 2 u_i . u_j."""
     out = torch.empty_like(u)
     for start in range(0, len(u), _ROWS):
         rows = u[start : start + _ROWS]

@@ -1,4 +1,4 @@
-"""Joint laws of the norms of one ensemble, as uniforms: each norm is the radial quantile of its own."""
+"""Joint distributions of the norms of an ensemble, as uniforms that radial quantiles map to norms."""
 
 from typing import Any
 
@@ -14,7 +14,12 @@ from rfgp.linalg import read_numbers
 def pairwise(m: int, d: int, generator: torch.Generator) -> Tensor:
     """Return uniforms (m,) whose norms are negatively monotone in pairs (Reid et al. 2024, Eq. 7).
 
-    Within a block of d the places 2k and 2k + 1 have u + u' = 1; the last of an odd block is on its own.
+    Within a block of d, positions 2k and 2k + 1 have u + u' = 1. The last one of an odd block is independent.
+
+    Examples:
+        >>> u = pairwise(4, 2, torch.Generator().manual_seed(0))
+        >>> (u[0::2] + u[1::2]).tolist()
+        [1.0, 1.0]
     """
     u = uniform(m, generator)
     second = ((torch.arange(m) % d) % 2 == 1).nonzero().squeeze(1)
@@ -23,21 +28,31 @@ def pairwise(m: int, d: int, generator: torch.Generator) -> Tensor:
 
 
 def monotone(m: int, d: int, generator: torch.Generator) -> Tensor:
-    """Return uniforms (m,) that are equal within each block of d: positively monotone norms."""
+    """Return uniforms (m,) that are equal within each block of d: positively monotone norms.
+
+    Examples:
+        >>> u = monotone(4, 2, torch.Generator().manual_seed(0))
+        >>> bool((u[0::2] == u[1::2]).all())
+        True
+    """
     u = uniform(-(-m // d), generator)
     return u.repeat_interleave(d)[:m]
 
 
 def stratified(m: int, generator: torch.Generator, mirrored: bool = False) -> Tensor:
-    """Return uniforms (m,), one in each of m equal strata, in order.
+    """Return uniforms (m,), one in each of m equal strata, in ascending order.
 
-    One of them alone is not uniform; in a random order each is.
+    One of them alone is not uniform. In a random order each is.
 
     Args:
-        m: How many.
+        m: The number of uniforms.
         generator: A CPU generator.
-        mirrored: Whether neighbours 2k and 2k + 1 have mirrored places in their strata, so that what is linear
-            over both adds up to a constant.
+        mirrored: Whether neighbors 2k and 2k + 1 have mirrored positions in their strata. Then a linear function adds
+            up to a constant over both.
+
+    Examples:
+        >>> (stratified(4, torch.Generator().manual_seed(0)) * 4).floor().tolist()
+        [0.0, 1.0, 2.0, 3.0]
     """
     places = uniform(m, generator)
     if mirrored:
@@ -49,9 +64,14 @@ def copula(m: int, factor: Tensor, generator: torch.Generator) -> Tensor:
     """Return uniforms (m,) with a Gaussian copula in each block of k.
 
     Args:
-        m: How many.
+        m: The number of uniforms.
         factor: A Cholesky factor (k, k) of the correlation matrix.
         generator: A CPU generator.
+
+    Examples:
+        >>> u = copula(4, torch.tensor([[1.0, 0.0], [1.0, 0.0]]).double(), torch.Generator().manual_seed(0))
+        >>> bool((u[0::2] == u[1::2]).all())  # the correlation is 1
+        True
     """
     k = len(factor)
     normal = torch.randn(-(-m // k), k, generator=generator, dtype=torch.float64) @ factor.mT
@@ -63,17 +83,20 @@ def correlation_factor(correlation: Any) -> Tensor:
     """Return the Cholesky factor (k, k) of a correlation matrix (k, k).
 
     Raises:
-        InvalidArgumentError: it is no matrix of numbers, not symmetric with a unit diagonal, not positive definite, or
-            not square.
+        InvalidArgumentError: If it is not a symmetric positive definite matrix with a unit diagonal.
+
+    Examples:
+        >>> correlation_factor([[1.0, 0.6], [0.6, 1.0]]).tolist()
+        [[1.0, 0.0], [0.6, 0.8]]
     """
     matrix = torch.tensor(read_numbers("A correlation matrix", correlation))
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) == 0:
-        raise InvalidArgumentError(f"A correlation matrix is square, got shape {tuple(matrix.shape)}.")
+        raise InvalidArgumentError(f"A correlation matrix must be square, got shape {tuple(matrix.shape)}.")
     ones = torch.allclose(matrix.diagonal(), torch.ones(len(matrix), dtype=torch.float64), atol=1e-9)
     if not ones or not torch.allclose(matrix, matrix.mT, atol=1e-9):
-        raise InvalidArgumentError("A correlation matrix is symmetric with ones on its diagonal.")
+        raise InvalidArgumentError("A correlation matrix must be symmetric with ones on its diagonal, got another.")
     factor: Tensor
     factor, info = torch.linalg.cholesky_ex(matrix)
     if int(info) != 0:
-        raise InvalidArgumentError("The correlation matrix is not positive definite.")
+        raise InvalidArgumentError("A correlation matrix must be positive definite, got another.")
     return factor

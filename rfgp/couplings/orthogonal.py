@@ -13,7 +13,14 @@ from rfgp.spectra import Gaussian, Spectrum
 
 
 class Orthogonal(Coupling):
-    """Orthogonal random features (Yu et al. 2016, Eq. 2): blocks of d Haar directions, independent norms."""
+    """Orthogonal random features (Yu et al. 2016, Eq. 2): blocks of d Haar directions with independent norms.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> rows = couplings.Orthogonal().sample(3, 3, seed=0).dense()
+        >>> bool((rows @ rows.mT).fill_diagonal_(0).abs().max() < 1e-12)
+        True
+    """
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         directions = haar_blocks(m, d, generator)
@@ -23,12 +30,17 @@ class Orthogonal(Coupling):
 class Pairwise(Coupling):
     """Orthogonal directions whose norms are coupled in pairs (PNC, Reid et al. 2024, Def. 3.3).
 
-    Within a block the norms of directions 2k and 2k + 1 are negatively monotone: F(r) + F(r') = 1
-    with F the radial law. The last direction of a block of odd size has an independent norm.
+    Within a block the norms r and r' of directions 2k and 2k + 1 are negatively monotone: F(r) + F(r') = 1, with F the
+    radial distribution function. The last direction of a block of odd size has an independent norm.
 
-    For Fourier features the coupling is optimal for small distances only (Theorem 3.2 there): for the Gaussian kernel
-    up to 1.75 to 2.2 lengthscales. From 2.3 to 2.9 lengthscales on, independent norms can be better
+    For Fourier features the coupling is optimal for small distances only (Theorem 3.2 there). For the Gaussian kernel
+    they reach up to 1.75 to 2.2 lengthscales. From 2.3 to 2.9 lengthscales on, independent norms can be better
     (`benchmarks/papers/own/norms.py`).
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> couplings.Pairwise().sample(8, 3, seed=0)
+        Frequencies(m=8, d=3)
     """
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
@@ -37,28 +49,40 @@ class Pairwise(Coupling):
 
 
 class ConstantNorm(Coupling):
-    """ORF' (Yu et al. 2016, section 4, Eq. 4): orthogonal directions, all norms sqrt(d); for the Gaussian spectrum.
+    """ORF' (Yu et al. 2016, section 4, Eq. 4): orthogonal directions with norms sqrt(d), for the Gaussian spectrum.
 
-    The estimate's mean is C(sqrt(d) z) = E cos(sqrt(d) z u) for one coordinate u of a uniform direction, not the kernel
-    exp(-z^2 / 2): the bias is about -z^4 / (4 d) exp(-z^2 / 2) (their Theorem 2), and below 0.9 / d for d > 1.
+    For one coordinate u of a uniform direction, the mean of the estimate is C(sqrt(d) z) = E cos(sqrt(d) z u). The
+    kernel is exp(-z^2 / 2). The bias is about -z^4 / (4 d) exp(-z^2 / 2) (their Theorem 2), and below 0.9 / d for d >
+    1.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> couplings.ConstantNorm().sample(4, 4, seed=0).dense().norm(dim=1).round(decimals=6).tolist()
+        [2.0, 2.0, 2.0, 2.0]
     """
 
     @property
     def is_biased(self) -> bool:
-        """True."""
+        """Always True."""
         return True
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         if not isinstance(spectrum, Gaussian):
-            raise InvalidArgumentError(f"{self!r} is for the Gaussian spectrum only, not {spectrum!r}.")
+            raise InvalidArgumentError(f"The spectrum of {self!r} must be Gaussian, got {spectrum!r}.")
         return math.sqrt(d) * haar_blocks(m, d, generator)
 
 
 class Monotone(Coupling):
     """Orthogonal directions of equal norm within each block: positively monotone norms (PM).
 
-    The largest positive dependence that norms can have, where pairwise coupling has the largest negative
-    one. It makes kernel estimates worse and row-normalised attention better (Reid et al. 2024, App. B.3).
+    This is the largest positive dependence of norms, as pairwise coupling has the largest negative one. It makes kernel
+    estimates worse and row-normalized attention better (Reid et al. 2024, App. B.3).
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> norms = couplings.Monotone().sample(3, 3, seed=0).dense().norm(dim=1)
+        >>> bool(norms.std() < 1e-12)
+        True
     """
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
@@ -67,9 +91,14 @@ class Monotone(Coupling):
 
 
 class Stratified(Coupling):
-    """Orthogonal directions whose norms have one value in each of m quantiles of the radial law.
+    """Orthogonal directions whose norms have one value in each of m quantiles of the radial distribution.
 
-    The strata are dealt to the directions at random, so that no block has the small ones.
+    The strata are assigned to the directions at random, so that small norms are spread over the blocks.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> couplings.Stratified().sample(8, 3, seed=0)
+        Frequencies(m=8, d=3)
     """
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
@@ -82,11 +111,16 @@ class Copula(Coupling):
     """Orthogonal directions whose norms have a Gaussian copula (Reid et al. 2024, Def. A.7).
 
     Args:
-        correlation: The copula's correlation matrix (k, k) of k consecutive norms: k = d couples those of a block,
-            as in the paper, k = m all of them. None: independent norms, which is `Orthogonal`.
+        correlation: The correlation matrix (k, k) of k consecutive norms. k = d couples the norms of a block, as in the
+            paper, and k = m couples all norms. If None, norms are independent, which is `Orthogonal`.
 
     Raises:
-        InvalidArgumentError: at `sample`, where it is no correlation matrix.
+        InvalidArgumentError: In `sample`, if it is not a correlation matrix.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> couplings.Copula([[1.0, -0.5], [-0.5, 1.0]]).sample(4, 2, seed=0)
+        Frequencies(m=4, d=2)
     """
 
     def __init__(self, correlation: Any = None) -> None:
@@ -104,15 +138,24 @@ class Copula(Coupling):
 def haar_blocks(m: int, d: int, generator: torch.Generator) -> Tensor:
     """Return m unit directions (m, d): blocks of d rows of Haar-distributed orthogonal matrices.
 
-    The Q of a QR factorisation of a Gaussian matrix is Haar only once R has a positive diagonal
-    (Mezzadri 2007), hence the signs. The last block may have fewer rows.
+    The Q of a QR factorization of a Gaussian matrix is Haar only if R has a positive diagonal (Mezzadri 2007). Hence
+    the signs are corrected. The last block may have fewer rows.
+
+    Examples:
+        >>> haar_blocks(5, 2, torch.Generator().manual_seed(0)).norm(dim=1).round(decimals=6).tolist()
+        [1.0, 1.0, 1.0, 1.0, 1.0]
     """
     whole = haar_rows(m // d, d, d, generator)
     return torch.cat([whole, haar_rows(1, m % d, d, generator)]) if m % d else whole
 
 
 def haar_rows(blocks: int, k: int, d: int, generator: torch.Generator) -> Tensor:
-    """Return blocks * k rows (blocks * k, d): the first k rows of Haar-distributed d x d matrices."""
+    """Return the first k rows of each of `blocks` Haar-distributed d x d matrices, (blocks * k, d).
+
+    Examples:
+        >>> haar_rows(2, 1, 3, torch.Generator().manual_seed(0)).shape
+        torch.Size([2, 3])
+    """
     gaussian = torch.randn(blocks, d, k, generator=generator, dtype=torch.float64)
     q, r = torch.linalg.qr(gaussian)
     signs = torch.where(torch.diagonal(r, dim1=-2, dim2=-1) < 0, -1.0, 1.0).to(q)

@@ -1,4 +1,4 @@
-"""Radial laws other than the spectral one, with the weights that make up for it."""
+"""Radial distributions other than the spectral one, with importance weights."""
 
 from collections.abc import Sequence
 
@@ -10,21 +10,28 @@ from rfgp.linalg import read_numbers
 from rfgp.spectra import Spectrum
 
 BROADENINGS = (0.8, 1.6)
-"""Least and most b of a `RadialLaw` that is solved or learned; outside, weights vary too much to be of use."""
+"""The range of b that is solved for or learned. Outside it the weights vary too much."""
 
 
-class RadialLaw:
-    """The law q of the norms r of an ensemble, and the weights p(r) / q(r), p the spectrum's radial law.
+class RadialDistribution:
+    """The distribution q of the norms r of an ensemble, and the weights p(r) / q(r).
 
-    r = b F^{-1}(u'), F the distribution function of p, and u' in (0, 1) has the density of a histogram with bins
-    of equal width. Both factors of the weight are exact for what is drawn: with f the density of F,
-    w = f(r) b / f(r / b) for the broadening, 1 / h(u') for the histogram.
+    p is the radial distribution of the spectrum, with the distribution function F and the density f. The norms are
+    r = b F^{-1}(u'), and u' in (0, 1) has the density h of a histogram with bins of equal width. Both factors of the
+    weight are exact: w = f(r) b / f(r / b) for the broadening, and 1 / h(u') for the histogram.
 
     Args:
         spectrum: An isotropic spectrum.
         num_dims: d.
-        broadening: b > 0; 1 changes nothing.
-        histogram: Positive heights of h in bins of equal width, normalised here; None: flat.
+        broadening: b > 0. 1 changes nothing.
+        histogram: Positive heights of h in bins of equal width, normalized here. If None, h is flat.
+
+    Examples:
+        >>> from rfgp import couplings, spectra
+        >>> radial = couplings.RadialDistribution(spectra.Gaussian(), 2, broadening=1.2)
+        >>> norms, weights = radial.draw((torch.arange(1000) + 0.5) / 1000)
+        >>> round(float(weights.mean()), 2)
+        1.0
     """
 
     def __init__(
@@ -37,7 +44,7 @@ class RadialLaw:
         self,
         u: Tensor,  # (k,)
     ) -> tuple[Tensor, Tensor]:  # (k,), (k,)
-        """Return norms and weights at quantiles u of q; the weights' mean over uniform u is 1."""
+        """Return norms and weights at quantiles u of q. The mean of the weights over uniform u is 1."""
         u = u.double()
         inner, weights = (u, torch.ones_like(u)) if self._heights is None else histogram_quantile(self._heights, u)
         return self.broaden(self.spectrum.radial_quantile(inner, self.num_dims), weights)
@@ -54,7 +61,10 @@ class RadialLaw:
         log_ratio = log_density(wide, self.num_dims) - log_density(norms, self.num_dims)
         changed = weights * self.broadening * log_ratio.exp()
         if not bool(torch.isfinite(changed).all()):
-            raise InvalidArgumentError(f"{self.spectrum!r} in {self.num_dims} dimensions has no finite weights.")
+            raise InvalidArgumentError(
+                f"The weights must be finite, got others for {self.spectrum!r} in {self.num_dims} dimensions. "
+                "Use broadening=1."
+            )
         return wide, changed
 
 
@@ -62,13 +72,19 @@ def check_histogram(heights: Sequence[float]) -> Tensor:
     """Return heights (K,) with mean 1.
 
     Raises:
-        InvalidArgumentError: they are not at least one positive finite number, or span more than 10^4, with which the
-            weights would hardly ever be drawn that make up for it.
+        InvalidArgumentError: If they are not positive finite numbers within a factor of 10^4. Otherwise bins with large
+            weights would hardly ever be drawn.
+
+    Examples:
+        >>> check_histogram([1.0, 3.0]).tolist()
+        [0.5, 1.5]
     """
     values = torch.as_tensor(read_numbers("A radial histogram", heights))
     fine = values.ndim == 1 and len(values) > 0 and bool(torch.isfinite(values).all())
     if not fine or values.min() <= 0 or values.max() > 1e4 * values.min():
-        raise InvalidArgumentError("A radial histogram is a list of positive numbers within a factor of 10^4.")
+        raise InvalidArgumentError(
+            "A radial histogram must be a list of positive numbers within a factor of 10^4, got another."
+        )
     return values / values.mean()
 
 
@@ -76,7 +92,15 @@ def histogram_quantile(
     heights: Tensor,  # (K,), mean 1
     u: Tensor,  # (k,)
 ) -> tuple[Tensor, Tensor]:  # (k,), (k,)
-    """Return the quantiles at u of a histogram on (0, 1), and 1 / its density there; differentiable in the heights."""
+    """Return the quantiles at u of a histogram on (0, 1), and the inverse of its density there.
+
+    They are differentiable in the heights.
+
+    Examples:
+        >>> heights, u = torch.tensor([0.5, 1.5]).double(), torch.tensor([0.125, 0.25]).double()
+        >>> [found.tolist() for found in histogram_quantile(heights, u)]
+        [[0.25, 0.5], [2.0, 0.6666666666666666]]
+    """
     edges = torch.cat([torch.zeros(1, dtype=heights.dtype), heights.cumsum(0) / len(heights)])
     bins = (torch.searchsorted(edges.detach(), u, right=True) - 1).clamp(0, len(heights) - 1)
     inside = (u - edges[bins]) * len(heights) / heights[bins]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rfgp.couplings.adapted import Adapted
+from rfgp.couplings.adapted import DataAdapted
 from rfgp.couplings.antithetic import Antithetic
 from rfgp.couplings.conformity import SimplexOptimized
 from rfgp.couplings.coupling import Coupling
@@ -48,24 +48,37 @@ _REGISTRY: Registry[Coupling] = Registry(
         "near-orthogonal": NearOrthogonal,
         "spherical-radial": SphericalRadial,
         "leverage": Leverage,
-        "adapted": Adapted,
+        "adapted": DataAdapted,
     },
 )
 
 
 def by_name(name: str | Coupling, **options: Any) -> Coupling:
-    """Return a coupling by its name, such as "pairwise" or "iid-antithetic"; a coupling passes through.
+    """Return a coupling by its name, such as "pairwise" or "iid-antithetic". A coupling is returned unchanged.
 
-    The suffix "-antithetic" pairs every frequency with its negative, for positive features.
+    The suffix "-antithetic" adds the negative of every frequency, for positive features.
+
+    Args:
+        name: A name, or a coupling.
+        options: Arguments of the class of the coupling.
 
     Raises:
-        InvalidArgumentError: there is no coupling of that name, or it lacks an option.
+        InvalidArgumentError: If the name or an option is unknown.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> couplings.by_name("pairwise"), couplings.by_name("iid-antithetic")
+        (Pairwise(), Antithetic(IID()))
+        >>> couplings.by_name("energy", weighted=True)
+        Energy(weighted=True)
     """
     if isinstance(name, Coupling):
         return name
     if name == "energy" + SUFFIX:
         if options.get("features", "laplace") != "laplace":
-            raise InvalidArgumentError('"energy-antithetic" is the energy coupling for "laplace" features.')
+            raise InvalidArgumentError(
+                f'features must be "laplace" for "energy-antithetic", got {options["features"]!r}. Use "energy".'
+            )
         return Energy(**{**options, "features": "laplace"})
     if isinstance(name, str) and name.endswith(SUFFIX):
         return Antithetic(_REGISTRY.make(name.removesuffix(SUFFIX), **options))
@@ -73,26 +86,37 @@ def by_name(name: str | Coupling, **options: Any) -> Coupling:
 
 
 def for_features(name: str | Coupling, features: str) -> Coupling:
-    """Return `by_name(name)`; of the couplings that are tuned to a kind of features, the one for these.
+    """Return `by_name(name)`, tuned to a kind of features if the coupling has such an option.
 
     Args:
-        name: A name, or a coupling, which passes through.
+        name: A name, or a coupling, which is returned unchanged.
         features: "fourier" or "laplace".
 
     Raises:
-        InvalidArgumentError: as `by_name`.
+        InvalidArgumentError: If the coupling is optimized for rows and the features are not Fourier features, or for
+            the reasons of `by_name`.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> couplings.for_features("energy", "laplace")
+        Energy(features='laplace')
     """
     found = by_name(name, features=features) if name == "energy" else by_name(name)
-    if isinstance(found, Adapted) and features != "fourier":
-        raise InvalidArgumentError("Weights are fitted to rows for Fourier features, not for others.")
+    if isinstance(found, DataAdapted) and features != "fourier":
+        raise InvalidArgumentError(f'features must be "fourier" for DataAdapted, got {features!r}.')
     return found
 
 
 def name_of(coupling: Coupling) -> str:
-    """Return the name under which `by_name` knows a coupling's class.
+    """Return the name by which `by_name` finds the class of a coupling.
 
     Raises:
-        InvalidArgumentError: it is not one of this package.
+        InvalidArgumentError: If the class is not registered.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> couplings.name_of(couplings.Pairwise()), couplings.name_of(couplings.DataAdapted())
+        ('pairwise', 'adapted')
     """
     if isinstance(coupling, Antithetic):
         return _REGISTRY.name_of(coupling.base) + SUFFIX
@@ -100,10 +124,22 @@ def name_of(coupling: Coupling) -> str:
 
 
 def options_of(coupling: Coupling) -> dict[str, Any]:
-    """Return the options with which `by_name` makes an equal coupling."""
+    """Return the options with which `by_name` makes an equal coupling.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> couplings.options_of(couplings.SimplexPlus(5))
+        {'num_sweeps': 5}
+    """
     return dict(vars(coupling.base if isinstance(coupling, Antithetic) else coupling))
 
 
 def names() -> tuple[str, ...]:
-    """Return the names that `by_name` knows, without the suffix "-antithetic"."""
+    """Return the names that `by_name` accepts, without the suffix "-antithetic".
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> "orthogonal" in couplings.names()
+        True
+    """
     return _REGISTRY.names

@@ -1,4 +1,4 @@
-"""Norms that are shared within blocks and alike between them, for row-normalised attention."""
+"""Norms that are shared within blocks and correlated between them, for row-normalized attention."""
 
 import math
 from collections.abc import Sequence
@@ -10,27 +10,34 @@ from torch import Tensor
 from rfgp.couplings.coupling import Coupling
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.couplings.orthogonal import haar_blocks
-from rfgp.couplings.radial import RadialLaw, check_histogram
+from rfgp.couplings.radial import RadialDistribution, check_histogram
 from rfgp.errors import InvalidArgumentError
 from rfgp.spectra import Spectrum
 
 
 class SharedNorms(Coupling):
-    """Orthogonal directions of equal norm within each block, the norms of blocks correlated, their law changed.
+    """Orthogonal directions of equal norm within each block, with correlated norms of any distribution.
 
-    `Monotone` with two degrees of freedom more. A correlation between the blocks adds a common factor to all estimates,
-    which row-normalised attention does not see; the law of the norms may be any other, made up for by weights, which in
-    part are such a factor too. Kernel estimates get worse by both: with a correlation their variance does not vanish as
-    m grows, and neither does the error of attention, so what is best depends on m. `rfgp.learn.learn_attention` finds
-    it. For positive features take pairs, "shared-norms-antithetic".
+    It extends `Monotone` by two degrees of freedom. A correlation between the blocks adds a common factor to all
+    estimates, which cancels in row-normalized attention. The norms may have any distribution, with importance weights,
+    which also contain such a factor. Both make kernel estimates worse. With a correlation, neither their variance nor
+    the error of attention vanishes as m grows, so the best values depend on m. `rfgp.learn.learn_attention` finds them.
+    Use "shared-norms-antithetic" for positive features.
 
     Args:
-        correlation: Of a Gaussian copula between the blocks' norms, from 0, which is `Monotone`, to 1, one norm.
-        tilt: Heights of a histogram by which the law of F(|omega|) is changed, F the radial distribution function.
+        correlation: The correlation of the Gaussian copula of the blocks' norms, from 0 (`Monotone`) to 1 (one norm).
+        tilt: Heights of a histogram by which the distribution of F(|omega|) is changed, F the radial distribution
+            function. If None, it is not changed.
         broadening: The factor of the norms.
 
     Raises:
-        InvalidArgumentError: an option out of range.
+        InvalidArgumentError: If an option is out of range.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> norms = couplings.SharedNorms(correlation=1.0).sample(6, 3, seed=0).dense().norm(dim=1)
+        >>> bool(norms.std() < 1e-12)
+        True
     """
 
     def __init__(self, correlation: float = 0.0, tilt: Sequence[float] | None = None, broadening: float = 1.0) -> None:
@@ -43,7 +50,7 @@ class SharedNorms(Coupling):
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         directions, u = haar_blocks(m, d, generator), self._uniforms(-(-m // d), generator)
-        lengths, weights = RadialLaw(spectrum, d, self.broadening, self.tilt).draw(u)
+        lengths, weights = RadialDistribution(spectrum, d, self.broadening, self.tilt).draw(u)
         lengths, weights = (x.repeat_interleave(d)[:m] for x in (lengths, weights))
         order = torch.randperm(m, generator=generator)
         return Frequencies((directions * lengths[:, None])[order], weights[order])

@@ -1,4 +1,4 @@
-"""Blocks of directions at the corners of a simplex, for positive features (Reid et al. 2023)."""
+"""Blocks of directions at the vertices of a simplex, for positive features (Reid et al. 2023)."""
 
 import math
 from typing import Any
@@ -18,11 +18,18 @@ Array = NDArray[Any]
 
 
 class Simplex(Coupling):
-    """Simplex random features (Reid et al. 2023, Eqs. 8-9): blocks of d directions, as far apart as d can be.
+    """Simplex random features (Reid et al. 2023, Eqs. 8 and 9): blocks of d directions as far apart as possible.
 
-    Any two of a block have the cosine -1 / (d - 1); a random rotation of the block leaves each direction
-    uniform. Norms are independent. Meant for positive features. At d = 2 a block is an antipodal pair, whose
-    Fourier features are twice the same; at d = 1 there is no simplex.
+    Any two of a block have the cosine -1 / (d - 1). A random rotation of the block makes each direction uniform. Norms
+    are independent. The coupling is meant for positive features. For d = 2 a block is an antipodal pair, whose Fourier
+    features repeat each other. For d = 1 there is no simplex.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> rows = couplings.Simplex().sample(3, 3, seed=0).dense()
+        >>> unit = rows / rows.norm(dim=1, keepdim=True)
+        >>> round(float(unit[0] @ unit[1]), 6)
+        -0.5
     """
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
@@ -34,11 +41,16 @@ class Simplex(Coupling):
 class SimplexPlus(Coupling):
     """Simplex random features whose directions depend on the norms (Reid et al. 2023, Eq. 17).
 
-    Within a block every vector is turned to the opposite of the sum of the others, again and again, which
-    lowers the length of the sum, and with it the variance of positive features.
+    In sweeps over a block, every vector is turned to the opposite of the sum of the others. This lowers the length of
+    the sum, and with it the variance of positive features.
 
     Args:
-        num_sweeps: How often each vector is turned.
+        num_sweeps: The number of sweeps.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> couplings.SimplexPlus().sample(6, 3, seed=0)
+        Frequencies(m=6, d=3)
     """
 
     def __init__(self, num_sweeps: int = 20) -> None:
@@ -55,7 +67,13 @@ class SimplexPlus(Coupling):
 
 
 def simplex(d: int) -> Tensor:
-    """Return d unit vectors (d, d) at the corners of a regular simplex around 0; the last coordinate is 0."""
+    """Return d unit vectors (d, d) at the vertices of a regular simplex around 0. Their last coordinates are 0.
+
+    Examples:
+        >>> corners = simplex(3)
+        >>> (corners @ corners.mT).round(decimals=6)[0].tolist()
+        [1.0, -0.5, -0.5]
+    """
     corners = math.sqrt(d / (d - 1)) * torch.eye(d, dtype=torch.float64)
     corners[: d - 1, : d - 1] -= (math.sqrt(d) + 1) / (d - 1) ** 1.5
     corners[d - 1] = 0
@@ -64,8 +82,13 @@ def simplex(d: int) -> Tensor:
 
 
 def simplex_around(d: int) -> Tensor:
-    """Return d + 1 unit vectors (d + 1, d) at the corners of a regular simplex that spans all of R^d."""
-    flat = simplex(d + 1)  # in d + 1 dimensions, the last coordinate 0
+    """Return d + 1 unit vectors (d + 1, d) at the vertices of a regular simplex that spans all of R^d.
+
+    Examples:
+        >>> simplex_around(2).sum(0).abs().max().round(decimals=6).item()
+        0.0
+    """
+    flat = simplex(d + 1)  # in d + 1 dimensions, with the last coordinates 0
     return flat[:, :d]
 
 
@@ -73,7 +96,13 @@ def turned_blocks(
     norms: Tensor,  # (b, d)
     num_sweeps: int,
 ) -> Tensor:  # (b, d, d)
-    """Return simplices whose corners have given norms, turned as `SimplexPlus` says, before any rotation."""
+    """Return simplices whose vertices have given norms, turned as in `SimplexPlus`, before any rotation.
+
+    Examples:
+        >>> vectors = turned_blocks(torch.tensor([[1.0, 1.0, 1.9]]).double(), 20)
+        >>> vectors.sum(1).norm().round(decimals=3).item()  # nearly opposite to each other
+        0.0
+    """
     d = norms.shape[1]
     return torch.as_tensor(_turned((simplex(d) * norms[:, :, None]).numpy(), norms.numpy(), num_sweeps))
 
@@ -83,7 +112,7 @@ def _turned(
     norms: Array,  # (b, d)
     num_sweeps: int,
 ) -> Array:  # (b, d, d)
-    """Turn each vector of each block to the opposite of the sum of the others, in order, again and again."""
+    """Turn each vector of each block to the opposite of the sum of the others, in sweeps."""
     columns = np.ascontiguousarray(vectors.transpose(1, 0, 2))  # one contiguous (b, d) per vector
     total = columns.sum(0)
     for _ in range(num_sweeps):
@@ -96,7 +125,14 @@ def _turned(
 
 
 def rotated(blocks: Tensor, generator: torch.Generator) -> Tensor:
-    """Return blocks (b, d, d) of rows, each rotated by a Haar matrix of its own, as rows (b d, d)."""
+    """Return blocks (b, d, d) of rows as rows (b d, d), each block rotated by an independent Haar matrix.
+
+    Examples:
+        >>> rotated(torch.eye(2).double()[None], torch.Generator().manual_seed(0)).norm(dim=1).round(
+        ...     decimals=6
+        ... ).tolist()
+        [1.0, 1.0]
+    """
     count, _, d = blocks.shape
     rotations = haar_rows(count, d, d, generator).reshape(count, d, d)
     return (blocks @ rotations).reshape(-1, d)
@@ -104,4 +140,4 @@ def rotated(blocks: Tensor, generator: torch.Generator) -> Tensor:
 
 def _check_dims(d: int) -> None:
     if d < 2:
-        raise InvalidArgumentError("A simplex needs at least two dimensions.")
+        raise InvalidArgumentError(f"num_dims must be at least 2 for a simplex, got {d}.")

@@ -1,4 +1,4 @@
-"""Stochastic spherical-radial quadrature, a published rival of the energy coupling."""
+"""Stochastic spherical-radial quadrature, a published alternative to the energy coupling."""
 
 import torch
 from torch import Tensor
@@ -12,16 +12,22 @@ from rfgp.spectra import Gaussian, Spectrum
 
 
 class SphericalRadial(Coupling):
-    """Quadrature-based features of degree (3, 3) (Munkhoeva et al. 2018, section 3), for the Gaussian spectrum.
+    """Quadrature features of degree (3, 3) (Munkhoeva et al. 2018, section 3), for the Gaussian spectrum.
 
-    Each rule has the d + 1 corners of a randomly rotated simplex at one radius rho, chi with d + 2 degrees, each with
-    the weight d / rho^2, which makes up for the radius. The rule's node at the origin, of weight 1 - d / rho^2 and
-    mean 0, is often negative, which no feature can carry; without it the estimate stays unbiased.
-    The weights have an infinite variance for d = 1 and 2.
+    Each rule has the d + 1 vertices of a randomly rotated simplex at one radius rho. rho is chi-distributed with d + 2
+    degrees of freedom, and each node has the weight d / rho^2. The rule's node at the origin has the weight 1 - d /
+    rho^2 with mean 0. It is often negative, which no feature can represent. Without it the estimate is still unbiased.
+    For d = 1 and 2 the variance of the weights is infinite.
 
     Args:
-        origin: Whether the last frequency is the node at the origin, with the mean of its weights, in which case draws
-            of a negative mean are rejected, as in the paper. That makes phi(x) . phi(x) = 1, and the estimate biased.
+        origin: Whether the last frequency is the node at the origin, with the mean of its weights. Draws with a
+            negative mean are rejected, as in the paper. Then phi(x) . phi(x) = 1, and the estimate is biased.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> draw = couplings.SphericalRadial(origin=True).sample(9, 3, seed=0)
+        >>> round(float(draw.weights.mean()), 6)
+        1.0
     """
 
     def __init__(self, origin: bool = False) -> None:
@@ -29,13 +35,13 @@ class SphericalRadial(Coupling):
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         if not isinstance(spectrum, Gaussian):
-            raise InvalidArgumentError(f"{self!r} is for the Gaussian spectrum only, not {spectrum!r}.")
+            raise InvalidArgumentError(f"The spectrum of {self!r} must be Gaussian, got {spectrum!r}.")
         while (drawn := self._attempt(m, d, generator)) is None:
             pass
         return drawn
 
     def _attempt(self, m: int, d: int, generator: torch.Generator) -> Frequencies | None:
-        """Return a draw, or None where the node at the origin would have a negative weight."""
+        """Return a draw, or None if the node at the origin would have a negative weight."""
         rules = -(-m // (d + 1))
         radius = torch.randn(rules, d + 2, generator=generator, dtype=torch.float64).norm(dim=1)
         rotations = haar_rows(rules, d, d, generator).reshape(rules, d, d)
@@ -49,7 +55,7 @@ class SphericalRadial(Coupling):
 
     @staticmethod
     def _with_origin(rows: Tensor, weights: Tensor) -> Frequencies:
-        """Return the rows with the last one moved to the origin, which takes the weight that is left."""
+        """Return the rows with the last one moved to the origin. Its weight is m less the sum of the others."""
         m = len(rows)
         rows[-1] = 0.0
         weights[:-1] *= m / (m - 1)

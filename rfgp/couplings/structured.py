@@ -1,4 +1,4 @@
-"""Structured frequencies: products of sign flips and Hadamard matrices, never formed."""
+"""Structured frequencies: products of sign flips and Hadamard matrices, which are not formed."""
 
 import math
 
@@ -13,15 +13,21 @@ from rfgp.spectra import Gaussian, Spectrum
 
 
 class StructuredFrequencies(Frequencies):
-    """m frequencies as blocks of rows of S H D_k ... H D_1, D rows each, D the power of two from d on.
+    """m frequencies as blocks of D rows of S H D_k ... H D_1, D the smallest power of two with D >= d.
 
-    Inputs are padded by zeros. S is the identity or the simplex matrix; each row has its length.
+    Inputs are padded by zeros. S is the identity or the simplex matrix. Each row has a length of its own.
 
     Args:
         signs: (blocks, k, D), +-1, int8.
         lengths: (m,).
         num_dims: d.
         simplex: Whether S is the simplex matrix.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> draw = couplings.StructuredFrequencies(torch.ones(1, 1, 2, dtype=torch.int8), torch.ones(2), 2)
+        >>> (draw.dense() * 2**0.5).round().tolist()
+        [[1.0, 1.0], [1.0, -1.0]]
     """
 
     def __init__(self, signs: Tensor, lengths: Tensor, num_dims: int, simplex: bool = False) -> None:
@@ -34,12 +40,12 @@ class StructuredFrequencies(Frequencies):
 
     @property
     def antithetic(self) -> bool:
-        """False."""
+        """Always False."""
         return False
 
     @property
     def requires_grad(self) -> bool:
-        """False: signs are not learned."""
+        """Always False, as signs are not learned."""
         return False
 
     @property
@@ -54,13 +60,13 @@ class StructuredFrequencies(Frequencies):
         """Return x . omega_i in time n m (p + q), p q = D, in the dtype and on the device of x.
 
         Raises:
-            InvalidArgumentError: x has another number of columns.
+            InvalidArgumentError: If x does not have d columns.
         """
         self.check_inputs(x)
         size, rows = self.signs.shape[2], x.reshape(-1, self.num_dims)
         padded = torch.nn.functional.pad(rows, (0, size - self.num_dims)) if size > self.num_dims else rows
         flips, constant = self.signs.to(x), not self.simplex and bool((self.lengths == self.lengths[0]).all())
-        if constant:  # the length goes with the first signs, which saves a pass
+        if constant:  # the first signs include the length, which saves a pass
             flips = torch.cat([flips[:, :1] * self.lengths[0].to(x), flips[:, 1:]], dim=1)
         blocks = [flip_and_transform(padded, flip) for flip in flips]
         if self.simplex:
@@ -74,7 +80,10 @@ class StructuredFrequencies(Frequencies):
         self,
         values: Tensor,  # (n, m)
     ) -> Tensor:  # (n, d)
-        """Return sum_i values_i omega_i for each row, by the derivative of `project`; differentiable in the values."""
+        """Return sum_i values_i omega_i for each row, by the derivative of `project`.
+
+        It is differentiable in the values.
+        """
         with torch.enable_grad():
             x = values.new_zeros(len(values), self.num_dims, requires_grad=True)
             (out,) = torch.autograd.grad(self.project(x), x, values, create_graph=values.requires_grad)
@@ -88,12 +97,17 @@ class StructuredFrequencies(Frequencies):
 class Structured(Coupling):
     """Structured orthogonal random features, SORF (Yu et al. 2016, Eq. 5): sqrt(D) H D_1 H D_2 H D_3.
 
-    With D = p q, time m (p + q) a row instead of m d, and a few m bytes of memory instead of 8 m d. All norms are
-    sqrt(D) (before the padding is cut off), so the Gaussian kernel is estimated with a bias, at most 6 z / sqrt(D) at
-    distance z for three products (Theorem 3 there); in practice it is far smaller.
+    With D = p q, a row takes time m (p + q) instead of m d, and a few m bytes of memory instead of 8 m d. All norms are
+    sqrt(D) before the padding is cut off, so the estimate of the Gaussian kernel is biased. At distance z the bias is
+    at most 6 z / sqrt(D) for three products (Theorem 3 there), and far smaller in practice.
 
     Args:
-        num_products: 1, 2 or 3 products H D; fewer are faster and more biased.
+        num_products: The number of products H D, 1, 2 or 3. Fewer are faster and more biased.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> couplings.Structured().sample(8, 3, seed=0)
+        StructuredFrequencies(m=8, d=3)
     """
 
     def __init__(self, num_products: int = 3) -> None:
@@ -101,7 +115,7 @@ class Structured(Coupling):
 
     @property
     def is_biased(self) -> bool:
-        """True."""
+        """Always True."""
         return True
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
@@ -118,13 +132,23 @@ class Structured(Coupling):
 class FastOrthogonal(Coupling):
     """Orthogonal features by fast products (Reid et al. 2023, Table 3, App. B.2.2): chi norms, H D_3 H D_2 H D_1.
 
-    As `Structured`, but norms are independent, chi with D degrees. That takes the leading term of the bias away: with
-    three products E (sqrt(D) u . z)^4 of a row u is 3 z^4 (1 - 2 / D + 4 / D^2) - 8 sum_k z_k^4 / D^2, that of a
-    uniform direction 3 z^4 (1 - 2 / D + 4 / D^2 - ...). With norms sqrt(D) the -2 / D stays and makes the bias about
-    -z^4 / (4 D) exp(-z^2 / 2), as for ORF'; chi norms turn it into -sum_k z_k^4 / (3 D^2) at small z.
+    It differs from `Structured` by independent norms, chi with D degrees of freedom. They remove the leading term of
+    the bias. For a row u and three products E (sqrt(D) u . z)^4 is
+
+        3 z^4 (1 - 2 / D + 4 / D^2) - 8 sum_k z_k^4 / D^2.
+
+    It is 3 z^4 (1 - 2 / D + 4 / D^2 - ...) for a uniform direction.
+
+    With norms sqrt(D) the term -2 / D makes the bias about -z^4 / (4 D) exp(-z^2 / 2), as for ORF'. With chi norms it
+    is -sum_k z_k^4 / (3 D^2) at small z.
 
     Args:
-        num_products: 1, 2 or 3 products H D; fewer are faster and more biased.
+        num_products: The number of products H D, 1, 2 or 3. Fewer are faster and more biased.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> couplings.FastOrthogonal().sample(8, 3, seed=0)
+        StructuredFrequencies(m=8, d=3)
     """
 
     def __init__(self, num_products: int = 3) -> None:
@@ -132,7 +156,7 @@ class FastOrthogonal(Coupling):
 
     @property
     def is_biased(self) -> bool:
-        """True."""
+        """Always True."""
         return True
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
@@ -149,12 +173,17 @@ class FastOrthogonal(Coupling):
 class FastSimplex(Coupling):
     """Simplex features by fast products (Reid et al. 2023, section 4.2): the simplex matrix after products H D.
 
-    The simplex matrix has one number off its diagonal, so its product takes time D. Norms are independent, chi with D
-    degrees. The rotation is not Haar, so the kernel is estimated with a bias of the order of that of SORF, 6 z /
+    The off-diagonal entries of the simplex matrix are equal, so its product takes time D. Norms are independent, chi
+    with D degrees of freedom. The rotation is not Haar, so the kernel estimate is biased, by the order of SORF, 6 z /
     sqrt(D).
 
     Args:
-        num_products: 1, 2 or 3 products H D.
+        num_products: The number of products H D, 1, 2 or 3.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> couplings.FastSimplex().sample(8, 3, seed=0)
+        StructuredFrequencies(m=8, d=3)
     """
 
     def __init__(self, num_products: int = 3) -> None:
@@ -162,13 +191,13 @@ class FastSimplex(Coupling):
 
     @property
     def is_biased(self) -> bool:
-        """True."""
+        """Always True."""
         return True
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         signs = _signs(self, self.num_products, m, d, spectrum, generator)
         if d < 2:
-            raise InvalidArgumentError("A simplex needs at least two dimensions.")
+            raise InvalidArgumentError(f"num_dims must be at least 2 for a simplex, got {d}.")
         return StructuredFrequencies(signs, _chi_norms(m, signs, spectrum, generator), d, simplex=True)
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
@@ -181,7 +210,13 @@ class FastSimplex(Coupling):
 def times_simplex(
     y: Tensor,  # (n, D)
 ) -> Tensor:  # (n, D)
-    """Return S y for each row, S the simplex matrix of `rfgp.couplings.simplex`, in time n D."""
+    """Return S y for each row, with S the simplex matrix of `rfgp.couplings.simplex`, in time n D.
+
+    Examples:
+        >>> from rfgp.couplings.simplex import simplex
+        >>> bool(torch.allclose(times_simplex(torch.eye(4).double()), simplex(4).mT))
+        True
+    """
     d = y.shape[1]
     total = y[:, : d - 1].sum(1, keepdim=True)
     first = math.sqrt(d / (d - 1)) * y[:, : d - 1] - (math.sqrt(d) + 1) / (d - 1) ** 1.5 * total
@@ -192,7 +227,7 @@ def _signs(
     coupling: Coupling, num_products: int, m: int, d: int, spectrum: Spectrum, generator: torch.Generator
 ) -> Tensor:
     if not isinstance(spectrum, Gaussian):
-        raise InvalidArgumentError(f"{coupling!r} is for the Gaussian spectrum only, not {spectrum!r}.")
+        raise InvalidArgumentError(f"The spectrum of {coupling!r} must be Gaussian, got {spectrum!r}.")
     size = next_power_of_two(d)
     bits = torch.randint(0, 2, (-(-m // size), num_products, size), generator=generator, dtype=torch.int8)
     return 2 * bits - 1

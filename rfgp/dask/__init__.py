@@ -1,12 +1,10 @@
 """Fits, predictions and walks on a Dask cluster (`pip install 'rfgp[dask]'`)."""
 
-from rfgp.errors import MissingDependencyError
+from rfgp.errors import requires_extra
 
-try:
+with requires_extra("dask"):
     from rfgp.dask.partitions import Partitions as Partitions
     from rfgp.dask.prediction import Predicted as Predicted
     from rfgp.dask.prediction import fit as fit
     from rfgp.dask.prediction import predict as predict
     from rfgp.dask.walks import sample_walks as sample_walks
-except ModuleNotFoundError as error:
-    raise MissingDependencyError.of("dask", error) from error

@@ -1,11 +1,12 @@
 """A data set's file: from a local folder, from the cache, or from its public repository."""
 
+import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from rfgp.datasets.catalog import Entry, describe
-from rfgp.errors import DataError
+from rfgp.errors import DataError, requires_extra
 from rfgp.files import cache_folder, sweep
 from rfgp.progress import Report
 
@@ -74,10 +75,8 @@ def _find_local(entry: Entry, folder: str | Path | None) -> Path | None:
 
 
 def _check_local(entry: Entry, path: Path) -> None:
-    import pooch
-
     try:
-        sha256 = pooch.file_hash(path)
+        sha256 = _sha256(path)
     except OSError as error:
         raise DataError(
             f"{entry.name}: {path} cannot be read: {error.strerror or error}. Give access to it."
@@ -90,15 +89,19 @@ def _check_local(entry: Entry, path: Path) -> None:
 
 
 def _is_intact(entry: Entry, path: Path) -> bool:
-    import pooch
+    return path.exists() and _sha256(path) == entry.sha256
 
-    return path.exists() and bool(pooch.file_hash(path) == entry.sha256)
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _download(entry: Entry, cached: Path, progress: Report | None) -> Path:
     """Download a file; it appears at its place whole, with the right checksum, or not at all."""
-    import pooch
-    import requests
+    with requires_extra("datasets"):
+        import pooch
+        import requests
 
     def ask(url: str, file: str, store: object) -> None:
         bar = _Counter(entry.name, entry.size, progress)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from graphs import Roads
 from rfgp import random
+from rfgp.errors import requires_extra
 from rfgp.files import write_atomically
 from rfgp.tables import Table
 
@@ -51,7 +52,8 @@ def make_mesh(seed: int = 0, subdivisions: int = 3) -> Any:
         >>> make_mesh(subdivisions=1).faces.shape
         (80, 3)
     """
-    import trimesh
+    with requires_extra("mesh"):
+        import trimesh
 
     generator = random.numpy_generator(seed, random.Role.DATA, 1)
     sphere = trimesh.creation.icosphere(subdivisions=subdivisions)
@@ -77,7 +79,8 @@ def make_terrain(seed: int = 0) -> Any:
         >>> make_terrain().faces.shape
         (5408, 3)
     """
-    import trimesh
+    with requires_extra("mesh"):
+        import trimesh
 
     generator = random.numpy_generator(seed, random.Role.DATA, 3)
     heights = generator.standard_normal((_CELLS + 1, _CELLS + 1))

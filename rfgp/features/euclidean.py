@@ -1,4 +1,4 @@
-"""Random features of vectors. The scale is the caller's: pass x / lengthscale."""
+"""Random features of vectors. The caller scales the inputs: pass x / lengthscale."""
 
 import math
 from typing import Any
@@ -10,11 +10,11 @@ from rfgp.couplings import Frequencies, as_frequencies
 from rfgp.errors import InvalidArgumentError
 
 _ENTRIES = 2**19
-"""Of a block of projections."""
+"""The number of projections in a block of rows, chosen so that it stays in the cache."""
 
 
 class _FeatureMap(nn.Module):
-    """A feature map of frequencies (m, d), with as many features unless it says otherwise."""
+    """A feature map of frequencies (m, d), with m features by default."""
 
     def __init__(self, frequencies: Frequencies | Tensor) -> None:
         super().__init__()
@@ -27,25 +27,35 @@ class _FeatureMap(nn.Module):
 
     @property
     def is_trigonometric(self) -> bool:
-        """Whether they are cosines of all frequencies, followed by sines."""
+        """Whether the features are cosines of all frequencies, followed by sines."""
         return False
 
 
 class Fourier(_FeatureMap):
-    """Random Fourier features (Rahimi and Recht 2007), m cosines, then m sines.
+    """Random Fourier features (Rahimi and Recht 2007): m cosines, then m sines.
 
-    phi(x) . phi(z) = sum_i w_i / m cos(omega_i . (x - z)), unbiased for the kernel of the spectrum.
+    phi(x) . phi(z) = sum_i w_i / m cos(omega_i . (x - z)) is unbiased for the kernel of the spectrum.
 
     Args:
         frequencies: `Frequencies` or a plain (m, d) tensor.
+
+    Raises:
+        InvalidArgumentError: If the frequencies are antithetic.
+
+    Examples:
+        >>> from rfgp import couplings, features
+        >>> phi = features.Fourier(couplings.by_name("energy").sample(64, 2, seed=0))
+        >>> z = phi(torch.zeros(1, 2))
+        >>> z.shape, round(float(z @ z.mT), 6)
+        (torch.Size([1, 128]), 1.0)
     """
 
     def __init__(self, frequencies: Frequencies | Tensor) -> None:
         super().__init__(frequencies)
         if self.frequencies.antithetic:
             raise InvalidArgumentError(
-                "Fourier features of antithetic frequencies repeat each other: cos and sin of -omega . x add nothing. "
-                "Use the coupling without -antithetic, or Laplace features."
+                "frequencies must not be antithetic for Fourier features, got pairs omega, -omega. Use the coupling "
+                "without -antithetic, or Laplace features."
             )
 
     @property
@@ -55,7 +65,7 @@ class Fourier(_FeatureMap):
 
     @property
     def is_trigonometric(self) -> bool:
-        """They are cosines of all frequencies, followed by sines."""
+        """Always True."""
         return True
 
     def forward(
@@ -77,10 +87,10 @@ class Fourier(_FeatureMap):
 
 
 class _CosineSine(torch.autograd.Function):
-    """a cos(x . omega) beside a sin(x . omega), (n, d) -> (n, 2m); differentiable any number of times.
+    """The features [a cos(x . omega), a sin(x . omega)], (n, d) -> (n, 2m), differentiable any number of times.
 
-    The frequencies are given again as a matrix (m, d) where gradients in them are wanted. Blocks of rows are projected,
-    and their cosines and sines written where they belong, while they are in the cache.
+    For gradients in the frequencies they are also given as a matrix (m, d). Blocks of rows are projected, and their
+    cosines and sines are written to the result while the block is in the cache.
     """
 
     @staticmethod
@@ -112,13 +122,19 @@ class _CosineSine(torch.autograd.Function):
 class RandomPhase(_FeatureMap):
     """Random Fourier features with a phase, sqrt(2 w_i / m) cos(omega_i . x + b_i) (Rahimi and Recht 2007, Eq. 3).
 
-    Half as many features as `Fourier` for the same m, and for the Gaussian kernel noisier for the same number of
-    features: phi(x) . phi(z) carries cos(omega . (x + z) + 2 b) besides, which averages out over the phases only.
-    phi(x) . phi(x) is 1 only on average.
+    There are half as many features as in `Fourier` for the same m. For the Gaussian kernel and the same number of
+    features the estimate has a higher variance: phi(x) . phi(z) contains the term cos(omega . (x + z) + 2 b), which
+    vanishes only on average over the phases. phi(x) . phi(x) is 1 only on average.
 
     Args:
         frequencies: `Frequencies` or a plain (m, d) tensor.
         generator: A CPU generator for the phases b, uniform in [0, 2 pi).
+
+    Examples:
+        >>> from rfgp import couplings, features
+        >>> omega = couplings.by_name("orthogonal").sample(64, 2, seed=0)
+        >>> features.RandomPhase(omega, generator=torch.Generator().manual_seed(0))(torch.zeros(3, 2)).shape
+        torch.Size([3, 64])
     """
 
     def __init__(self, frequencies: Frequencies | Tensor, *, generator: torch.Generator) -> None:
@@ -137,12 +153,18 @@ class RandomPhase(_FeatureMap):
 class Laplace(_FeatureMap):
     """Positive features sqrt(w_i / m) exp(-|x|^2 + omega_i . x), for the Gaussian spectrum only.
 
-    Unbiased for exp(-|x - z|^2 / 2), since E exp(omega . (x + z)) = exp(|x + z|^2 / 2)
-    (Choromanski et al. 2021, Lemma 1; Reid et al. 2024, Eq. 4). The second moment of one term of
-    the estimate is exp(4 x . z): center the inputs, and keep them within a few lengthscales.
+    They are unbiased for exp(-|x - z|^2 / 2), since E exp(omega . (x + z)) = exp(|x + z|^2 / 2) (Choromanski et al.
+    2021, Lemma 1; Reid et al. 2024, Eq. 4). The second moment of one term of the estimate is exp(4 x . z). So center
+    the inputs, and keep them within a few lengthscales.
 
     Args:
         frequencies: `Frequencies` or a plain (m, d) tensor.
+
+    Examples:
+        >>> from rfgp import couplings, features
+        >>> phi = features.Laplace(couplings.by_name("energy-antithetic").sample(64, 2, seed=0))
+        >>> bool((phi(torch.randn(3, 2)) > 0).all())
+        True
     """
 
     def forward(
@@ -158,16 +180,27 @@ _REGISTRY: dict[str, type[Fourier] | type[Laplace]] = {"fourier": Fourier, "lapl
 
 
 def by_name(name: str) -> type[Fourier] | type[Laplace]:
-    """Return a feature map's class by its name, "fourier" or "laplace".
+    """Return the class of a feature map by its name, "fourier" or "laplace".
 
     Raises:
-        InvalidArgumentError: there is no feature map of that name.
+        InvalidArgumentError: If the name is unknown.
+
+    Examples:
+        >>> from rfgp import features
+        >>> features.by_name("laplace").__name__
+        'Laplace'
     """
     if name not in _REGISTRY:
-        raise InvalidArgumentError(f"There are no features {name!r}; known are {', '.join(_REGISTRY)}.")
+        raise InvalidArgumentError(f"features must be one of {', '.join(_REGISTRY)}, got {name!r}.")
     return _REGISTRY[name]
 
 
 def names() -> tuple[str, ...]:
-    """Return the names that `by_name` knows."""
+    """Return the names that `by_name` accepts.
+
+    Examples:
+        >>> from rfgp import features
+        >>> features.names()
+        ('fourier', 'laplace')
+    """
     return tuple(_REGISTRY)

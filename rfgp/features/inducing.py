@@ -1,17 +1,17 @@
-"""Features of inducing points, and the choice of the points.
+"""Features of inducing points, and the selection of the points.
 
-The Nystrom approximation of a kernel at M points Z is Q(x, x') = k(x, Z) k(Z, Z)^-1 k(Z, x'); k - Q is positive
-semidefinite: the covariance of what is left of the process once its values at Z are known. The features are
-phi(x) = L^-1 k(Z, x) with L L^T = k(Z, Z) + j I, and a Gaussian process through them is the subset of regressors, or
-deterministic training conditional, of these inducing points (Quinonero-Candela and Rasmussen 2005). The jitter j takes
-a little from Q, so that k - Q stays positive semidefinite.
+The Nystrom approximation of a kernel at M points Z is Q(x, x') = k(x, Z) k(Z, Z)^-1 k(Z, x'). k - Q is positive
+semidefinite: it is the covariance of the process conditioned on its values at Z. The features are
+phi(x) = L^-1 k(Z, x) with L L^T = k(Z, Z) + j I. A Gaussian process with these features is the subset of regressors
+(deterministic training conditional) of the inducing points (Quinonero-Candela and Rasmussen 2005). The jitter j lowers
+Q a little, so that k - Q stays positive semidefinite.
 
-Rounding. Float32 values of k(Z, x) are off by about u = 6e-8, and L^-1 multiplies these errors by up to 1 / sqrt(j):
+Rounding. Float32 values of k(Z, x) have errors of about u = 6e-8, and L^-1 multiplies them by up to 1 / sqrt(j). So
 phi_32 = phi + e with E |e|^2 about u^2 tr (k(Z, Z) + j I)^-1. Most of e lies in directions of the weights that no row
-determines, so that all of s^2 |e|^2 is added to the posterior variance of a point, which itself is noise / n for each
-degree of freedom. A larger j rounds less, but takes more from Q: with 1e-5 standard deviations were up to 25 % too
-small where they were not too large. So a Gaussian process has one j for both precisions. Features of new points are
-float64, and those of rows unless n s^2 E |e|^2 / noise is small (`rfgp.solvers.lowrank.model`).
+determines. There it adds all of s^2 |e|^2 to the posterior variance of a point, which is about noise / n for each
+degree of freedom. A larger j rounds less but lowers Q more. With 1e-5 some standard deviations were up to 25 % too
+small and others too large. So a Gaussian process has one j for both precisions. Features of new points are float64.
+Those of rows are float32 only if n s^2 E |e|^2 / noise is small (`rfgp.solvers.lowrank.model`).
 """
 
 from collections.abc import Callable
@@ -28,31 +28,38 @@ from rfgp.linalg import cholesky, half_solve
 from rfgp.spectra import Spectrum
 
 JITTER = {torch.float64: 1e-8, torch.float32: 1e-5}
-"""The jitter of a `Nystrom` that is given none, by the dtype of its inputs. The factor is computed in float64."""
+"""The default jitter of `Nystrom` by the dtype of its inputs. The factor is computed in float64."""
 MEASURED = 128
-"""The number of inducing points at which rounding errors are measured, at most."""
+"""The largest number of inducing points at which rounding errors are measured."""
 SAMPLED, LEAST_SAMPLE = {"k-means": 20, "pivots": 2}, 10_000
-"""Rows of a sample that points are chosen from: so many for each, and at least. Pivots take M n numbers and M^2 n
-operations for n rows of it."""
+"""The rows that points are selected from: a number for each point, and the least number of rows. Pivots take M n
+numbers and M^2 n operations for n rows."""
 ITERATIONS = 10
-"""Of Lloyd's algorithm."""
+"""The number of iterations of Lloyd's algorithm."""
 _SPENT = 1e-10
-"""Of the mean variance: where no more is left, more points would say nothing."""
+"""The share of the total variance below which further pivots are not informative."""
 
 
 class Nystrom(nn.Module):
-    """Features phi(x) = L^-1 k(Z, x) of the kernel of a spectrum at inducing points; see above.
+    """Features phi(x) = L^-1 k(Z, x) of the kernel of a spectrum at inducing points.
 
-    phi(x) . phi(z) is the Nystrom approximation (Williams and Seeger 2001), but for rounding k(x, x) at most on the
-    diagonal. What does not depend on x is computed once, unless gradients in the points are wanted.
+    phi(x) . phi(z) is the Nystrom approximation (Williams and Seeger 2001). Up to rounding it is at most k(x, x) on the
+    diagonal. The factor L is kept, unless gradients in the points are required.
 
     Args:
-        points: Z (M, d), in lengthscales, as inputs are.
-        spectrum: Of the kernel.
+        points: Z (M, d), in lengthscales, as the inputs are.
+        spectrum: The spectrum of the kernel.
         jitter: j, positive. If None, 1e-8, and 1e-5 for float32 inputs, whose rounding errors it bounds.
 
     Raises:
-        InvalidArgumentError: there are no points.
+        InvalidArgumentError: If there are no points.
+
+    Examples:
+        >>> from rfgp import features, spectra
+        >>> phi = features.Nystrom(torch.linspace(-2, 2, 9)[:, None], spectra.Gaussian())
+        >>> z = phi(torch.tensor([[0.3]]).double())
+        >>> z.shape, round(float(z @ z.mT), 4)
+        (torch.Size([1, 9]), 1.0)
     """
 
     def __init__(self, points: Tensor, spectrum: Spectrum, jitter: float | None = None) -> None:
@@ -71,7 +78,7 @@ class Nystrom(nn.Module):
         self,
         x: Tensor,  # (..., n, d)
     ) -> Tensor:  # (..., n, M)
-        """Return the features of x, in its dtype; differentiable in x and the points."""
+        """Return the features of x, in its dtype. They are differentiable in x and the points."""
         return self.spectrum.kernel_between(x, self.points.to(x)) @ self._whitening(x.dtype).mT.to(x)
 
     def _whitening(self, dtype: torch.dtype) -> Tensor:
@@ -92,11 +99,17 @@ def mean_square_error(
     features: Callable[[Tensor], Tensor],
     points: Tensor,  # (M, d)
 ) -> float:
-    """Return the mean square of the errors of float32 features, E |phi_32(x) - phi(x)|^2, over inducing points x.
+    """Return the mean squared error of float32 features, E |phi_32(x) - phi(x)|^2, over inducing points x.
 
     Args:
-        features: phi of inputs (n, d), in their dtype.
-        points: Z, as inputs are; at most `MEASURED` of them are used.
+        features: phi, which maps inputs (n, d) to features in their dtype.
+        points: Z, scaled as the inputs are. At most `MEASURED` of them are used.
+
+    Examples:
+        >>> from rfgp import features, spectra
+        >>> points = torch.linspace(-2, 2, 5)[:, None]
+        >>> 0 < mean_square_error(features.Nystrom(points, spectra.Gaussian(), 1e-5), points) < 1e-8
+        True
     """
     x = points.detach()[:: -(-len(points) // MEASURED)].float()
     with torch.no_grad():
@@ -109,9 +122,16 @@ def by_k_means(
     count: int,
     generator: np.random.Generator,
 ) -> Tensor:  # (M, d)
-    """Return `count` centres of rows by Lloyd's algorithm from a k-means++ start, or all distinct rows if fewer.
+    """Return `count` centers of rows by Lloyd's algorithm from a k-means++ start.
+
+    If there are at most `count` distinct rows, these are returned.
 
     Source: Arthur and Vassilvitskii (2007) for the start.
+
+    Examples:
+        >>> x = torch.tensor([[0.0], [0.2], [5.0], [5.2]])
+        >>> by_k_means(x, 2, np.random.default_rng(0)).numpy().round(3).tolist()
+        [[0.1], [5.1]]
     """
     rows = np.unique(x.double().numpy(), axis=0)
     if len(rows) <= count:
@@ -122,12 +142,12 @@ def by_k_means(
 
 
 def _spread_out(rows: NDArray[Any], count: int, generator: np.random.Generator) -> list[int]:
-    """Return the numbers of rows, each drawn by its squared distance from the nearest of those before."""
+    """Return indices of rows, each drawn in proportion to its squared distance from the nearest earlier one."""
     chosen = [int(generator.integers(len(rows)))]
     left = np.full(len(rows), np.inf)
     while len(chosen) < count:
         left = np.minimum(left, np.square(rows - rows[chosen[-1]]).sum(1))
-        if left.sum() == 0:  # squares too small for numbers
+        if left.sum() == 0:  # the squares underflow
             break
         chosen.append(int(generator.choice(len(rows), p=left / left.sum())))
     return chosen
@@ -140,18 +160,24 @@ def by_pivots(
     generator: np.random.Generator,
     variances: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:  # (M, d)
-    """Return `count` distinct rows, each drawn by the variance that those before it leave.
+    """Return `count` distinct rows, each drawn in proportion to its variance given the earlier ones.
 
-    If none is left the others are drawn with equal chances: shorter lengthscales will need them.
+    If no variance remains, the others are drawn with equal probabilities, as shorter lengthscales will need them.
 
     Source: Chen, Epperly, Tropp and Webber (2023), randomly pivoted Cholesky, Algorithm 2.1.
 
     Args:
         x: The rows.
-        count: The number of rows to choose. All distinct rows are returned if there are fewer.
+        count: The number of rows to select. All distinct rows are returned if there are fewer.
         covariance: Maps rows a and b to their covariance (n_a, n_b).
         generator: The generator of the draws.
         variances: Maps rows a to their variances (n_a,). If None, they are 1.
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> x = torch.linspace(0, 1, 50)[:, None].double()
+        >>> by_pivots(x, 3, spectra.Gaussian().kernel_between, np.random.default_rng(0)).shape
+        torch.Size([3, 1])
     """
     rows, counts = np.unique(x.double().numpy(), axis=0, return_counts=True)
     x, times, count = torch.from_numpy(rows), torch.from_numpy(counts), min(count, len(rows))

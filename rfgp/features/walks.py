@@ -1,8 +1,8 @@
-"""Sparse features of graph nodes in torch: numpy draws, differentiable values.
+"""Sparse features of graph nodes in torch: numpy draws with differentiable values.
 
-A `graphs.Walks`, or a draw without randomness behind the same interface, is the linear map from weights (for walks the
-modulation) to the values of Phi, and gives the weights of a graph kernel with their Jacobian. This file wraps both for
-autograd; it does not import `graphs`.
+A `graphs.Walks`, or a deterministic draw with the same interface, is the linear map from weights (the modulation of
+walks) to the values of Phi. It also maps a graph kernel to its weights and their Jacobian. This module wraps both for
+autograd. It does not import `graphs`.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,14 +14,27 @@ from rfgp.autograd import Array, numpy_function
 
 
 class Kernel(Protocol):
-    """What is used of a `graphs.kernels.GraphKernel`."""
+    """The part of `graphs.kernels.GraphKernel` that is used here.
+
+    Examples:
+        >>> import graphs
+        >>> graphs.kernels.by_name("diffusion").with_values([2.0]).values.tolist()
+        [2.0]
+    """
 
     def with_values(self, values: Any) -> "Kernel":
         """Return the kernel with other parameters (p,)."""
 
 
 class Draw(Protocol):
-    """What is used of a `graphs.Walks`, or of `graphs.chebyshev_features` and its like."""
+    """The part of `graphs.Walks`, `graphs.chebyshev_features` and similar draws that is used here.
+
+    Examples:
+        >>> import graphs
+        >>> draw = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), num_walkers=2, seed=0)
+        >>> draw.pattern.shape
+        (9, 9)
+    """
 
     @property
     def graph(self) -> Any:
@@ -36,16 +49,16 @@ class Draw(Protocol):
         """The CSR pattern: indptr, indices, shape."""
 
     def weights(self, kernel: Any) -> Array:
-        """Return what `values` wants of a kernel, (w,)."""
+        """Return the weights (w,) of a kernel, the argument of `values`."""
 
     def weights_jacobian(self, kernel: Any) -> Array:
-        """Return its derivatives in the kernel's parameters, (w, p)."""
+        """Return the derivatives of `weights` in the kernel's parameters, (w, p)."""
 
     def values(self, f: Any) -> Array:
         """Map weights (w,) to the values (nnz,) of Phi."""
 
     def values_adjoint(self, v: Any) -> Array:
-        """Map values (nnz,) back to weights (w,)."""
+        """Map values (nnz,) to weights (w,) by the transpose of `values`."""
 
     def at(self, nodes: Iterable[Any]) -> "Draw":
         """Return the same draw at other nodes."""
@@ -56,16 +69,32 @@ def kernel_function(
     value: Callable[[Array], Array],
     jacobian: Callable[[Array], Array],
 ) -> Tensor:
-    """Return value(theta) (k,), differentiable through jacobian(theta) (k, p); both in numpy."""
+    """Return value(theta) (k,), differentiable by jacobian(theta) (k, p). Both are functions of numpy arrays.
+
+    Examples:
+        >>> import torch
+        >>> theta = torch.tensor([3.0], dtype=torch.float64, requires_grad=True)
+        >>> kernel_function(theta, lambda t: t**2, lambda t: 2 * t[:, None]).sum().backward()
+        >>> theta.grad.tolist()
+        [6.0]
+    """
     return numpy_function(theta, value, lambda point, grad: jacobian(point).T @ grad)
 
 
 class WalkFeatures(nn.Module):
-    """The features of one draw for one family of graph kernels.
+    """The features of one draw for a family of graph kernels.
 
     Args:
-        walks: The draw, n rows; walks, or features without randomness.
-        kernel: Any member of the family; its parameters are arguments of `forward`.
+        walks: The draw with n rows.
+        kernel: A member of the family. Its parameters are the argument of `forward`.
+
+    Examples:
+        >>> import graphs, torch
+        >>> kernel = graphs.kernels.by_name("diffusion")
+        >>> draw = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), num_walkers=2, seed=0)
+        >>> phi = WalkFeatures(draw, kernel)
+        >>> len(phi(torch.tensor(kernel.values))) == len(phi.walks.pattern.indices)
+        True
     """
 
     def __init__(self, walks: Draw, kernel: Kernel) -> None:

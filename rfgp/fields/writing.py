@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import graphs
 from graphs.builders.roads import Piece
-from rfgp.errors import InvalidArgumentError
+from rfgp.errors import InvalidArgumentError, requires_extra
 from rfgp.fields.field import Field
 from rfgp.fields.processes import FIGURES, NodePosterior
 from rfgp.files import write_atomically
@@ -172,14 +172,16 @@ def _observed(field: Field) -> dict[int, float]:
 
 
 def _colors(values: NDArray[np.float64], name: str) -> NDArray[np.uint8]:  # (N,) -> (N, 4)
-    from matplotlib import colormaps
-    from matplotlib.colors import Normalize
+    with requires_extra("plot"):
+        from matplotlib import colormaps
+        from matplotlib.colors import Normalize
 
     return np.asarray(colormaps[name](Normalize(*color_range(values), clip=True)(values), bytes=True), dtype=np.uint8)
 
 
 def _ply(field: Field, posterior: NodePosterior, colors: NDArray[np.uint8]) -> bytes:
-    import trimesh
+    with requires_extra("mesh"):
+        import trimesh
 
     mesh = trimesh.Trimesh(field.mesh.vertices, field.mesh.faces, process=False)
     attributes = mesh.face_attributes if field.on_faces else mesh.vertex_attributes
@@ -193,7 +195,8 @@ def _ply(field: Field, posterior: NodePosterior, colors: NDArray[np.uint8]) -> b
 
 def _glb(field: Field, colors: NDArray[np.uint8]) -> bytes:
     """Return a binary glTF; it colours vertices only, so for faces every face gets corners of its own."""
-    import trimesh
+    with requires_extra("mesh"):
+        import trimesh
 
     if field.on_faces:
         corners = np.asarray(field.mesh.triangles).reshape(-1, 3)

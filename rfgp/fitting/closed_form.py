@@ -46,7 +46,7 @@ class ClosedForm:
             rows: The rows.
         """
         spec, space = regression.family, regression.hyperparameters.space
-        if not spec.is_normal or space.others or not rows.is_uniform or not isinstance(spec, ModelSpec):
+        if not spec.is_gaussian or space.others or not rows.is_uniform or not isinstance(spec, ModelSpec):
             return None
         prior = regression.prior()
         is_exact = not (prior.walks or prior.precisions or prior.neighbors or prior.has_grids) and not spec.others

@@ -107,7 +107,7 @@ class TermFit:
         found, prior = variance_paths(self.spec), self.prior
         is_open = {*found, "noise"} <= set(self.free) - set(self.values.space.hyperpriors)
         is_open = is_open and all(self.values.raw[name].numel() == 1 for name in found)
-        is_linear = self.spec.is_normal and prior.has_weights_only and not prior.dense.has_residual
+        is_linear = self.spec.is_gaussian and prior.has_weights_only and not prior.dense.has_residual
         return found if is_linear and is_open and not self.rows.has_fixed_noise else ()
 
     def solves(self, rows: Rows) -> bool:

@@ -60,10 +60,10 @@ def finish(
         trace=trace,
         stages=stages,
         frequencies="fixed" if outcome is None else ("fell back" if learned is None else "learned"),
-        calibration=if_finite(calibration),
+        mean_squared_zscore=if_finite(calibration),
         leave_one_out=if_finite(density),
-        neighbors=if_finite(neighbors),
-        weights_used=inference.effective_dof_fraction,
+        residual_autocorrelation=if_finite(neighbors),
+        effective_dof_fraction=inference.effective_dof_fraction,
     )
 
 
@@ -77,8 +77,10 @@ def validated(fit: TermFit, report: FitReport) -> tuple[Regression, FitReport]:
     with torch.no_grad():
         inference = fit.regression.infer(fit.rows)
         calibration, density, neighbors = (if_finite(value) for value in _check(fit, inference, None))
-        report = replace(report, calibration=calibration, leave_one_out=density, neighbors=neighbors)
-        report = replace(report, weights_used=inference.effective_dof_fraction)
+        report = replace(
+            report, mean_squared_zscore=calibration, leave_one_out=density, residual_autocorrelation=neighbors
+        )
+        report = replace(report, effective_dof_fraction=inference.effective_dof_fraction)
         return fit.regression.replace(given=inference.posterior()), report
 
 

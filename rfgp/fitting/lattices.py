@@ -164,7 +164,7 @@ def lacks_modes(fit: TermFit) -> bool:
     Under a Gaussian likelihood the variance that is left out is noise, which the likelihood has. Otherwise few modes
     with a short lengthscale are a smooth function, and likely.
     """
-    if fit.spec.is_normal:
+    if fit.spec.is_gaussian:
         return False
     with torch.no_grad():
         return float(missing_of(fit.prior)) > MOST_LACKING * float(fit.prior.dense.variances.sum())
@@ -241,7 +241,7 @@ def search(fit: TermFit, rows: Rows, stage: str, steps: int | None = None) -> tu
 
 def can_score(fit: TermFit, rows: Rows) -> bool:
     """Return whether the information of all hyperparameters is known: not that of parameters of other likelihoods."""
-    if fit.spec.is_normal:
+    if fit.spec.is_gaussian:
         return True
     is_open = any(parameter.name in fit.free for parameter in learned(fit.spec.options.likelihood))
     return has_lattices(fit.prior) and is_low_rank(fit.prior, rows) and not is_open

@@ -98,7 +98,7 @@ def fit_learned_with_neighbors(regression: Regression, plan: Plan) -> tuple[Regr
     return found, replace(
         report,
         frequencies="fell back" if best is first else "learned",
-        calibration=if_finite(float(errors.square().mean())),
+        mean_squared_zscore=if_finite(float(errors.square().mean())),
     )
 
 

@@ -382,8 +382,8 @@ def finalize(found: Regression, plan: Plan, reports: list[FitReport], words: str
             message=words or message,
             log_marginal_likelihood=total,
             likelihood_error=inference.likelihood_error,
-            calibration=calibration,
+            mean_squared_zscore=calibration,
             leave_one_out=density,
-            neighbors=neighbors,
+            residual_autocorrelation=neighbors,
         )
         return found.replace(given=inference.posterior()), report

@@ -17,7 +17,7 @@ from rfgp.fitting.draws import with_draws
 from rfgp.fitting.lattices import fit_lattices_by_laplace
 from rfgp.fitting.maximize import Objective, Plan, maximize
 from rfgp.fitting.subsets import approach, grow
-from rfgp.likelihoods import Normal
+from rfgp.likelihoods import Gaussian
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression
 from rfgp.regression.observing import approximation_of, left_out_observations
@@ -126,7 +126,7 @@ def _cheaper(regression: Regression) -> Regression:
     spec = spec_of(regression)
     if "laplace" in spec.options.likelihood.approximations:
         return regression.replace(family=replace(spec, options=spec.options.changed(inference="laplace")))
-    options = spec.options.changed(likelihood=Normal(), inference=None, approximations=dict(spec.approximations))
+    options = spec.options.changed(likelihood=Gaussian(), inference=None, approximations=dict(spec.approximations))
     return restarted(regression, replace(spec, options=options, noise_process=None))
 
 
@@ -150,10 +150,10 @@ def _finished(
     found = found.replace(given=inference.posterior())
     left_out = None
     if not is_read_in_blocks(rows):
-        left_out = float(left_out_observations(found, rows, inference).log_density.mean())
+        left_out = float(left_out_observations(found, rows, inference).log_prob.mean())
     converged = not reports or reports[-1].converged
     used = inference.effective_dof_fraction
     message = f"{'converged' if converged else 'stopped'}: {words}" if reports else words
     at_bounds = reports[-1].at_bounds if reports else ()
-    report = FitReport(converged, 0, 0, total, message, at_bounds, leave_one_out=left_out, weights_used=used)
+    report = FitReport(converged, 0, 0, total, message, at_bounds, leave_one_out=left_out, effective_dof_fraction=used)
     return found, report.with_all(reports)

@@ -56,7 +56,7 @@ def can_profile(fit: TermFit, rows: Block) -> bool:
     """Return whether the noise and the common factor of all terms may be solved for with matrices of rows."""
     names = variance_paths(fit.spec)
     is_open = {*names, "noise"} <= set(fit.free) - set(fit.values.space.hyperpriors)
-    return bool(names) and is_open and fit.spec.is_normal and rows.is_uniform
+    return bool(names) and is_open and fit.spec.is_gaussian and rows.is_uniform
 
 
 def profiled_density(fit: TermFit, rows: Block) -> Density:

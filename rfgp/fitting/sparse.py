@@ -62,7 +62,7 @@ class Effects:
 
 def sparse_effects(fit: TermFit) -> list[Effects]:
     """Return the open hyperparameters with sparse priors, under a Gaussian likelihood."""
-    if not fit.spec.is_normal or fit.plan.is_begun:
+    if not fit.spec.is_gaussian or fit.plan.is_begun:
         return []
     priors, free, found = fit.values.space.hyperpriors, fit.free, list[Effects]()
     for term in fit.spec.terms:

@@ -102,7 +102,7 @@ def exact_twin(fit: TermFit) -> TermFit | None:
     measures = [
         factor.measure for term in spec.terms if term.name in features for factor in term.term.factors if factor.measure
     ]
-    if not features or not spec.is_normal or not all(measure.is_quick for measure in measures):
+    if not features or not spec.is_gaussian or not all(measure.is_quick for measure in measures):
         return None
     if any(block.residual is not None for block in fit.prior.weights) or not fit.prior.has_weights_only:
         return None
@@ -242,7 +242,7 @@ def _divided(fit: TermFit, rows: Block) -> TermFit:
     """Return a fit whose terms share the budget of features by their effective degrees of freedom."""
     spec = fit.spec
     names = sharing(spec.options.approximations, spec.approximations)
-    if spec.options.budget is None or len(names) < 2 or not spec.is_normal:
+    if spec.options.budget is None or len(names) < 2 or not spec.is_gaussian:
         return fit
     pilot = fit.regression.replace(rows=rows, num_observations=len(rows))
     with torch.no_grad():

@@ -50,18 +50,18 @@ def fit_terms(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
     rows, prior = regression.needed_rows("a fit"), regression.prior()
     if is_one_field(spec_of(regression)):
         return _fit_field(regression, plan)
-    if prior.neighbors is not None and regression.family.is_normal and not (prior.precisions or prior.walks):
+    if prior.neighbors is not None and regression.family.is_gaussian and not (prior.precisions or prior.walks):
         is_learned = bool(learned_frequencies(TermFit.of(regression, plan)))
         return (fit_learned_with_neighbors if is_learned else fit_neighbors)(regression, plan)
-    if regression.family.is_normal and onepass.serves(prior, rows):
+    if regression.family.is_gaussian and onepass.serves(prior, rows):
         with in_one_thread(len(rows) <= SMALL):
             return fit_lattices(TermFit.of(regression, plan), fit_terms)
     with in_one_thread(len(rows) <= SMALL):
-        if regression.family.is_normal and chain.serves(prior):
+        if regression.family.is_gaussian and chain.serves(prior):
             return fit_chain(TermFit.of(regression, plan))
         if prior.neighbors is not None or prior.precisions or prior.walks or uses_cg(prior, rows):
             return _fit_sparse(TermFit.of(regression, plan))
-        if not regression.family.is_normal:
+        if not regression.family.is_gaussian:
             return fit_observed(regression, plan, fit_terms)
         with torch.no_grad():
             return fit_draws(TermFit.of(regression, plan))
@@ -139,7 +139,7 @@ def fit_by_scoring(regression: Regression, plan: Plan, *, has_subset: bool = Tru
         has_subset: Whether steps are first taken on a subset, so that those on all rows start close to the optimum.
     """
     rows = gathered(regression.needed_rows("a fit"))
-    if not regression.family.is_normal:
+    if not regression.family.is_gaussian:
         raise InvalidArgumentError(
             f"Under {regression.family.options.likelihood!r} hyperparameters are learned through sparse features from "
             f"at most {MOST_DENSE:,} observations, got {len(rows):,}. Learn from fewer and condition on all, or use "

@@ -1,12 +1,15 @@
 """Random features as GPyTorch kernels."""
 
-from rfgp.gpytorch.classifier import GraphClassifier as GraphClassifier
-from rfgp.gpytorch.exact import SpectrumKernel as SpectrumKernel
-from rfgp.gpytorch.graph import GraphFeatureKernel as GraphFeatureKernel
-from rfgp.gpytorch.graph_exact import GraphExactKernel as GraphExactKernel
-from rfgp.gpytorch.kernels import RandomFeatureKernel as RandomFeatureKernel
-from rfgp.gpytorch.sparse import SparseLinearOperator as SparseLinearOperator
-from rfgp.gpytorch.sparse import SparseRootLinearOperator as SparseRootLinearOperator
-from rfgp.gpytorch.terms import TermKernel as TermKernel
-from rfgp.gpytorch.terms import kernel_of as kernel_of
-from rfgp.sparse import SparsityPattern as SparsityPattern
+from rfgp.errors import requires_extra
+
+with requires_extra("gpytorch"):
+    from rfgp.gpytorch.classifier import GraphClassifier as GraphClassifier
+    from rfgp.gpytorch.exact import SpectrumKernel as SpectrumKernel
+    from rfgp.gpytorch.graph import GraphFeatureKernel as GraphFeatureKernel
+    from rfgp.gpytorch.graph_exact import GraphExactKernel as GraphExactKernel
+    from rfgp.gpytorch.kernels import RandomFeatureKernel as RandomFeatureKernel
+    from rfgp.gpytorch.sparse import SparseLinearOperator as SparseLinearOperator
+    from rfgp.gpytorch.sparse import SparseRootLinearOperator as SparseRootLinearOperator
+    from rfgp.gpytorch.terms import TermKernel as TermKernel
+    from rfgp.gpytorch.terms import kernel_of as kernel_of
+    from rfgp.sparse import SparsityPattern as SparsityPattern

@@ -81,7 +81,7 @@ def kernel_of(
         shape = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__
         raise InvalidArgumentError(f"X must be a tensor (n, d) with at least two rows and one column, got {shape}.")
     rows = X.detach().reshape(-1, X.shape[-1]).double()
-    options = ModelOptions(kernel, "normal", approximations, standardize=False, start=start or {}, seed=seed)
+    options = ModelOptions(kernel, "gaussian", approximations, standardize=False, start=start or {}, seed=seed)
     dtype = X.dtype if X.is_floating_point() else torch.get_default_dtype()
     made = TermKernel(DrawnTerms.of(options, rows), batch_shape=torch.Size(batch_shape or ()))
     made._begin(rows.new_empty(0, dtype=dtype), priors or {}, fixed)

@@ -261,7 +261,7 @@ class MixturePrediction(Prediction):
         found = torch.stack([_mixture_quantile(parts, one.expand_as(mean)) for one in p.reshape(-1)])
         return self._out(found.reshape(*p.shape, *mean.shape))
 
-    def log_density(self, y: Any) -> Any:
+    def log_prob(self, y: Any) -> Any:
         """Return the log density of each value (n,) under its marginal distribution."""
         parts = list(self.parts())
         return self._out(_mixture_log_density(parts, check_values(y, self.mean_tensor())))

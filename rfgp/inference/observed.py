@@ -28,7 +28,7 @@ class LeaveOneOut:
     Attributes:
         mean: The means, (n,) or (n, k).
         variance: The variances of the observations, noise included, (n,) or (n, k).
-        log_density: The log densities of the observed values, (n,) or (n, k). Their mean is the leave-one-out log
+        log_prob: The log densities of the observed values, (n,) or (n, k). Their mean is the leave-one-out log
             predictive density of a value.
 
     Examples:
@@ -41,10 +41,10 @@ class LeaveOneOut:
 
     mean: Any
     variance: Any
-    log_density: Any
+    log_prob: Any
 
     def __repr__(self) -> str:
-        density = float(self.log_density.mean())
+        density = float(self.log_prob.mean())
         return f"LeaveOneOut({counted(len(self.mean), 'observation')}, mean log density {density:.4g})"
 
     @classmethod
@@ -121,7 +121,7 @@ class ObservedClasses(Prediction):
         p = self._probabilities()
         return p * (1 - p)
 
-    def log_density(self, y: Any) -> Any:
+    def log_prob(self, y: Any) -> Any:
         """Return the logarithm of the probability of each label (n,)."""
         p = self._probabilities()
         values = check_values(y, p[:, 0])
@@ -226,7 +226,7 @@ class ObservedPrediction(Prediction):
         """Return the marginal variances (n,), float64 tensor."""
         return self._unit**2 * self._moments()[1]
 
-    def log_density(self, y: Any) -> Any:
+    def log_prob(self, y: Any) -> Any:
         """Return the log density of each observation (n,), or the log probability of counts and labels.
 
         Raises:
@@ -235,7 +235,7 @@ class ObservedPrediction(Prediction):
         values = check_values(y, self._moments()[0]) / self._unit
         if (wrong := self.likelihood.check(values)) is not None:
             raise InvalidArgumentError(f"y is no observation: {wrong}.")
-        found = self._predictive.log_density(values)
+        found = self._predictive.log_prob(values)
         return self._out(found - (0.0 if self.likelihood.is_discrete else math.log(self._unit)))
 
     def cdf(self, y: Any) -> Any:

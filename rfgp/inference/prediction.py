@@ -203,10 +203,10 @@ class Prediction:
             values = values + _noise_draws(self.noise, count, len(root), generator).to(root).mT
         return self._out(self._to_units(values))
 
-    def log_density(self, y: Any) -> Any:
+    def log_prob(self, y: Any) -> Any:
         """Return the log density of each value under its marginal distribution.
 
-        The mean of `observed().log_density(y)` over held-out observations y is the negative of `rfgp.metrics.nlpd`.
+        The mean of `observed().log_prob(y)` over held-out observations y is the negative of `rfgp.metrics.nlpd`.
 
         Args:
             y: Values (n,) or (n, k), in the user's units.
@@ -335,7 +335,7 @@ class LogNormal:
         """Return the probabilities that values are at most y, one number or (n,)."""
         return self.log.cdf(check_values(y, self.log.mean_tensor(), may_be_one=True).clamp_min(0).log())
 
-    def log_density(self, y: Any) -> Any:
+    def log_prob(self, y: Any) -> Any:
         """Return the log density of each value (n,) under its marginal distribution, -inf if it is not positive."""
         variance, mean = self.log.variance_tensor(), self.log.mean_tensor()
         values = check_values(y, mean)

@@ -49,7 +49,7 @@ class LatentPredictive:
         within, squares, mean = (self._expectation(function) for function in integrands)
         return mean, within + (squares - mean.square()).clamp_min(0)
 
-    def log_density(self, y: Tensor) -> Tensor:
+    def log_prob(self, y: Tensor) -> Tensor:
         """Return the log densities of observations, (n,) -> (n,)."""
         parts = chunks(y, *self.latent_moments)
         return torch.cat([log_predictive_density(self.likelihood, *part) for part in parts])
@@ -104,7 +104,7 @@ class HeteroscedasticPredictive:
         (mean, variance), (log_mean, log_variance) = self._function_moments, self._noise_moments
         return mean, variance + self.level * (log_mean + log_variance / 2).exp()
 
-    def log_density(self, y: Tensor) -> Tensor:
+    def log_prob(self, y: Tensor) -> Tensor:
         """Return the log densities of observations, (n,) -> (n,)."""
         return torch.cat([_scale_mixture_log_density(*part) for part in self._given_noise(y)])
 
@@ -201,7 +201,7 @@ def log_predictive_density(
     nodes, weights = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(_HERMITE))
     values = f[:, None] + width[:, None] * nodes
     prior = -0.5 * (values - mean[:, None]).square() / variance[:, None]
-    log_ratio = likelihood.log_density(y[:, None].expand_as(values), values) + prior + 0.5 * nodes.square()
+    log_ratio = likelihood.log_prob(y[:, None].expand_as(values), values) + prior + 0.5 * nodes.square()
     found = torch.logsumexp(log_ratio + weights.log(), dim=1) + (width / variance.sqrt()).log()
     found = found - 0.5 * math.log(2 * math.pi)
     return torch.where(found.isnan(), -torch.inf, found)  # e^f overflows

@@ -146,7 +146,7 @@ class LatticeDesign:
 
     def _log_variances(self, parameters: tuple[Tensor, ...]) -> Tensor:
         """Return log D_j of the features, (F,)."""
-        found = self.product.log_density(self.modes.frequencies, self._values(parameters))
+        found = self.product.log_prob(self.modes.frequencies, self._values(parameters))
         return self.modes.by_feature(found + self._log_cell)
 
     @cached_property

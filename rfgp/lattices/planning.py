@@ -76,7 +76,7 @@ def bandwidths(product: SpectralProduct, values: Values, period: Floats, level: 
         def below(index: float, column: int = column) -> bool:
             xi = torch.zeros(1, product.num_columns, dtype=torch.float64)
             xi[0, column] = index / period[column]
-            return float(product.log_density(xi, values)) - float(np.log(period).sum()) < math.log(level)
+            return float(product.log_prob(xi, values)) - float(np.log(period).sum()) < math.log(level)
 
         low, high = 0, 1
         while not below(high) and high < 2**40:
@@ -131,8 +131,8 @@ def active_modes(product: SpectralProduct, values: Values, lattice: Lattice, lev
     scale = np.log(lattice.spacing).sum()
     with torch.no_grad():
         frequencies = torch.as_tensor(indices * lattice.spacing)
-        logs = product.log_density(frequencies, values).numpy() + scale
-        at_zero = float(product.log_density(torch.zeros(1, len(lattice.places), dtype=torch.float64), values)) + scale
+        logs = product.log_prob(frequencies, values).numpy() + scale
+        at_zero = float(product.log_prob(torch.zeros(1, len(lattice.places), dtype=torch.float64), values)) + scale
     kept = np.flatnonzero(logs > math.log(level))
     num_wanted = 2 * len(kept) + 1
     if num_wanted > most:

@@ -42,7 +42,7 @@ class SpectralProduct:
                 out[place] = each
         return torch.stack(out)
 
-    def log_density(self, frequencies: Tensor, values: Values) -> Tensor:
+    def log_prob(self, frequencies: Tensor, values: Values) -> Tensor:
         """Return the log spectral density at frequencies (F, d) in cycles per unit, (F,), float64.
 
         It is that of omega = 2 pi l xi under the measures, times the Jacobian (2 pi)^d prod(l).
@@ -51,7 +51,7 @@ class SpectralProduct:
         omega = 2 * math.pi * frequencies * lengthscales
         total = self.num_columns * math.log(2 * math.pi) + lengthscales.log().sum()
         return total + sum(
-            measure.log_density(omega[:, list(own)]) for measure, own in zip(self.measures, self.positions, strict=True)
+            measure.log_prob(omega[:, list(own)]) for measure, own in zip(self.measures, self.positions, strict=True)
         )
 
     def kernel(self, a: Tensor, b: Tensor, values: Values) -> Tensor:

@@ -1,13 +1,13 @@
-"""Couplings learned for an objective: the copula of the norms, and the radial law with its weights.
+"""Couplings learned for an objective: the copula of the norms, and their distribution with importance weights.
 
-Frequencies are a differentiable function of the parameters and of random numbers that do not depend on them, so the
-gradient of the mean objective is the mean of gradients (couplings paper, App. A.5). Each step draws new ensembles;
-what counts is the objective over a fixed set of others, by which the best parameters are kept and the search ends.
+Frequencies are a differentiable function of the parameters and of random numbers that do not depend on them. So the
+gradient of the mean objective is the mean of gradients (couplings paper, App. A.5). Each step draws new ensembles. The
+objective over a fixed validation set of other ensembles determines the best parameters and the end of the search.
 """
 
 from rfgp.learn.attention import learn_attention as learn_attention
-from rfgp.learn.laws import learn_copula as learn_copula
-from rfgp.learn.laws import learn_radial_law as learn_radial_law
+from rfgp.learn.norms import learn_copula as learn_copula
+from rfgp.learn.norms import learn_radial_distribution as learn_radial_distribution
 from rfgp.learn.objectives import Objective as Objective
 from rfgp.learn.objectives import attention_error as attention_error
 from rfgp.learn.objectives import kernel_error as kernel_error

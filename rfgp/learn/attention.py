@@ -17,7 +17,7 @@ from rfgp.learn.search import Learned, Search
 from rfgp.spectra import Gaussian
 
 _LARGEST_LOGIT = 4.0
-"""exp(2 x 4) is within what a histogram may span."""
+"""The bound of the logits. exp(2 * 4) is within the range of heights that a histogram allows."""
 
 
 def learn_attention(
@@ -33,81 +33,105 @@ def learn_attention(
     seed: int = 0,
     progress: bool = True,
 ) -> Learned:
-    """Learn a coupling for the row-normalised scores: how much blocks share their norms, and the law of these.
+    """Learn a coupling for row-normalized attention: the correlation of the blocks' norms, and their distribution.
 
-    Pairs omega, -omega of `SharedNorms`, its correlation, tilt and broadening learned from "monotone-antithetic" on,
-    which is returned if nothing better is found. Numerator and normaliser stay unbiased; the error of their ratio is
-    what is learned, for this m and these inputs.
+    The coupling has pairs omega, -omega of `SharedNorms`. Its correlation, tilt and broadening are learned from
+    "monotone-antithetic" on, which is returned if nothing better is found. Numerator and normalizer stay unbiased. The
+    objective is the error of their ratio for this m and these inputs.
 
     Args:
-        objective: Of frequencies and weights, `attention_error` or your own; smaller is better.
+        objective: A function of frequencies and weights, `attention_error` or your own, to be minimized.
         num_frequencies: m, even.
         num_dims: d.
-        num_bins: Of the histogram of the tilt.
-        num_steps: The most steps of Adam.
-        num_draws: Ensembles per step, and in the fixed set four times as many.
-        learning_rate: Of Adam; it falls along a cosine.
+        num_bins: The number of bins of the tilt.
+        num_steps: The largest number of steps of Adam.
+        num_draws: The number of ensembles per step. The validation set has four times as many.
+        learning_rate: The first rate of Adam. It decays along a cosine.
         patience: The search ends after ten times as many steps without improvement.
-        seed: Of everything random.
+        seed: The seed of all draws.
         progress: Whether to show a progress bar on a terminal.
 
     Returns:
-        With pairs of a `SharedNorms` or of a `Monotone`.
+        The result, whose coupling has pairs of `SharedNorms` or `Monotone`.
 
     Raises:
-        InvalidArgumentError: an odd m, counts or a rate that are not positive, or an objective that is not a finite 0-d
+        InvalidArgumentError: If m is odd, counts or the rate are not positive, or the objective is not a finite 0-d
             tensor.
+
+    Examples:
+        >>> from rfgp import learn
+        >>> queries = torch.randn(6, 2, generator=torch.Generator().manual_seed(0))
+        >>> objective = learn.attention_error(queries, queries)
+        >>> found = learn.learn_attention(objective, 8, 2, num_steps=2, num_draws=2, progress=False)
+        >>> found.coupling.is_antithetic
+        True
     """
     check_counts(num_frequencies=num_frequencies, num_dims=num_dims, num_bins=num_bins)
     if num_frequencies % 2:
         raise InvalidArgumentError(
-            f"Frequencies come in pairs here, so their number must be even, got {num_frequencies}."
+            f"num_frequencies must be even, got {num_frequencies}. Frequencies come in pairs omega, -omega."
         )
-    law = SharedLaw(num_frequencies // 2, num_dims, num_bins)
-    search = Search(objective, law.draw, law.parameters, num_steps, num_draws, learning_rate, patience, seed)
+    shared = SharedNormDistribution(num_frequencies // 2, num_dims, num_bins)
+    search = Search(objective, shared.draw, shared.parameters, num_steps, num_draws, learning_rate, patience, seed)
     trace, steps, message = search.run(progress)
 
-    def judged(coupling: Coupling) -> float:
-        return search.judge(lambda g: coupling.sample(num_frequencies, num_dims, generator=g))
+    def score(coupling: Coupling) -> float:
+        return search.validate(lambda g: coupling.sample(num_frequencies, num_dims, generator=g))
 
-    values = {coupling: judged(coupling) for coupling in (by_name("monotone-antithetic"), law.coupling())}
+    values = {coupling: score(coupling) for coupling in (by_name("monotone-antithetic"), shared.coupling())}
     best = min(values, key=values.__getitem__)
     return Learned(best, trace, values[best], steps, message)
 
 
-class SharedLaw:
-    """`SharedNorms` as a differentiable function of its options."""
+class SharedNormDistribution:
+    """`SharedNorms` as a differentiable function of its options.
+
+    Args:
+        half: The number m / 2 of pairs.
+        num_dims: d.
+        num_bins: The number of bins of the tilt.
+
+    Examples:
+        >>> shared = SharedNormDistribution(half=4, num_dims=2, num_bins=3)
+        >>> shared.draw(torch.Generator().manual_seed(0))
+        Frequencies(m=8, d=2)
+    """
 
     def __init__(self, half: int, num_dims: int, num_bins: int) -> None:
-        self.half, self.num_dims, self.law = half, num_dims, Gaussian()
+        self.half, self.num_dims, self.measure = half, num_dims, Gaussian()
         self.angle = torch.tensor(0.1, dtype=torch.float64, requires_grad=True)
         self.log_b = torch.zeros((), dtype=torch.float64, requires_grad=True)
         self.logits = torch.zeros(num_bins, dtype=torch.float64, requires_grad=True)
         self.parameters = [self.angle, self.log_b, self.logits]
 
     def heights(self) -> torch.Tensor:
-        """Return the heights (num_bins,) of the histogram, of mean 1, bounded so that none vanishes."""
+        """Return the heights (num_bins,) of the histogram, with mean 1 and bounded away from 0."""
         bounded = _LARGEST_LOGIT * (self.logits / _LARGEST_LOGIT).tanh()
         return bounded.softmax(0) * len(bounded)
 
     def draw(self, generator: torch.Generator) -> Frequencies:
-        """Correlation sin^2 of the angle: its root and that of its complement are smooth."""
+        """Draw frequencies.
+
+        The correlation is sin^2 of an angle, so that its root and that of its complement are smooth.
+        """
         directions = haar_blocks(self.half, self.num_dims, generator)
         blocks = -(-self.half // self.num_dims)
         drawn = torch.randn(1 + blocks, generator=generator, dtype=torch.float64)
         u = torch.special.ndtr(self.angle.sin() * drawn[0] + self.angle.cos() * drawn[1:])
         inner, weights = histogram_quantile(self.heights(), u)
-        radius: torch.Tensor = Radial.apply(to_normal(inner), self.law, self.num_dims)
+        radius: torch.Tensor = Radial.apply(to_normal(inner), self.measure, self.num_dims)
         log_b = self.log_b.clamp(*(math.log(b) for b in BROADENINGS))
         wide = radius * log_b.exp()
-        ratio = LogDensity.apply(wide, self.law, self.num_dims) - LogDensity.apply(radius, self.law, self.num_dims)
+        ratio = LogDensity.apply(wide, self.measure, self.num_dims) - LogDensity.apply(
+            radius, self.measure, self.num_dims
+        )
         lengths, weights = (
             x.repeat_interleave(self.num_dims)[: self.half] for x in (wide, weights * (log_b + ratio).exp())
         )
         return Frequencies.paired(directions * lengths[:, None], weights)
 
     def coupling(self) -> Antithetic:
-        """Return the coupling of the options as they are now."""
+        """Return the coupling with the current options."""
         broadening = min(max(math.exp(float(self.log_b.detach())), BROADENINGS[0]), BROADENINGS[1])
         correlation = math.sin(float(self.angle.detach())) ** 2
         return Antithetic(SharedNorms(correlation, self.heights().detach().tolist(), broadening))

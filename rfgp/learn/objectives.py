@@ -1,4 +1,4 @@
-"""What a coupling can be learned for."""
+"""Objectives for learning a coupling."""
 
 import math
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from rfgp.linalg import finite_rows, read_numbers
 from rfgp.spectra import Gaussian, Spectrum
 
 Objective = Callable[[Frequencies], Tensor]
-"""From frequencies (m, d) and weights, differentiable in both, to what is minimised, 0-d."""
+"""A function of frequencies (m, d) and their weights, differentiable in both. Its value, a 0-d tensor, is minimized."""
 
 
 def kernel_error(
@@ -29,8 +29,14 @@ def kernel_error(
 
     Args:
         x: Inputs divided by the lengthscale, (n, d).
-        spectrum: None: Gaussian.
+        spectrum: The spectrum. If None, the Gaussian one.
         features: "fourier" or "laplace".
+
+    Examples:
+        >>> from rfgp import couplings, learn
+        >>> objective = learn.kernel_error([[0.0], [1.0]])
+        >>> 0 <= float(objective(couplings.by_name("iid").sample(16, 1, seed=0))) < 0.5
+        True
     """
     rows, kind = finite_rows(x, least=2), feature_maps.by_name(features)
     exact = (spectrum or Gaussian()).kernel_between(rows, rows)
@@ -51,14 +57,22 @@ def posterior_divergence(
     spectrum: Spectrum | None = None,
     features: str = "fourier",
 ) -> Objective:
-    """Return the objective of the expected KL between exact and approximate posteriors, in nats per test point.
+    """Return the objective of the expected KL divergence between posteriors, in nats per test point.
+
+    It compares the exact posterior with that of the features.
 
     Args:
         x: Inputs divided by the lengthscale, (n, d), training rows first.
         num_train: The number of training rows.
         noise: The noise variance divided by the outputscale.
-        spectrum: None: Gaussian.
+        spectrum: The spectrum. If None, the Gaussian one.
         features: "fourier" or "laplace".
+
+    Examples:
+        >>> from rfgp import couplings, learn
+        >>> objective = learn.posterior_divergence([[0.0], [1.0], [0.5]], num_train=2, noise=0.1)
+        >>> float(objective(couplings.by_name("iid").sample(16, 1, seed=0))) > 0
+        True
     """
     rows, kind = finite_rows(x, least=2), feature_maps.by_name(features)
     exact = (spectrum or Gaussian()).kernel_between(rows, rows)
@@ -76,28 +90,34 @@ def attention_error(
     *,
     scale: float | None = None,
 ) -> Objective:
-    """Return the objective of attention, the mean squared error of the row-normalised scores of positive features.
+    """Return the objective of attention, the mean squared error of the row-normalized scores of positive features.
 
-    A factor that a row's scores have in common costs nothing here, which is why other couplings are best for it than
-    for the kernel.
+    A common factor of all scores of a row cancels. So other couplings are optimal for this error than for the kernel.
 
     Source: Reid et al. (2024), section 5, where couplings for it are an open question.
 
     Args:
-        queries: As attention meets them, (..., n, d).
-        keys: (..., k, d).
-        scale: Of their products; None: 1 / sqrt(d).
+        queries: Typical queries, (..., n, d).
+        keys: Typical keys, (..., k, d).
+        scale: The factor of their products. If None, 1 / sqrt(d).
 
     Raises:
-        InvalidArgumentError: inputs that are not finite, have no rows, or do not belong together.
+        InvalidArgumentError: If inputs are not finite, have no rows, or differ in d.
+
+    Examples:
+        >>> from rfgp import couplings, learn
+        >>> objective = learn.attention_error(torch.eye(2), torch.eye(2))
+        >>> 0 < float(objective(couplings.by_name("iid").sample(16, 2, seed=0))) < 1
+        True
     """
     q, k = (torch.tensor(read_numbers(*pair)) for pair in (("Queries", queries), ("Keys", keys)))
     if min(q.ndim, k.ndim) < 2 or q.shape[-1] != k.shape[-1] or q.numel() * k.numel() == 0:
         raise InvalidArgumentError(
-            f"Queries (..., n, d) and keys (..., k, d) must share d, got {tuple(q.shape)} and {tuple(k.shape)}."
+            f"Queries (..., n, d) and keys (..., k, d) must share d and have rows, got {tuple(q.shape)} and "
+            f"{tuple(k.shape)}."
         )
     if not bool(torch.isfinite(q).all() and torch.isfinite(k).all()):
-        raise InvalidArgumentError("Queries and keys must be finite.")
+        raise InvalidArgumentError("Queries and keys must be finite, got entries that are not.")
     root = math.sqrt(1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     q, k = root * q, root * k
     exact = (q @ k.mT).softmax(-1)
@@ -110,7 +130,7 @@ def attention_error(
 
 
 def _row_normalised(frequencies: Frequencies, q: Tensor, k: Tensor) -> Tensor:
-    """Return the estimated scores (..., n, k) over their row sums, stabilised for each feature."""
+    """Return the estimated scores (..., n, k) over their row sums, stabilized for each feature."""
     side = softmax.Positive(frequencies).left
     assert isinstance(side, softmax.PositiveMap)
     left, right = side.log_values(q), side.log_values(k)

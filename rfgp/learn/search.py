@@ -1,4 +1,4 @@
-"""The search for the parameters of a coupling, by Adam over new draws in each step."""
+"""The search for the parameters of a coupling, by Adam with new draws in each step."""
 
 import math
 from collections.abc import Callable
@@ -21,14 +21,19 @@ _CHECK_EVERY = 10
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What was learned.
+    """The result of learning a coupling.
 
     Attributes:
-        coupling: To sample from.
-        trace: The objective over the fixed draws, at the start and after every ten steps.
-        best: The coupling's own value over these draws.
-        num_steps: Steps that were taken.
-        message: Why they ended.
+        coupling: The coupling.
+        trace: The objective over the validation draws, at the start and after every ten steps.
+        best: The objective of the coupling over these draws.
+        num_steps: The number of steps taken.
+        message: The reason why the search ended.
+
+    Examples:
+        >>> from rfgp import couplings, learn
+        >>> learn.Learned(couplings.by_name("pairwise"), (0.2, 0.1), 0.1, 10, "All steps were taken.").best
+        0.1
     """
 
     coupling: Coupling
@@ -43,17 +48,25 @@ class Search:
     """A search by Adam.
 
     Attributes:
-        objective: What is minimised.
-        draw: Frequencies of the present parameters.
+        objective: The function that is minimized.
+        draw: Draws frequencies with the current parameters.
         parameters: Tensors with gradients, changed in place.
-        num_steps: The most steps.
-        num_draws: Ensembles per step, and in the fixed set four times as many.
-        learning_rate: It falls along a cosine.
+        num_steps: The largest number of steps.
+        num_draws: The number of ensembles per step. The validation set has four times as many.
+        learning_rate: The first rate. It decays along a cosine.
         patience: The search ends after ten times as many steps without improvement.
-        seed: Of everything random.
+        seed: The seed of all draws.
 
     Raises:
-        InvalidArgumentError: counts or a rate that are not positive.
+        InvalidArgumentError: If counts or the rate are not positive.
+
+    Examples:
+        >>> scale = torch.ones(1, requires_grad=True)
+        >>> draw = lambda generator: Frequencies(scale * torch.ones(1, 1))
+        >>> search = Search(lambda f: f.dense().square().sum(), draw, [scale], 20, 1, 0.1, 10, 0)
+        >>> trace, steps, message = search.run(progress=False)
+        >>> trace[-1] < trace[0], steps
+        (True, 20)
     """
 
     objective: Objective
@@ -69,30 +82,32 @@ class Search:
         check_search(self.num_steps, self.num_draws, self.patience, self.learning_rate)
 
     def run(self, progress: bool) -> tuple[tuple[float, ...], int, str]:
-        """Leave the best parameters in place; return the trace, the steps taken, and why they ended.
+        """Set the parameters to the best ones. Return the trace, the number of steps, and the reason why they ended.
 
         Args:
             progress: Whether to show a progress bar on a terminal.
 
         Raises:
-            InvalidArgumentError: the objective is not a finite 0-d tensor that is differentiable in the frequencies.
+            InvalidArgumentError: If the objective is not a finite 0-d tensor that is differentiable in the frequencies.
         """
         adam = torch.optim.Adam(self.parameters, lr=self.learning_rate)
         falling = torch.optim.lr_scheduler.CosineAnnealingLR(adam, self.num_steps)
         generator = random.generator(random.resolve_seed(self.seed), random.Role.FREQUENCIES, 0)
-        trace, best, message = [self.judge(self.draw)], self._copy(), "All steps were taken."
+        trace, best, message = [self.validate(self.draw)], self._copy(), "All steps were taken."
         with Bar(progress, lines=False) as show:
             for step in range(1, self.num_steps + 1):
                 adam.zero_grad()
                 loss = self._mean(self.draw, generator, self.num_draws)
                 if not loss.requires_grad:
-                    raise InvalidArgumentError("The objective must be differentiable in the frequencies.")
+                    raise InvalidArgumentError(
+                        "The objective must be differentiable in the frequencies, got a value without gradient."
+                    )
                 loss.backward()
                 adam.step()
                 falling.step()
                 if step % _CHECK_EVERY and step < self.num_steps:
                     continue
-                trace.append(self.judge(self.draw))
+                trace.append(self.validate(self.draw))
                 show("learning", step, self.num_steps, f"objective {trace[-1]:.4g}")
                 if trace[-1] == min(trace):
                     best = self._copy()
@@ -104,8 +119,8 @@ class Search:
                 parameter.copy_(value)
         return tuple(trace), step, message
 
-    def judge(self, draw: Callable[[torch.Generator], Frequencies]) -> float:
-        """The objective over the draws that judge, which always have the same random numbers."""
+    def validate(self, draw: Callable[[torch.Generator], Frequencies]) -> float:
+        """Return the objective over the validation draws, which always have the same random numbers."""
         with torch.no_grad():
             generator = random.generator(random.resolve_seed(self.seed), random.Role.FREQUENCIES, 1)
             return float(self._mean(draw, generator, 4 * self.num_draws))
@@ -122,10 +137,13 @@ class Search:
 
 
 def check_search(num_steps: int, num_draws: int, patience: int, learning_rate: float) -> None:
-    """Refuse what no search can have.
+    """Refuse invalid options of a search.
 
     Raises:
-        InvalidArgumentError: counts or a rate that are not positive.
+        InvalidArgumentError: If counts or the rate are not positive.
+
+    Examples:
+        >>> check_search(num_steps=10, num_draws=2, patience=3, learning_rate=0.1)
     """
     check_counts(num_steps=num_steps, num_draws=num_draws, patience=patience)
     if not 0 < learning_rate < math.inf:

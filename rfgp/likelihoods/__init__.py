@@ -5,8 +5,8 @@ from rfgp.likelihoods.exponential import NegativeBinomial as NegativeBinomial
 from rfgp.likelihoods.exponential import Poisson as Poisson
 from rfgp.likelihoods.labels import Bernoulli as Bernoulli
 from rfgp.likelihoods.labels import Categorical as Categorical
+from rfgp.likelihoods.real import Gaussian as Gaussian
 from rfgp.likelihoods.real import Heteroscedastic as Heteroscedastic
-from rfgp.likelihoods.real import Normal as Normal
 from rfgp.likelihoods.real import StudentT as StudentT
 from rfgp.likelihoods.role import Expected as Expected
 from rfgp.likelihoods.role import InitialMoments as InitialMoments
@@ -18,7 +18,7 @@ from rfgp.registry import Registry
 REGISTRY: Registry[Likelihood] = Registry(
     "likelihood",
     {
-        "normal": Normal,
+        "gaussian": Gaussian,
         "bernoulli": Bernoulli,
         "categorical": Categorical,
         "poisson": Poisson,

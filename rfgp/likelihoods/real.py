@@ -1,4 +1,4 @@
-"""Distributions of real observations around f: normal, Student's t, and normal with noise that varies."""
+"""Distributions of real observations around f: Gaussian, Student's t, and Gaussian with noise that varies."""
 
 import math
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ _MIXED = 400
 
 
 @dataclass(frozen=True, repr=False)
-class Normal(Likelihood):
+class Gaussian(Likelihood):
     """y ~ N(f, noise), solved in closed form; see `rfgp.inference`."""
 
     noise: Any = None
@@ -162,7 +162,7 @@ class Heteroscedastic(Likelihood):
 
     noise: Any = None
     kernel: Any = field(default=None, kw_only=True)
-    parameters = Normal.parameters
+    parameters = Gaussian.parameters
     is_standardized = has_noise_process = True
     approximations = ("variational",)
 
@@ -184,9 +184,9 @@ class Heteroscedastic(Likelihood):
         return self.kernel
 
     @property
-    def middle(self) -> Normal:
+    def middle(self) -> Gaussian:
         """The likelihood at g = 0."""
-        return Normal(self.noise)
+        return Gaussian(self.noise)
 
     def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of y (n,) given f (n,), with its derivatives in f."""

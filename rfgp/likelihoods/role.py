@@ -132,7 +132,7 @@ class Likelihood(ABC):
     def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of targets (n,) given f (n,), with its derivatives in f."""
 
-    def log_density(self, y: Tensor, f: Tensor) -> Tensor:
+    def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
         """Return the log density of targets (...) given f (...), which broadcast."""
         return self.slopes(y, f).value
 

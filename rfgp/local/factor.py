@@ -56,7 +56,7 @@ def inverse_factor(
     return out
 
 
-def log_density(
+def log_prob(
     x: Tensor,  # (n, d)
     lengthscale: Tensor,  # (d,) or ()
     variance: Tensor,  # ()

@@ -27,18 +27,20 @@ def given(
     sample_weight: Any,  # (n,)
     exposure: Any,  # (n,)
 ) -> Chunk:
-    """Return what the user gave, to be kept; exposures are in the place of noise, which their likelihoods have not.
+    """Return what the user gave, with exposures in the place of noise.
 
     Raises:
-        DataError: noise under a likelihood that is not normal, or exposures of another number of rows.
+        DataError: noise under a likelihood that is not Gaussian, or exposures of another number of rows.
         InvalidArgumentError: exposures that are not positive, or under a likelihood that has none.
     """
-    law = family.options.likelihood
-    if noise is not None and not family.is_normal:
-        raise DataError(f"noise= is of a normal likelihood, got {law!r}; a row that counts often has a sample_weight.")
+    likelihood = family.options.likelihood
+    if noise is not None and not family.is_gaussian:
+        raise DataError(f"noise requires a Gaussian likelihood, got {likelihood!r}. Use sample_weight to repeat rows.")
     if exposure is not None:
-        if not law.takes_exposure:
-            raise InvalidArgumentError(f"exposure= is of counts and positive values around e^f, got {law!r}.")
+        if not likelihood.takes_exposure:
+            raise InvalidArgumentError(
+                f"exposure requires a likelihood of counts or positive values, got {likelihood!r}. Leave it out."
+            )
         shape = np.shape(check_exposure(exposure))
         if y is None or (shape != np.shape(y) and not isinstance(y, str)):
             raise DataError(f"exposure must have one value for each target in memory, got shape {shape}.")

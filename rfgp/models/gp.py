@@ -100,7 +100,7 @@ class GP(Process[ModelSpec]):
     def __init__(
         self,
         kernel: Kernel | str = "auto",
-        likelihood: str | Likelihood = "normal",
+        likelihood: str | Likelihood = "gaussian",
         approximation: Any = "auto",
         *,
         inference: str | None = None,

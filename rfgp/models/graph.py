@@ -103,7 +103,7 @@ class GraphGP(GP):
         degree: int | None = None,
         rank: int | None = None,
         walk_options: Mapping[str, Any] | None = None,
-        likelihood: str | Likelihood = "normal",
+        likelihood: str | Likelihood = "gaussian",
         inference: str | None = None,
     ) -> None:
         if (wrong := not_a_graph_message(graph)) is not None:

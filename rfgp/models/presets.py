@@ -118,7 +118,7 @@ class SparseSpectrumGP(GP):
         condition_on: str = "auto",
         local_lengthscale: Any = None,
         local_outputscale: float | None = None,
-        likelihood: str | Likelihood = "normal",
+        likelihood: str | Likelihood = "gaussian",
         inference: str | None = None,
     ) -> None:
         seed = random.resolve_seed(seed)
@@ -198,7 +198,7 @@ class ExactGP(GP):
         local: str | None = None,
         local_lengthscale: Any = None,
         local_outputscale: float | None = None,
-        likelihood: str | Likelihood = "normal",
+        likelihood: str | Likelihood = "gaussian",
         inference: str | None = None,
     ) -> None:
         named = locals()

@@ -59,7 +59,7 @@ def term_reports(regression: Regression) -> dict[str, TermReport]:
         spec, points = with_rows(spec, regression.rows), _some_points(regression.rows, spec.options.seed)
         with suppress(InvalidArgumentError):  # if the posterior is not divided into terms
             shares = _shares(regression, points)
-            freedom = degrees_of_freedom(regression, points) if spec.is_normal else {}
+            freedom = degrees_of_freedom(regression, points) if spec.is_gaussian else {}
     found = {}
     for own in (spec, spec.noise_process):
         for name, term, chosen, cost in () if own is None else _parts(own, regression):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
-from rfgp.likelihoods import Likelihood, Normal, by_name
+from rfgp.likelihoods import Gaussian, Likelihood, by_name
 from rfgp.parameters import Hyperprior, Quantity, Values
 from rfgp.regression.report import FitReport
 from rfgp.rows import Chunk, DataSummary, InputReader, Rows
@@ -99,7 +99,7 @@ def read_likelihood(likelihood: Any, noise: Any, *, takes_kernel: bool = False) 
     found = by_name(likelihood)
     if found.noise_kernel is not None and not takes_kernel:
         raise InvalidArgumentError(f"The kernel of the noise must be None here, got {found!r}. Use rfgp.GP.")
-    if isinstance(found, Normal):
+    if isinstance(found, Gaussian):
         if found.noise is not None:
             raise InvalidArgumentError("The noise of a normal likelihood is the model's: give noise= to that.")
     elif noise is not None:
@@ -136,14 +136,14 @@ class Family(ABC):
     @property
     def variances(self) -> tuple[Variance, ...]:
         """The variances among the hyperparameters."""
-        if not self.is_normal:
+        if not self.is_gaussian:
             return (Variance("outputscale", 1.0, (LEAST_LATENT, self.options.likelihood.widest)),)
         return Variance("outputscale", 1.0, OUTPUTSCALE_BOUNDS), Variance("noise", 0.1, NOISE_BOUNDS)
 
     @property
-    def is_normal(self) -> bool:
+    def is_gaussian(self) -> bool:
         """Whether observations are Gaussian given the latent function, so that inference is exact."""
-        return isinstance(self.options.likelihood, Normal)
+        return isinstance(self.options.likelihood, Gaussian)
 
     @abstractmethod
     def prior(self, values: Values) -> Prior:

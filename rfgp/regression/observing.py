@@ -70,7 +70,7 @@ def summary_of(family: F, given: GivenArrays | GivenSource) -> tuple[F, DataSumm
         DataError: there are several targets, or one is no observation of the likelihood.
     """
     summary, likelihood = given.summary(family.inputs.standardize), family.options.likelihood
-    if family.is_normal:
+    if family.is_gaussian:
         return family, summary
     targets = summary.targets
     if targets.ndim > 1 and targets.shape[1] > 1:
@@ -100,13 +100,11 @@ def check_rows(family: Family, rows: Rows) -> None:
     Raises:
         DataError: the message names the first of them.
     """
-    if family.is_normal:
+    if family.is_gaussian:
         return
     likelihood = family.options.likelihood
     if rows.has_fixed_noise and not (likelihood.takes_exposure and isinstance(rows, ArrayRows)):
-        raise DataError(
-            f"noise= is of a normal likelihood, got {likelihood!r}; a row that counts often has a sample_weight."
-        )
+        raise DataError(f"noise requires a Gaussian likelihood, got {likelihood!r}. Use sample_weight to repeat rows.")
     if isinstance(rows, ArrayRows):
         refuse(likelihood, rows.targets[:, 0])
 
@@ -135,7 +133,7 @@ def check_blocks(family: Family, values: Values, rows: Rows) -> None:
 
 def likelihood_quantities(family: Family, summary: DataSummary) -> dict[str, Quantity]:
     """Return the learned parameters of the likelihood, at their starts."""
-    if family.is_normal:
+    if family.is_gaussian:
         return {}
     one = torch.ones_like(summary.center).reshape(-1)[0]
     unit = summary.scaling.targets.scale.reshape(-1)[0]
@@ -206,7 +204,7 @@ def mixture_members(family: Family, values: Values) -> list[MixtureMember]:
 def restored(family: Family, values: Values, tensors: Mapping[str, Tensor]) -> Posterior:
     """Return the posterior that has these `tensors` (...) by name."""
     with torch.no_grad():
-        if not family.is_normal:
+        if not family.is_gaussian:
             return sites.restore(priors_of(family, values), tensors, family.options.likelihood.num_latents)
         members, parts = mixture_members(family, values), tensors_by_prefix(tensors)
         if len(members) == 1:
@@ -240,7 +238,7 @@ def left_out_observations(regression: Regressed, rows: Rows, inference: Inferenc
         offset = torch.cat([block.offset() for block in rows.blocks(2**16)]) if rows.has_fixed_noise else None
         observed = observations(latent, bound_likelihood(regression), offset)
         y = torch.cat([block.targets[:, 0] for block in rows.blocks(2**16)])
-        return LeaveOneOut(observed.mean, observed.variance, observed.log_density(location + scale * y))
+        return LeaveOneOut(observed.mean, observed.variance, observed.log_prob(location + scale * y))
 
 
 def _marginals(mean: Tensor, variance: Tensor) -> MarginalDistribution:

@@ -126,7 +126,7 @@ class Regression:
             rows: The data.
             warm_start: The warm start of the same rows at hyperparameters close by. The default is none.
         """
-        if not self.family.is_normal:
+        if not self.family.is_gaussian:
             return observed_inference(self, rows, warm_start)
         members = mixture_members(self.family, self.hyperparameters)
         if len(members) > 1:
@@ -176,7 +176,7 @@ class Regression:
             NotFittedError: there are no rows.
         """
         rows = self.needed_rows("leave_one_out")
-        if not self.family.is_normal:
+        if not self.family.is_gaussian:
             return left_out_observations(self, rows)
         with torch.no_grad():
             mean, variance = self.infer(rows).leave_one_out()
@@ -323,7 +323,7 @@ def predicted(regression: Regression, inputs: Any, origin: Origin) -> Prediction
     mean, scale, noise = _units(regression)
     process = regression.process
     latent = process.at(inputs)
-    likelihood = None if regression.family.is_normal else bound_likelihood(regression)
+    likelihood = None if regression.family.is_gaussian else bound_likelihood(regression)
     of_observations = None if likelihood is None else partial(observations, likelihood=likelihood)
     parts = latent, mean, scale, noise, origin.template, origin.is_numpy
     if isinstance(latent, MixtureDistribution):
@@ -368,6 +368,6 @@ def _units(regression: Regression) -> tuple[Tensor, Tensor, Tensor]:
     """Return the mean and the scale of the targets in the user's units, and the standardised noise."""
     with torch.no_grad():
         mean = regression.hyperparameters.value("mean").double()
-        normal = regression.family.is_normal
+        normal = regression.family.is_gaussian
         noise = regression.family.observation_noise(regression.hyperparameters) if normal else mean.new_zeros(())
     return mean, regression.scaling.targets.scale.double(), noise

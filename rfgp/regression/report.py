@@ -17,7 +17,7 @@ class Stage:
         rows: On how many rows.
         iterations: Of L-BFGS, or steps of Adam or of scoring.
         evaluations: Of the likelihood and its gradient.
-        gain: What the log marginal likelihood of a row grew by, in nats.
+        gain: The increase of the log marginal likelihood of a row, in nats.
     """
 
     name: str
@@ -29,32 +29,37 @@ class Stage:
 
 @dataclass(frozen=True)
 class FitReport:
-    """How a fit went.
+    """Record of a fit: its searches and its diagnostics.
 
     Attributes:
-        converged: Whether the optimiser's test was met.
-        iterations: Of L-BFGS and, where frequencies were learned, steps of Adam, all stages together, without those
-            that were given up again (columns that came back and brought nothing), which `evaluations` count.
-        evaluations: Of the likelihood and its gradient.
-        log_marginal_likelihood: At the end, of all rows, total nats in the user's units.
-        message: How it ended, in words.
-        at_bounds: Names of hyperparameters with an entry at a bound, such as the lengthscale of a
-            column without effect, or the noise of data without any.
-        trace: The log marginal likelihood (plus log priors) after each iteration of all stages, one after another, in
-            total nats of the stage's rows; each begins with its start. `traces` takes them apart.
+        converged: Whether the last search met its stopping criterion.
+        iterations: The number of iterations of all stages: L-BFGS, and Adam for learned frequencies.
+        evaluations: The number of evaluations of the likelihood and its gradient.
+        log_marginal_likelihood: The log marginal likelihood of all rows at the end, in total nats in the user's units.
+        message: Why the fit ended.
+        at_bounds: The names of hyperparameters with an entry at a bound, such as the lengthscale of a column without
+            effect.
+        trace: The log marginal likelihood plus log priors after each iteration of all stages, in total nats of the
+            rows of each stage. `traces` splits it.
         stages: The parts of the fit, in order.
-        frequencies: "fixed", "learned", or "fell back": learned ones predicted kept-out rows no better.
-        calibration: The mean of (y - mean)^2 / variance of leave-one-out predictions: 1 where the error bars are
-            honest, above 1 where they are too short. Over rows that the learning of frequencies did not see, or
-            over a sample of all rows where the frequencies are fixed; None where it was not computed.
+        frequencies: "fixed", "learned" or "fell back" (learned ones predicted held-out rows no better than fixed ones).
+        mean_squared_zscore: The mean of (y - mean)^2 / variance of leave-one-out predictions. It is 1 for calibrated
+            error bars and larger if they are too short. If frequencies are learned, it is that of held-out rows. None
+            if it was not computed.
         leave_one_out: The mean leave-one-out log density of a value of the same rows, in the user's units.
-        neighbors: The correlation of these rows' errors with those of their nearest rows, about 0 or below where only
-            noise is left over; None where it was not computed.
-        weights_used: The share of the F weights that the data determine, (F - tr A^-1) / F; near 1 the features are
-            exhausted. None where there are fewer rows than features.
-        likelihood_error: The standard error of `log_marginal_likelihood`, where conjugate gradients estimated it; the
-            trace between its ends is then from gradients. 0 where it was computed.
+        residual_autocorrelation: The correlation of the leave-one-out errors of these rows with those of their nearest
+            rows. It is about 0 if the model leaves only noise. None if it was not computed.
+        effective_dof_fraction: The share of the F weights that the data determine, (F - tr A^-1) / F. Close to 1 the
+            features are exhausted. None if rows are fewer than features.
+        likelihood_error: The standard error of `log_marginal_likelihood` if conjugate gradients estimated it, else 0.
         selection: The record of the selection of a kernel or of approximations. None if there was none.
+
+    Examples:
+        >>> import numpy as np, rfgp
+        >>> x = np.linspace(0, 1, 40)
+        >>> report = rfgp.ExactGP(seed=0).fit(x[:, None], np.sin(6 * x)).fit_report
+        >>> report.stages[0].rows
+        40
     """
 
     converged: bool
@@ -66,10 +71,10 @@ class FitReport:
     trace: tuple[float, ...] = ()
     stages: tuple[Stage, ...] = ()
     frequencies: str = "fixed"
-    calibration: float | None = None
+    mean_squared_zscore: float | None = None
     leave_one_out: float | None = None
-    weights_used: float | None = None
-    neighbors: float | None = None
+    effective_dof_fraction: float | None = None
+    residual_autocorrelation: float | None = None
     likelihood_error: float = 0.0
     selection: SelectionReport | None = None
 

@@ -52,7 +52,7 @@ def stationary_model(
     noise: float | None = None,
     local_lengthscale: Any = None,
     local_outputscale: float | None = None,
-    likelihood: Any = "normal",
+    likelihood: Any = "gaussian",
     inference: str | None = None,
     priors: Mapping[str, Hyperprior | None] | None = None,
     seed: Any = None,

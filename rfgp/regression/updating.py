@@ -48,7 +48,7 @@ def extended(regression: Regression, data: Chunk) -> Regression:
         DataError: the data cannot be used; the message names the place.
         NotFittedError: the old rows are needed but not known.
     """
-    posterior = regression.present_posterior if regression.family.is_normal else None
+    posterior = regression.present_posterior if regression.family.is_gaussian else None
     posterior = posterior if posterior is not None and posterior.takes_rows else None
     family, data = regression.family.with_data(data)
     posterior = posterior if family is regression.family else None  # new levels are further weights
@@ -77,7 +77,7 @@ def reduced(regression: Regression, data: Chunk) -> Regression:
         DataError: the data cannot be used, or are as many as all rows.
         InvalidArgumentError: the posterior has no sums over rows that can be taken away.
     """
-    posterior = regression.posterior if regression.family.is_normal else None
+    posterior = regression.posterior if regression.family.is_gaussian else None
     if not (isinstance(posterior, SeriesPosterior) and posterior.takes_rows):
         raise InvalidArgumentError(
             "Only a Gaussian model whose terms have fixed features, one of them by EquispacedFourier(), forgets rows. "

@@ -172,7 +172,7 @@ def _without_comparison(model: GP) -> str | None:
             "The frequencies are learned. They are a kernel of their own and approximate no other, so that there is no "
             "exact process to compare with."
         )
-    return None if model.family.is_normal or not model.family.options.likelihood.has_noise_process else _NOISE
+    return None if model.family.is_gaussian or not model.family.options.likelihood.has_noise_process else _NOISE
 
 
 def _term_of_features(model: GP) -> str | None:

@@ -127,9 +127,9 @@ def residuals(y: NDArray[np.float64], prediction: Prediction) -> go.Figure:
         marker={"color": COLORS[0], "size": 4, "opacity": 0.5},
         showlegend=False,
     )
-    is_normal = prediction.of_observations is None
+    is_gaussian = prediction.of_observations is None
     figure = figure_of(
-        [points], "predicted mean", "(observed - mean) / sd" if is_normal else "normal quantile of the observation"
+        [points], "predicted mean", "(observed - mean) / sd" if is_gaussian else "normal quantile of the observation"
     )
     for height in (-2, 0, 2):
         figure.add_hline(y=height, line={"color": _INK, "width": 1, "dash": "solid" if height == 0 else "dash"})

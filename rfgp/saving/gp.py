@@ -227,7 +227,7 @@ def _with_draws(
     chosen = [approximation_of(content, decoder) for content in described["approximations"]]
     priors = []
     for place, (term, one, content) in enumerate(zip(spec.terms, chosen, described["draws"], strict=True)):
-        data = TermData(term, spec.columns, 1, values, spec.is_normal)
+        data = TermData(term, spec.columns, 1, values, spec.is_gaussian)
         seed = random.child_seed(spec.options.seed, random.Role.TERMS, place)
         own = part(tensors, f"draw.{place}.")
         priors.append(decode_draw(SavedTerm(data, one, seed, content, own, decoder)))

@@ -106,7 +106,7 @@ def encode_likelihood(likelihood: Likelihood, encode: Callable[[Any], Any] = pla
         likelihood: The likelihood.
         encode: Returns a parameter as JSON. The default is that of numbers and texts.
     """
-    if isinstance(likelihood, likelihoods.Normal):
+    if isinstance(likelihood, likelihoods.Gaussian):
         return None
     chosen = {key: encode(value) for key, value in vars(likelihood).items() if value is not None}
     return {"name": likelihoods.REGISTRY.name_of(likelihood), **chosen}
@@ -118,7 +118,7 @@ def decode_likelihood(entry: Mapping[str, Any] | None) -> Likelihood:
     Raises:
         InvalidArgumentError: an unknown name, or parameters that it does not have.
     """
-    return likelihoods.Normal() if entry is None else likelihoods.REGISTRY.make(**entry)
+    return likelihoods.Gaussian() if entry is None else likelihoods.REGISTRY.make(**entry)
 
 
 def encode_dtype(dtype: torch.dtype | None) -> str | None:
@@ -140,6 +140,14 @@ def decode_dtype(name: str) -> torch.dtype:
 _ROUNDING = 1e-6
 
 
+_FORMER_REPORT = {
+    "calibration": "mean_squared_zscore",
+    "neighbors": "residual_autocorrelation",
+    "weights_used": "effective_dof_fraction",
+}
+"""The present names of entries of a report by former ones."""
+
+
 def encode_report(report: FitReport | None) -> dict[str, Any] | None:
     """Return a report as JSON, without the selection, which has an entry of its own."""
     if report is None:
@@ -153,7 +161,8 @@ def decode_report(content: Mapping[str, Any] | None) -> FitReport | None:
     Raises:
         ValueError: it holds values that no report has.
     """
-    report: FitReport | None = _decode(FitReport | None, content)
+    present = None if content is None else {_FORMER_REPORT.get(name, name): value for name, value in content.items()}
+    report: FitReport | None = _decode(FitReport | None, present)
     if report is not None and report.frequencies not in ("fixed", "learned", "fell back"):
         raise ValueError("the fit's report holds a value that no fit gives")
     return report

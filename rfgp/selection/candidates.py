@@ -11,7 +11,7 @@ from rfgp.approximations import Approximation, EquispacedFourier, Exact, Inducin
 from rfgp.approximations.equispaced_fourier import MOST_COLUMNS
 from rfgp.kernels import RBF, Kernel, Linear, Matern, Periodic
 from rfgp.kernels.terms import Term
-from rfgp.likelihoods import Normal
+from rfgp.likelihoods import Gaussian
 from rfgp.priors import LogNormalVariance, SparseLengthscales, SparseVariances
 from rfgp.regression import Limits
 from rfgp.regression.spec import ModelOptions
@@ -191,7 +191,7 @@ class AutoSpace:
     @property
     def _is_gaussian(self) -> bool:
         """Whether the likelihood is Gaussian. Under others neither frequencies nor neighbors are compared."""
-        return isinstance(self.model.likelihood, Normal)
+        return isinstance(self.model.likelihood, Gaussian)
 
     def _exact(self, num_rows: int, num_columns: int, seasons: Seasons) -> tuple[Candidate, ...]:
         """Return the candidates for few rows."""

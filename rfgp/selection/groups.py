@@ -42,7 +42,7 @@ def merged_pool(begun: Regression) -> tuple[Block, int]:
     """Return the rows in memory, merged if few of many have distinct inputs, and their number."""
     rows = begun.needed_rows("a fit")
     pool = pool_of(rows)
-    takes_merged = begun.family.is_normal and not pool.has_fixed_noise and len(rows) == len(pool) <= MOST_MERGED
+    takes_merged = begun.family.is_gaussian and not pool.has_fixed_noise and len(rows) == len(pool) <= MOST_MERGED
     merged = merge_replicates(pool) if takes_merged else pool
     if len(merged) <= FEW_ROWS:
         return merged, len(merged)

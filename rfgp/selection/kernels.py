@@ -54,7 +54,7 @@ def _options(name: str) -> dict[str, Any]:
 
 def _left_out(found: Regression) -> torch.Tensor:
     """Return the log densities of observations given all others (n,)."""
-    density = torch.as_tensor(found.leave_one_out().log_density).double()
+    density = torch.as_tensor(found.leave_one_out().log_prob).double()
     return density.reshape(len(density), -1).mean(1)
 
 

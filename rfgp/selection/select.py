@@ -101,7 +101,7 @@ def _conditioned(regression: Regression, state: CandidateState) -> tuple[Regress
         total = float(inference.log_marginal_likelihood()) + begun.scaling.targets.log_jacobian(rows.count)
     words = f"{report.message}; fitted to {counted(state.fitted.searched, 'row')} and conditioned on {len(rows):,}"
     report = replace(
-        report, log_marginal_likelihood=total, message=words, weights_used=inference.effective_dof_fraction
+        report, log_marginal_likelihood=total, message=words, effective_dof_fraction=inference.effective_dof_fraction
     )
     return begun.replace(given=inference.posterior()), report
 
@@ -130,7 +130,7 @@ def report_of(rounds: SuccessiveHalving, taken: Sequence[CandidateState]) -> Sel
 
 def _baselines(rounds: SuccessiveHalving, taken: Sequence[CandidateState]) -> dict[str, Score]:
     """Return the scores of a constant and a line, with their differences from what was taken."""
-    if not rounds.validation.begun.family.is_normal:
+    if not rounds.validation.begun.family.is_gaussian:
         return {}
     weight, density = rounds.validation.validated.counts(), density_of(taken)
     known = {CONSTANT: rounds.validation.constant}
@@ -162,7 +162,7 @@ def _reason(rounds: SuccessiveHalving, taken: Sequence[CandidateState]) -> str:
 def _proposal(begun: Regression) -> str:
     """Return a sentence on another likelihood that the targets call for. It is empty if there is none."""
     rows = pool_of(begun.needed_rows("a fit"))
-    if not begun.family.is_normal or rows.num_outputs > 1:
+    if not begun.family.is_gaussian or rows.num_outputs > 1:
         return ""
     values = np.unique(begun.scaling.targets.inverse(rows.targets).double().cpu().numpy())
     if len(values) == 2:

@@ -35,8 +35,8 @@ GOING_ON = {True: 2, False: 4}
 """The most candidates that go on, if rows are held out, and if not."""
 BEHIND = 2.0
 """The standard errors by which a candidate is clearly behind."""
-CATCHING_UP, LEFT_OUT, AVERAGED = 0.15, 1.0, 0.1
-"""The nats a row by which a candidate may be behind in any case and go on, be scored in folds, and be averaged."""
+CATCHING_UP, AVERAGED = 0.15, 0.1
+"""The nats a row by which a candidate may be behind in any case and go on, and be scored in folds and averaged."""
 MOST_AVERAGED, ROUNDED = 4, 3
 """The most candidates that are averaged, and the decimals of the scores by which they are chosen."""
 QUIET, TAIL = 1e-3, 1e-4
@@ -137,11 +137,7 @@ class SuccessiveHalving:
             going = self._further(going, CATCHING_UP, GOING_ON[True])
             self._score(going, sizes[-1])
         if self.validation.folds:
-            going = self._further(going, LEFT_OUT, len(going))
-            for state in going:
-                assert state.fitted is not None
-                state.fitted = self.validation.without_folds(state.fitted)
-            self._compare(going)
+            going = self._without_folds(going)
         return self._taken([state for state in going if state.scores and not state.status])
 
     @property
@@ -192,6 +188,24 @@ class SuccessiveHalving:
         states = [self._state(one) for one in variants]
         self.states.extend(states)
         return [*near, *states]
+
+    def _without_folds(self, states: Sequence[CandidateState]) -> list[CandidateState]:
+        """Score candidates by fits without each fold, the best first; return those that were scored.
+
+        A score of rows that the hyperparameters have seen is too good, if it is wrong. A candidate that it puts clearly
+        behind an honest score is behind.
+        """
+        best, found = -math.inf, list[CandidateState]()
+        for state in sorted((one for one in states if one.scores and not one.status), key=lambda one: -one.score):
+            if state.score < best - AVERAGED:
+                state.status = f"behind the best by {best - state.score:.2g} nats a row"
+                continue
+            assert state.fitted is not None
+            state.fitted = self.validation.without_folds(state.fitted)
+            best = max(best, mean_and_error(state.density, self.validation.validated.counts())[0])
+            found.append(state)
+        self._compare(found)
+        return found
 
     def _has_variants(self, states: Sequence[CandidateState]) -> bool:
         """Return whether the best candidate is ahead of the others and has variants that are not scored."""

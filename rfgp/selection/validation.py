@@ -45,7 +45,8 @@ ITERATIONS, REFITTED, GAIN = 50, 15, 0.1
 """The most iterations of an exact kernel on some of the rows and without a fold, and the least gain in nats of the last
 five iterations if kernels are averaged."""
 ROUGH = 2e-4
-"""The least gain of the last five iterations, in nats a row, of a search whose end is scored on held-out rows."""
+"""The least gain of the last five iterations, in nats a row, of a search that is scored on held-out rows. Those with
+neighbors have rounds of few iterations."""
 MOST_GIVEN, AROUND, MOST_PLANNED = 2**17, 2, 20_000
 """The most rows that neighbors are all given to be scored, and beyond them how many times their neighbors are taken
 around each held-out row; and the most rows that planned approximations are given, whose size grows with the rows."""
@@ -138,7 +139,7 @@ class Validation:
             which = places.argsort(stable=True)[:MOST_LEFT_OUT]
             pool, places = some(pool, which), places[which]
         hyperparameters = 2 * pool.inputs.shape[1] + 3
-        has_few = begun.family.is_normal and len(pool) < A_HYPERPARAMETER * hyperparameters
+        has_few = begun.family.is_gaussian and len(pool) < A_HYPERPARAMETER * hyperparameters
         count = min(FOLDS, int(places.max()) + 1) if has_few or groups is not None else 0
         members = [(places % count == fold).nonzero()[:, 0] for fold in range(count)]
         is_split = groups is None and int(places.max()) + 1 == len(places)
@@ -161,7 +162,7 @@ class Validation:
     @property
     def averages(self) -> bool:
         """Whether candidates are averaged: exact ones with Gaussian noise and one output, whose rows are left out."""
-        return self.are_exact and self.held_out is None and self.begun.family.is_normal and self.rows.num_outputs == 1
+        return self.are_exact and self.held_out is None and self.begun.family.is_gaussian and self.rows.num_outputs == 1
 
     @property
     def is_all(self) -> bool:
@@ -218,7 +219,7 @@ class Validation:
         begun = start_of(self.begun, candidate, rows, start)
         most = size if has_neighbors and not is_whole else None
         plan = replace(self.plan_of(candidate, start, plan), most_rows=most)
-        if self.held_out is not None:
+        if self.held_out is not None and not has_neighbors:
             plan = replace(plan, enough=max(plan.enough, ROUGH * size))
         if candidate.is_exact and not is_whole:
             plan = replace(plan, given_iterations=min(ITERATIONS, plan.max_iterations))
@@ -279,8 +280,8 @@ class Validation:
         return self.rows.take(torch.from_numpy(np.unique(near)))
 
     def _left_out(self, found: Regression) -> Tensor:
-        if not found.family.is_normal:
-            return _as_tensor(left_out_observations(found, self.rows).log_density) - _jacobian(found)
+        if not found.family.is_gaussian:
+            return _as_tensor(left_out_observations(found, self.rows).log_prob) - _jacobian(found)
         noise = found.hyperparameters.standardized("noise").double()
         moments = found.replace(rows=self.rows).infer(self.rows).leave_one_out()
         return left_out_densities(moments, self.rows, noise) / self.rows.num_outputs
@@ -289,11 +290,11 @@ class Validation:
 def _densities(found: Regression, rows: Block) -> Tensor:
     """Return the mean standardised densities (b,) of the values of rows given those of a regression."""
     with torch.no_grad():
-        if not found.family.is_normal:
+        if not found.family.is_gaussian:
             latent = predicted(found, rows.inputs, Origin(False, rows.targets.new_empty(0)))
             observed = latent.observed() if rows.fixed_noise is None else latent.observed(rows.fixed_noise)  # exposures
             targets = found.scaling.targets.inverse(rows.targets[:, 0])
-            return _as_tensor(observed.log_density(targets)) - _jacobian(found)
+            return _as_tensor(observed.log_prob(targets)) - _jacobian(found)
         function, (mean, noise) = found.process.at(rows.inputs), mean_and_noise(found.hyperparameters)
         variance = function.variance() + rows.observation_noise(noise)
         return observation_densities(rows, function.mean() + mean, variance[:, None]).mean(1)

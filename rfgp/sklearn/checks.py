@@ -4,14 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length
 
 from rfgp import random
 from rfgp.columns import Table
 from rfgp.counts import counted
-from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.errors import DataError, InvalidArgumentError, requires_extra
 from rfgp.rows import merge_repeats
 from rfgp.rows.names import names_of, without_index
 
@@ -192,6 +191,9 @@ def named_rows(estimator: Any, X: Any) -> Any:
     if estimator.keeps_columns_:
         kept = without_index(X, tuple(names), stacklevel=5) if _reads_all(estimator.kernel) else names
         return X if len(kept) == len(names) else X[list(kept)]
+    with requires_extra("sklearn"):
+        import pandas as pd
+
     frame = pd.DataFrame(X, columns=names)
     kept = without_index(frame, tuple(names), stacklevel=5)
     estimator.used_columns_ = None if len(kept) == len(names) else [list(names).index(name) for name in kept]

@@ -15,7 +15,7 @@ class GPOptions:
     """The options of `rfgp.GP` as scikit-learn stores them. `GPRegressor` documents them."""
 
     gp_: Any
-    usual_likelihood = "normal"
+    usual_likelihood = "gaussian"
     """The likelihood if that is "auto"."""
 
     def __init__(

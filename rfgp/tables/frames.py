@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rfgp.errors import DataError
+from rfgp.errors import DataError, requires_extra
 from rfgp.tables.columns import Frame, is_readable
 from rfgp.tables.options import TextFormat
 
@@ -42,7 +42,8 @@ def read_frame(table: Any, form: TextFormat) -> Frame:
 
 def _arrow(table: Any, place: int) -> Any:
     """Return a column as Arrow cells (n,); objects of several types as texts."""
-    import pyarrow as pa
+    with requires_extra("tables"):
+        import pyarrow as pa
 
     if isinstance(table, pa.Table):
         return table.column(place)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rfgp.counts import counted
-from rfgp.errors import DataError
+from rfgp.errors import DataError, requires_extra
 from rfgp.tables import content
 from rfgp.tables.columns import Frame, is_readable
 from rfgp.tables.content import check_file
@@ -23,8 +23,9 @@ def opened(file: Path, **options: Any) -> Iterator[Any]:
     Raises:
         DataError: the file is missing, no Parquet, damaged, or has two columns of one name.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    with requires_extra("tables"):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
 
     check_file(file)
     try:
@@ -59,7 +60,8 @@ def read_parquet_frame(file: Path, form: TextFormat) -> Frame:
         ...     read_parquet_frame(Path(file.name), TextFormat()).names
         ('size',)
     """
-    import pyarrow as pa
+    with requires_extra("tables"):
+        import pyarrow as pa
 
     with opened(file) as parquet:
         fields, num_rows = list(parquet.schema_arrow), parquet.metadata.num_rows

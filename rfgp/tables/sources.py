@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.errors import DataError, InvalidArgumentError, RfgpError
+from rfgp.errors import DataError, InvalidArgumentError, RfgpError, requires_extra
 from rfgp.rows import Chunk
 from rfgp.rows.arrays import warn_of_truth
 from rfgp.tables.marks import pointed, pointed_text
@@ -173,8 +173,9 @@ class CSV:
 
     def _batches(self, columns: Sequence[str], texts: Sequence[str] = ()) -> Iterator[Any]:
         """Yield columns of numbers, and others as texts, of all rows in Arrow's batches."""
-        import pyarrow as pa
-        import pyarrow.csv as arrow
+        with requires_extra("tables"):
+            import pyarrow as pa
+            import pyarrow.csv as arrow
 
         head, has_marks = self._head, self._form != TextFormat()
         if read_head(self.path, self._form, self._names) != head:

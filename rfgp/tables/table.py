@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.ambient import hides
-from rfgp.errors import DataError
+from rfgp.errors import DataError, requires_extra
 from rfgp.tables.messages import counted, listed, show
 from rfgp.tables.schema import ColumnRule, Schema
 
@@ -147,7 +147,8 @@ def frame_of(rules: Sequence[ColumnRule], X: NDArray[np.float64], *, has_dates: 
         >>> frame_of([ColumnRule("color", 0, "level", ("blue", "red"))], np.array([[1.0]]))["color"].tolist()
         ['red']
     """
-    import pandas as pd
+    with requires_extra("tables"):
+        import pandas as pd
 
     frame = pd.DataFrame(X, columns=[name for rule in rules for name in rule.encoded])
     place = 0

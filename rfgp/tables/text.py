@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.errors import DataError, InvalidArgumentError, requires_extra
 from rfgp.tables.columns import Frame, is_value
 from rfgp.tables.content import read_first, read_utf8
 from rfgp.tables.marks import advice, has_marks
@@ -231,8 +231,9 @@ def _is_header(file: Path, cells: list[str], form: TextFormat) -> bool:
 
 def _parse(file: Path, data: bytes, head: Head, form: TextFormat) -> Any:
     """Return the rows as an Arrow table of texts, null where a cell is a mark of a missing one."""
-    import pyarrow as pa
-    from pyarrow import csv as arrow
+    with requires_extra("tables"):
+        import pyarrow as pa
+        from pyarrow import csv as arrow
 
     names = [str(place) for place in range(len(head.names))]
     types = dict.fromkeys(names, pa.string())

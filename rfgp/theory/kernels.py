@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from rfgp import random
-from rfgp.couplings import Adapted, Coupling, Frequencies, distances_between, for_features, name_of
+from rfgp.couplings import Coupling, DataAdapted, Frequencies, distances_between, for_features, name_of
 from rfgp.couplings.energy.potential import check_distances
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import read_numbers
@@ -294,7 +294,7 @@ def kernel_error(
         seed: Of these draws.
     """
     _check(features, spectrum)
-    if isinstance(coupling, Adapted):
+    if isinstance(coupling, DataAdapted):
         raise InvalidArgumentError("Frequencies for given rows have no error at a distance; see pairs_error.")
     table = read_numbers("distances", distances)
     z, weights = check_distances(table if table.ndim == 2 else np.stack([table, np.ones_like(table)], -1)).T
@@ -318,7 +318,7 @@ def kernel_error(
     return math.sqrt(total)
 
 
-def frequencies_for(
+def required_num_frequencies(
     x: Any,  # (n, d)
     tolerance: float,
     *,

@@ -44,7 +44,7 @@ def pairs_error(
 
     With e_r the error of draw r of R at a pair, the mean over r != s of e_r e_s estimates the squared bias: it is the
     square of sum_r e_r without the squares of each, divided by R (R - 1). Of couplings whose frequencies have the
-    spectral law it is zero but for its error; of `rfgp.couplings.Adapted` it is not.
+    spectral law it is zero but for its error; of `rfgp.couplings.DataAdapted` it is not.
 
     Args:
         coupling: A name, or a coupling.
@@ -57,7 +57,7 @@ def pairs_error(
     Raises:
         InvalidArgumentError: too many rows, too few draws, or what a draw refuses.
     """
-    rows, law = finite_rows(x, least=2), spectrum or Gaussian()
+    rows, measure = finite_rows(x, least=2), spectrum or Gaussian()
     check_counts(num_frequencies=num_frequencies, num_draws=num_draws)
     if len(rows) > MOST_ROWS or num_draws < 3:
         raise InvalidArgumentError(
@@ -65,10 +65,10 @@ def pairs_error(
         )
     chosen, generator = by_name(coupling), random.generator(seed, random.Role.FREQUENCIES)
     places = torch.triu_indices(len(rows), len(rows), offset=1)
-    kernel = law.kernel_between(rows, rows)[*places]
+    kernel = measure.kernel_between(rows, rows)[*places]
     every = torch.empty(num_draws, len(kernel), dtype=torch.float64)
     for number in range(num_draws):
-        phi = Fourier(chosen.sample(num_frequencies, rows.shape[1], spectrum=law, generator=generator))(rows)
+        phi = Fourier(chosen.sample(num_frequencies, rows.shape[1], spectrum=measure, generator=generator))(rows)
         every[number] = (phi @ phi.mT)[*places] - kernel
     products = every @ every.mT / every.shape[1]
     own, total = products.diagonal(), products.sum()

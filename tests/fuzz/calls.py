@@ -289,7 +289,7 @@ def _feature_call(case):
 
 SPECTRA = ["gaussian", "matern", "rational-quadratic", "product-laplace", "product-cauchy"]
 METRICS = ["rmse", "nlpd", "standardized_residuals", "interval_coverage", "kl_divergence"]
-METRICS += ["relative_frobenius_error", "log_density", "expected_posterior_kl"]
+METRICS += ["relative_frobenius_error", "log_prob", "expected_posterior_kl"]
 
 
 @st.composite
@@ -356,7 +356,7 @@ def _metric_call(case):
         "interval_coverage": lambda: rfgp.metrics.interval_coverage(other, p, case["levels"]),
         "kl_divergence": lambda: rfgp.metrics.kl_divergence(p, p),
         "relative_frobenius_error": lambda: rfgp.metrics.relative_frobenius_error(y, other),
-        "log_density": lambda: p.log_density(y),
+        "log_density": lambda: p.log_prob(y),
         "expected_posterior_kl": lambda: rfgp.metrics.expected_posterior_kl(_gram(y), _gram(y), case["count"], 0.1),
     }
     found = outcome(calls[case["name"]])

@@ -519,7 +519,7 @@ def _compare(session, model, state, seed):
         y = rows.y.reshape(len(rows.y), -1)[:, j]
         wide = noise + rows.noise
         m, C = twin.posterior(scale * K, scale * cross, scale * prior, y, wide, center)
-        total += twin.log_density(scale * K, y, wide, center)
+        total += twin.log_prob(scale * K, y, wide, center)
         unit = max(float(np.sqrt(scale * np.diag(prior).max())), float(np.abs(y - center).max()), 1e-12)
         session._close(_column(mean, j), m, unit, "mean")
         session._close(covariance if covariance.ndim == 2 else covariance[..., j], C, unit**2, "covariance")

@@ -37,7 +37,7 @@ def posterior(K, cross, prior, y, noise, mean):
     return mean + cross @ inverse @ (y - mean), prior - cross @ inverse @ cross.T
 
 
-def log_density(K, y, noise, mean):
+def log_prob(K, y, noise, mean):
     """Log density of targets (n,) with K (n, n) and noise (n,)."""
     total, r = K + np.diag(noise), y - mean
     return -0.5 * (r @ np.linalg.solve(total, r) + np.linalg.slogdet(2 * np.pi * total)[1])

@@ -188,21 +188,21 @@ def network():
     return graphs.RoadNetwork.from_lines(lines, metric="euclidean")
 
 
-def roads(alpha=1, boundary="neumann", outputs=1, likelihood="normal"):
+def roads(alpha=1, boundary="neumann", outputs=1, likelihood="gaussian"):
     """Return the case of a field on roads."""
     rng = np.random.default_rng(4)
     X = np.stack([rng.integers(0, 4, 25).astype(float), rng.uniform(size=25)], axis=1)
     y = X[:, 0] - 2 * X[:, 1] + 0.1 * rng.standard_normal(25)
     y = np.stack([y, y**2], axis=1) if outputs > 1 else y
-    noise = {"noise": 0.05} if likelihood == "normal" else {}
-    y = y if likelihood == "normal" else rng.poisson(np.exp(0.3 * y)).astype(float)
+    noise = {"noise": 0.05} if likelihood == "gaussian" else {}
+    y = y if likelihood == "gaussian" else rng.poisson(np.exp(0.3 * y)).astype(float)
     model = rfgp.RoadGP(
         network(), alpha, boundary=boundary, lengthscale=0.9, outputscale=1.2, likelihood=likelihood, seed=0, **noise
     )
     return Case(model.condition(X, y), np.array([(0, 0.0), (0, 0.37), (1, 0.5), (2, 0.8), (3, 1.0)]))
 
 
-def mesh(alpha=2, likelihood="normal"):
+def mesh(alpha=2, likelihood="gaussian"):
     """Return the case of a field on a sphere."""
     import trimesh
 
@@ -210,10 +210,10 @@ def mesh(alpha=2, likelihood="normal"):
     rng = np.random.default_rng(5)
     X = rng.normal(size=(30, 3))
     X /= np.linalg.norm(X, axis=1)[:, None]
-    f, noise = np.sin(3 * X[:, 2]) + X[:, 0], {"noise": 0.05} if likelihood == "normal" else {}
+    f, noise = np.sin(3 * X[:, 2]) + X[:, 0], {"noise": 0.05} if likelihood == "gaussian" else {}
     y = (
         f + 0.1 * rng.standard_normal(30)
-        if likelihood == "normal"
+        if likelihood == "gaussian"
         else (rng.uniform(size=30) < 1 / (1 + np.exp(-f))).astype(float)
     )
     model = rfgp.MeshGP(
@@ -222,7 +222,7 @@ def mesh(alpha=2, likelihood="normal"):
     return Case(model.condition(X, y), 0.95 * X[:5])
 
 
-def nodes(features, kernel=None, outputs=1, likelihood="normal", size=(6, 7), **options):
+def nodes(features, kernel=None, outputs=1, likelihood="gaussian", size=(6, 7), **options):
     """Return the case of a process on a grid's nodes."""
     graph = graphs.Graph.from_grid(size)
     rng = np.random.default_rng(6)
@@ -230,8 +230,8 @@ def nodes(features, kernel=None, outputs=1, likelihood="normal", size=(6, 7), **
     f = np.sin(seen / 5.0)
     y = f + 0.1 * rng.standard_normal(len(seen))
     y = np.stack([y, y**2], axis=1) if outputs > 1 else y
-    noise = {"noise": 0.05} if likelihood == "normal" else {}
-    y = y if likelihood == "normal" else rng.poisson(np.exp(f)).astype(float)
+    noise = {"noise": 0.05} if likelihood == "gaussian" else {}
+    y = y if likelihood == "gaussian" else rng.poisson(np.exp(f)).astype(float)
     kernel = kernel or graphs.kernels.Diffusion(1.5)
     model = rfgp.GraphGP(
         graph, kernel, features=features, outputscale=1.3, likelihood=likelihood, seed=0, **noise, **options

@@ -62,17 +62,6 @@ def test_another_package_called_graphs_is_named(tmp_path):
     assert str(tmp_path / "graphs.py") in run.stderr
 
 
-@pytest.mark.parametrize(("extra", "absent"), [("botorch", "botorch"), ("dask", "distributed"), ("dask", "dask")])
-@pytest.mark.slow
-def test_a_missing_extra_is_named(extra, absent):
-    code = f"import sys; sys.modules[{absent!r}] = None; import rfgp; rfgp.{extra}"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert run.returncode == 1
-    (message,) = run.stderr.splitlines()[-1:]
-    assert message.startswith(f"rfgp.errors.MissingDependencyError: rfgp.{extra} needs {absent}")
-    assert message.endswith(f"pip install 'rfgp[{extra}]'")
-
-
 def modules():
     for package in (graphs, rfgp):
         yield package

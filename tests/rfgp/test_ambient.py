@@ -89,7 +89,7 @@ def said(make, path):
     gp.update(X[:2], y[:2])
     p, n = gp.predict(X), len(y)
     out = [p.mean, p.variance, p.observed().variance, p.covariance, gp.leave_one_out().mean]
-    out += [gp.log_marginal_likelihood().item(), gp.prior_covariance(X).numpy(), p.observed().log_density(y)]
+    out += [gp.log_marginal_likelihood().item(), gp.prior_covariance(X).numpy(), p.observed().log_prob(y)]
     out += [p.sample(2, generator=torch.Generator("cpu").manual_seed(0))]
     if not isinstance(gp, rfgp.ExactGP):
         out += [gp.exact().predict(X).variance, gp.sample_functions(2, seed=0)(X)]

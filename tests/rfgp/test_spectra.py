@@ -139,7 +139,7 @@ def test_density_and_quantile_are_those_of_one_law(name, d):
     np.testing.assert_allclose(2 * step / (up - down), density, rtol=5e-3 if "rational" in name else 1e-3)
 
 
-def test_the_rational_quadratic_law_is_a_mixture():
+def test_the_rational_quadratic_radial_is_a_mixture():
     """Against its own definition by simulation, at a p-value that chance undercuts once in a million runs."""
     rng = np.random.default_rng(0)
     for alpha in (0.1, 1.0, 20.0):

@@ -14,9 +14,9 @@ from rfgp.likelihoods import (
     Bernoulli,
     Categorical,
     Gamma,
+    Gaussian,
     Heteroscedastic,
     NegativeBinomial,
-    Normal,
     Poisson,
     StudentT,
 )
@@ -25,7 +25,7 @@ from rfgp.solvers.choice import solver_in_memory
 
 ROWS = 36
 LIKELIHOODS = {
-    "normal": (Normal(), {"noise": 0.3}),
+    "gaussian": (Gaussian(), {"noise": 0.3}),
     "bernoulli": (Bernoulli(), {}),
     "probit": (Bernoulli(link="probit"), {}),
     "poisson": (Poisson(), {}),

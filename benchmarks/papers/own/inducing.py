@@ -85,8 +85,8 @@ def figures(case: Case, method: str, size: int, generator: torch.Generator) -> F
     else:
         of = {
             "energy, weighted": couplings.Energy(weighted=True),
-            "adapted weights": couplings.Adapted(train, moves=False),
-            "adapted": couplings.Adapted(train),
+            "adapted weights": couplings.DataAdapted(train, moves=False),
+            "adapted": couplings.DataAdapted(train),
         }
         if method in TUNED:
             distances = distances_between(train.numpy())

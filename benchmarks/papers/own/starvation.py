@@ -33,7 +33,7 @@ def judged(name: str, n: int, m: int) -> tuple[float, float, float]:
     n = min(n, len(y) - HELD)
     train, test = order[:n], order[n : n + HELD]
     gp = rfgp.SparseSpectrumGP(num_frequencies=m, seed=0).fit(X[train], y[train])
-    exact, used = gp.exact(), gp.fit_report.weights_used
+    exact, used = gp.exact(), gp.fit_report.effective_dof_fraction
     near, far = (float(np.median(gp.predict(Z).variance / exact.predict(Z).variance)) for Z in (X[test], FAR * X[test]))
     return float("nan") if used is None else used, near, far
 
@@ -66,7 +66,7 @@ def starvation(scale: Scale) -> Result:
         f"Fixed frequencies, m = {SIZES[0]} to {SIZES[-1]}, on three tables and a drawn one (300 waves in 8 columns),"
         " seed 0; the exact process has the same hyperparameters and data. Medians over"
         f" {HELD} held-out rows, and over the same {FAR} times as far out. The share is that of the weights which the"
-        " data determine (`fit_report.weights_used`).",
+        " data determine (`fit_report.effective_dof_fraction`).",
         values,
     )
 

@@ -17,7 +17,7 @@ from rfgp.couplings.energy.potential import KINDS, check_distances, make_potenti
 from rfgp.couplings.energy.solver import Problem, Progress, Solution
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.couplings.orthogonal import haar_rows
-from rfgp.couplings.radial import BROADENINGS, RadialLaw, check_histogram
+from rfgp.couplings.radial import BROADENINGS, RadialDistribution, check_histogram
 from rfgp.errors import BatchesWarning, InvalidArgumentError
 from rfgp.spectra import Gaussian, Spectrum
 
@@ -29,10 +29,10 @@ class Energy(Coupling):
 
     The norms are stratified over the whole ensemble, one in each of m quantiles of their distribution. The directions
     minimise the part of the estimate's second moment that depends on them, summed over pairs
-    (`rfgp.couplings.energy.potential`). They are solved once for each m and d. A draw takes new norms in the strata,
-    one Haar rotation for all directions, and a random order of the rows, so that each frequency has the spectral
-    measure as its distribution. Up to m = d these are orthogonal directions with stratified norms. Beyond, its error is
-    well below that of independent orthogonal blocks. It gains least if m is far too small for the lengthscale.
+    (`rfgp.couplings.energy.potential`). They are solved once for each m and d. A draw has new norms in the strata,
+    one Haar rotation for all directions, and a random order of the rows. So each frequency has the spectral measure as
+    its distribution. Up to m = d these are orthogonal directions with stratified norms. Beyond, the error is well below
+    that of independent orthogonal blocks. The gain is smallest if m is far too small for the lengthscale.
 
     The frequencies of a product of kernels (`sample_product`) are one ensemble over the columns of all factors. Their
     directions are solved anew in each draw (`rfgp.couplings.energy.product`): 512 frequencies take about a second.
@@ -42,7 +42,7 @@ class Energy(Coupling):
         weighted: Whether norms follow a broader distribution than the spectrum's, with importance weights. How much
             broader is solved with the directions. Then phi(x) . phi(x) is 1 in expectation only.
         broadening: How much broader instead. 1 changes nothing. It must be 1 if `weighted` is True.
-        distances: The distances that count and their weights, (k, 2), from
+        distances: The distances whose errors are minimized and their weights, (k, 2), from
             `distances_between(x / lengthscale, features)`. If None, ten distances from 0.3 to 3 lengthscales, each
             relative to the error of independent frequencies (pairs, for positive features).
         tilt: Heights of a histogram by which the distribution of F(|omega|) is changed, F the radial distribution
@@ -53,7 +53,14 @@ class Energy(Coupling):
     Source: the second moment under a common rotation, Reid et al. (2024), Eqs. 14 to 18.
 
     Raises:
-        InvalidArgumentError: an option out of range.
+        InvalidArgumentError: If an option is out of range.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> couplings.Energy(weighted=True).sample(16, 3, seed=0)
+        Frequencies(m=16, d=3)
+        >>> couplings.Energy("laplace").sample(16, 3, seed=0).antithetic
+        True
     """
 
     def __init__(
@@ -71,7 +78,7 @@ class Energy(Coupling):
             raise InvalidArgumentError(f'effort must be "quick" or "full", got {effort!r}.')
         if not BROADENINGS[0] <= broadening <= BROADENINGS[1] or (weighted and broadening != 1.0):
             raise InvalidArgumentError(
-                f"broadening must lie between {BROADENINGS[0]} and {BROADENINGS[1]}, and goes without weighted, got "
+                f"broadening must lie between {BROADENINGS[0]} and {BROADENINGS[1]}, and be 1 if weighted is True, got "
                 f"{broadening!r}."
             )
         self.features, self.weighted, self.effort = features, bool(weighted), effort
@@ -81,7 +88,7 @@ class Energy(Coupling):
 
     @property
     def is_antithetic(self) -> bool:
-        """Whether frequencies come in pairs, as positive features want them."""
+        """Whether frequencies come in pairs omega, -omega, as positive features need them."""
         return self.features == "laplace"
 
     def solve(
@@ -92,47 +99,49 @@ class Energy(Coupling):
         spectrum: Spectrum | None = None,
         progress: Progress | None = None,
     ) -> "Energy":
-        """Solve the directions as well as they can be, and keep them in the cache folder (RFGP_CACHE_DIR).
+        """Solve for the directions without a time limit, and keep them in the cache folder (RFGP_CACHE_DIR).
 
-        m = 4096 takes about half a minute on two cores.
+        For m = 4096 this takes about half a minute on two cores.
 
         Args:
             num_frequencies: m.
             num_dims: d.
             spectrum: The spectrum. If None, the Gaussian one.
-            progress: Called with the steps done and the steps in all.
+            progress: Called with the number of steps done and the number of all steps.
 
         Returns:
-            The coupling with effort="full", whose draws of this size find the solution. Those with effort="quick"
-            do not look for it: draws must not depend on what a cache holds.
+            The coupling with effort="full". Its draws of this size use the solution. Draws with effort="quick" do not,
+            because draws must not depend on the content of a cache.
 
         Raises:
-            InvalidArgumentError: as `sample`.
+            InvalidArgumentError: For the reasons of `sample`.
         """
-        law = self._check(num_frequencies, num_dims, spectrum or Gaussian())
+        measure = self._check(num_frequencies, num_dims, spectrum or Gaussian())
         patient = Energy(**{**vars(self), "effort": "full"})
-        patient._solution(patient._count(int(num_frequencies)), int(num_dims), law, progress)
+        patient._solution(patient._count(int(num_frequencies)), int(num_dims), measure, progress)
         return patient
 
     def solution(self, num_frequencies: int, num_dims: int, *, spectrum: Spectrum | None = None) -> Solution:
-        """Return the solved directions (n, d), before any rotation, the i-th for the i-th smallest norm, and b.
+        """Return the solved directions (n, d) before rotation and the broadening b.
+
+        The i-th direction belongs to the i-th smallest norm.
 
         Args:
-            num_frequencies: m; n is m, or the number m / 2 of pairs.
+            num_frequencies: m. n is m, or the number m / 2 of pairs.
             num_dims: d.
             spectrum: The spectrum. If None, the Gaussian one.
 
         Raises:
-            InvalidArgumentError: as `sample`.
+            InvalidArgumentError: For the reasons of `sample`.
         """
-        law = self._check(num_frequencies, num_dims, spectrum or Gaussian())
-        return self._solution(self._count(int(num_frequencies)), int(num_dims), law)
+        measure = self._check(num_frequencies, num_dims, spectrum or Gaussian())
+        return self._solution(self._count(int(num_frequencies)), int(num_dims), measure)
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         n = self._count(m)
         solved = self._solution(n, d, spectrum)
-        law = RadialLaw(spectrum, d, solved.broadening, self.tilt)
-        lengths, weights = law.draw(norms.stratified(n, generator, mirrored=True))
+        radial = RadialDistribution(spectrum, d, solved.broadening, self.tilt)
+        lengths, weights = radial.draw(norms.stratified(n, generator, mirrored=True))
         rotation = haar_rows(1, d, d, generator)
         order = torch.randperm(n, generator=generator)
         rows = ((solved.unit() @ rotation) * lengths[:, None])[order]
@@ -143,15 +152,15 @@ class Energy(Coupling):
     def _draw_product(self, m: int, factors: list[tuple[Spectrum, int]], generator: torch.Generator) -> Frequencies:
         """Draw one ensemble over all factors, whose directions repel each other by the product of the potentials.
 
-        With `distances`, which are those of one factor, the factors' ensembles are paired at random.
+        With `distances`, which belong to one factor, the ensembles of the factors are paired at random.
         """
         if self.features != "fourier" or self.distances is not None:
             return super()._draw_product(m, factors, generator)
         strata = product.paired_strata(m, len(factors), generator)
         blocks, weights = [], torch.ones(m, dtype=torch.float64)
-        for (law, d), places in zip(factors, strata, strict=True):
-            solved = self._solution(m, d, law)
-            radial = RadialLaw(law, d, solved.broadening, self.tilt)
+        for (measure, d), places in zip(factors, strata, strict=True):
+            solved = self._solution(m, d, measure)
+            radial = RadialDistribution(measure, d, solved.broadening, self.tilt)
             lengths, parts = radial.draw(norms.stratified(m, generator, mirrored=True))
             directions = solved.unit() if d > 1 else random_signs(m, generator)
             blocks.append((directions * lengths[:, None])[places].numpy())
@@ -162,14 +171,14 @@ class Energy(Coupling):
         return Frequencies(torch.cat(turned, dim=1), weights)
 
     def _repelled(self, blocks: list[Array], weights: Array, factors: list[tuple[Spectrum, int]]) -> list[Array]:
-        """Return frequencies (m, d_a) of each factor with the same norms in directions of less energy."""
-        m, spectra, dims = len(weights), tuple(law for law, _ in factors), tuple(d for _, d in factors)
+        """Return frequencies (m, d_a) of each factor with the same norms and directions of lower energy."""
+        m, spectra, dims = len(weights), tuple(measure for measure, _ in factors), tuple(d for _, d in factors)
         if max(dims) == 1:
             return list(product.signed(np.hstack(blocks), weights, spectra).T[:, :, None])
         size, num_steps = product.plan(m, len(dims), self.effort == "full")
         if num_steps == 0:
             return blocks
-        reaches = tuple(self.problem(d, law).reach(m) for law, d in factors)
+        reaches = tuple(self.problem(d, measure).reach(m) for measure, d in factors)
         potential = product.ProductPotential.of(spectra, dims, reaches)
         parts = [
             product.turned([b[i : i + size] for b in blocks], weights[i : i + size], potential, num_steps)
@@ -181,23 +190,23 @@ class Energy(Coupling):
         return self._draw(m, d, spectrum, generator).dense()
 
     def _count(self, m: int) -> int:
-        """Return how many directions are solved for."""
+        """Return the number of directions that are solved for."""
         if self.features == "fourier":
             return m
         if m % 2:
-            raise InvalidArgumentError(f"Positive features come in pairs, so their number must be even, got {m}.")
+            raise InvalidArgumentError(f"num_frequencies must be even, got {m}. Positive features come in pairs.")
         if m == 0:
             raise InvalidArgumentError("num_frequencies must be a positive integer, got 0.")
         return m // 2
 
     def problem(self, num_dims: int, spectrum: Spectrum) -> Problem:
-        """Return what is solved in d dimensions.
+        """Return the problem whose solution are the directions in d dimensions.
 
         Raises:
-            InvalidArgumentError: positive features of another spectrum than the Gaussian.
+            InvalidArgumentError: If positive features are combined with another spectrum than the Gaussian one.
         """
         if self.features == "laplace" and not isinstance(spectrum, Gaussian):
-            raise InvalidArgumentError(f"Positive features exist for the Gaussian spectrum only, not {spectrum!r}.")
+            raise InvalidArgumentError(f"The spectrum of positive features must be Gaussian, got {spectrum!r}.")
         distances = None if self.distances is None else tuple(map(tuple, self.distances))
         tilt = None if self.tilt is None else tuple(self.tilt)
         return _problem(self.features, spectrum, num_dims, distances, self.weighted, tilt, self.broadening)
@@ -208,8 +217,9 @@ class Energy(Coupling):
         if solver.plan(n, d, full)[0] > 1 and (n, d) not in _announced:
             _announced.add((n, d))
             warnings.warn(
-                f"{n} frequencies would take more than 5 s to solve together, so the energy coupling starts from "
-                'blocks and takes few steps. by_name("energy", effort="full") solves them, once.',
+                f"Solving the directions of {n} frequencies together would take more than 5 s. The energy coupling "
+                "starts from copies of one block and takes few steps. "
+                'by_name("energy", effort="full") solves them once.',
                 BatchesWarning,
                 stacklevel=4,
             )
@@ -235,6 +245,6 @@ def _problem(
     tilt: tuple[float, ...] | None,
     broadening: float,
 ) -> Problem:
-    """Return the problem, the same object for the same arguments, which is what `store.key_of` remembers it by."""
+    """Return the problem. The same arguments give the same object, which is the cache key of `store.key_of`."""
     potential = make_potential(features, spectrum, num_dims, distances)
     return Problem(potential, spectrum, num_dims, weighted, tilt, broadening)

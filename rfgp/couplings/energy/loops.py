@@ -1,6 +1,7 @@
-"""The compiled loop over pairs of frequencies.
+"""Compiled loops over pairs of frequencies.
 
-Serial and `nogil`: `rfgp.couplings.energy.repulsion` runs it over blocks of rows in a thread pool.
+They are serial and release the lock of the interpreter (`nogil`). `rfgp.couplings.energy.repulsion` runs them over
+blocks of rows in a thread pool.
 """
 
 import numpy as np
@@ -14,9 +15,13 @@ _FASTMATH = {"reassoc", "contract", "nsz"}  # sums in any order; no assumption a
 def repel(gram, row_squares, squares, weights, value, slope, per_length, push, level):
     """Turn rows of the Gram matrix into the coefficients of the gradient, in place.
 
-    With s = |omega_i +- omega_j| and V, V' tabulated at equal steps of s (V' the derivative in s^2):
-    gram[i, j] becomes w_j (V'(s+) - V'(s-)), push[i] the sum over j of w_j (V'(s+) + V'(s-)), and, unless it
-    is empty, level[i] that of w_j (V(s+) + V(s-)) / 2. Beyond its end the last value and slope hold.
+    Let s+- = |omega_i +- omega_j|. V and its derivative V' in s^2 are tabulated at equal steps of s. Afterwards
+
+        gram[i, j] = w_j (V'(s+) - V'(s-)),
+        push[i]    = sum_j w_j (V'(s+) + V'(s-)),
+        level[i]   = sum_j w_j (V(s+) + V(s-)) / 2, unless `level` is empty.
+
+    Beyond the end of the table its last value and slope hold.
     """
     last = np.float32(slope.size - 1.001)
     zero, half = np.float32(0), np.float32(0.5)
@@ -45,9 +50,12 @@ def repel(gram, row_squares, squares, weights, value, slope, per_length, push, l
 def repel_products(gram, squares, weights, values, slopes, per_length, strengths, push):
     """Turn each factor's Gram matrix into the coefficients of the gradient of a product potential, in place.
 
-    With s = |omega_ai +- omega_aj| and g(s+-) = sum_k strength_k C_a'(s z_ka) prod_{b != a} C_b(s_b z_kb), C' the
-    derivative in s^2: gram[a, i, j] becomes w_j (g(s+) - g(s-)), and push[a, i] is increased by the sum over j of
-    w_j (g(s+) + g(s-)). The nearest knot stands for s, the last one for all beyond.
+    Let s+- = |omega_ai +- omega_aj| and C' the derivative of C in s^2. With
+
+        g(s+-) = sum_k strength_k C_a'(s z_ka) prod_{b != a} C_b(s_b z_kb),
+
+    gram[a, i, j] becomes w_j (g(s+) - g(s-)), and push[a, i] grows by sum_j w_j (g(s+) + g(s-)). The tables are read at
+    the knot nearest to s, and at the last knot beyond their end.
     """
     num_factors, m = squares.shape
     num_distances = strengths.size

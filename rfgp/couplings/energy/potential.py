@@ -1,14 +1,15 @@
-"""The potential by which frequencies repel each other: the second moment of a kernel estimate, as a table.
+"""The repulsion potential of frequencies: the second moment of a kernel estimate, as a table.
 
-With omega_i = r_i u_i R and one Haar rotation R for the whole ensemble, the estimate of k at distance z is
-k_hat(z) = sum_i w_i / m cos(omega_i . z), and, the cosine of a sum and of a difference averaged over R,
+Let omega_i = r_i u_i R, with one Haar rotation R for the whole ensemble. The estimate of k at distance z is
+k_hat(z) = sum_i w_i / m cos(omega_i . z). The cosines of sums and differences are averaged over R, with
+C(t) = E cos(t u_1) and u uniform on the sphere:
 
     E k_hat^2 = sum_ij w_i w_j / m^2 [C(|omega_i + omega_j| z) + C(|omega_i - omega_j| z)] / 2,
-    E k_hat   = sum_i  w_i / m C(r_i z),                    C(t) = E cos(t u_1), u uniform on the sphere
+    E k_hat   = sum_i  w_i / m C(r_i z)
 
 (couplings paper, Eqs. 16 to 18, before directions are restricted to orthogonal ones). For pairs omega, -omega of
-positive features the same holds with cosh for cos, v = |x + y| for z, and the factor
-exp(-2 |x|^2 - 2 |y|^2) = exp(-v^2 - |x - y|^2) in front.
+positive features the same holds with cosh instead of cos and v = |x + y| instead of z. The moments then have the
+factor exp(-2 |x|^2 - 2 |y|^2) = exp(-v^2 - |x - y|^2).
 """
 
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ Array = NDArray[np.float64]
 
 KINDS = ("fourier", "laplace")
 DEFAULT_DISTANCES = np.linspace(0.3, 3.0, 10)
-"""In lengthscales; there a kernel falls from nearly 1 to nearly 0."""
+"""The default distances in lengthscales, over which a kernel decays from nearly 1 to nearly 0."""
 
 _KNOTS = 4096
 _FARTHEST, _FARTHEST_POSITIVE = 1e4, 20.0
@@ -42,7 +43,13 @@ class Potential:
         num_dims: d.
         distances: (k,), z or v, in lengthscales.
         log_strengths: (k,), logarithms of the weights of the second moments.
-        means: (k,), E k_hat without the factor in front: k(z), or exp(v^2 / 2).
+        means: (k,), E k_hat without the factor: k(z), or exp(v^2 / 2).
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> potential = make_potential("fourier", spectra.Gaussian(), 3)
+        >>> potential.pair(np.array([0.0, 2.0])).round(3).tolist()  # strengths add up to 1
+        [1.0, 0.872]
     """
 
     kind: str
@@ -99,6 +106,11 @@ def make_potential(kind: str, spectrum: Spectrum, num_dims: int, distances: Any 
             `distances_between` returns them. If None, ten from 0.3 to 3. Each second moment is then divided by the
             variance of independent frequencies there (of independent pairs omega, -omega for positive features), so
             that all lengthscales count alike.
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> make_potential("laplace", spectra.Gaussian(), 3, [[1.0, 1.0]]).means.round(4).tolist()
+        [1.6487]
     """
     if distances is not None:
         z, weights = check_distances(distances).T
@@ -108,8 +120,8 @@ def make_potential(kind: str, spectrum: Spectrum, num_dims: int, distances: Any 
     if kind == "laplace":
         if z.max() > _FARTHEST_POSITIVE:
             raise InvalidArgumentError(
-                f"The largest |x + y| is {z.max():.3g} lengthscales; beyond {_FARTHEST_POSITIVE:g} "
-                "positive features fail. Center the inputs, or use Fourier features."
+                f"|x + y| must be at most {_FARTHEST_POSITIVE:g} lengthscales for positive features, got "
+                f"{z.max():.3g}. Center the inputs, or use Fourier features."
             )
         log_strengths = log_weights - z**2
         if distances is None:
@@ -123,7 +135,7 @@ def make_potential(kind: str, spectrum: Spectrum, num_dims: int, distances: Any 
 
 
 def _log_total(logs: Array) -> float:
-    """Return the logarithm of the sum of exponentials; subtracted, the strengths add up to 1."""
+    """Return the logarithm of the sum of exponentials."""
     return float(np.logaddexp.reduce(logs))
 
 
@@ -131,7 +143,11 @@ def check_distances(distances: Any) -> Array:
     """Return distances and weights (k, 2), float64.
 
     Raises:
-        InvalidArgumentError: not of that shape, or not all positive and finite.
+        InvalidArgumentError: If the shape differs, or an entry is not positive and finite.
+
+    Examples:
+        >>> check_distances([[1, 0.5], [2, 0.5]]).tolist()
+        [[1.0, 0.5], [2.0, 0.5]]
     """
     table = read_numbers("distances", distances)
     if table.ndim != 2 or table.shape[1] != 2 or len(table) == 0 or not np.isfinite(table).all() or table.min() <= 0:
@@ -140,7 +156,7 @@ def check_distances(distances: Any) -> Array:
         )
     if table[:, 0].max() > _FARTHEST:
         raise InvalidArgumentError(
-            f"The largest distance is {table[:, 0].max():.3g}; at most {_FARTHEST:g} lengthscales count."
+            f"distances must be at most {_FARTHEST:g} lengthscales, got {table[:, 0].max():.3g}."
         )
     return table
 
@@ -155,21 +171,28 @@ def distances_between(
 
     Args:
         x: Inputs divided by the lengthscale, (n, d), n >= 2.
-        kind: "fourier": |x - y| over pairs, equal weights; "laplace": |x + y|, each weighted by
-            the mean of exp(-|x - y|^2) over its pairs.
-        num_distances: k, the number of quantile groups; each is represented by its root mean square.
-        num_pairs: The largest number of pairs; they are spread evenly over all pairs.
+        kind: "fourier" for |x - y| over pairs with equal weights. "laplace" for |x + y|, each weighted by the mean of
+            exp(-|x - y|^2) over its pairs.
+        num_distances: k, the number of quantile groups. Each is represented by its root mean square.
+        num_pairs: The largest number of pairs. They are spread evenly over all pairs.
 
     Raises:
-        InvalidArgumentError: fewer than two rows, values that are not finite, or all rows coincide.
+        InvalidArgumentError: If there are fewer than two rows, values are not finite, or all rows coincide.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> couplings.distances_between([[0.0], [1.0], [3.0]], num_distances=3).tolist()
+        [[1.0, 1.0], [2.0, 1.0], [3.0, 1.0]]
     """
     rows = finite_rows(x, least=2).numpy()
     if np.abs(rows).max() > 1e100:
-        raise InvalidArgumentError("Inputs beyond 1e100 have no distances; are they divided by the lengthscale?")
+        raise InvalidArgumentError("x must be at most 1e100 in absolute value. Divide the inputs by the lengthscale.")
     if kind not in KINDS:
         raise InvalidArgumentError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}.")
     if num_distances < 1 or num_pairs < 1:
-        raise InvalidArgumentError("num_distances and num_pairs must be positive.")
+        raise InvalidArgumentError(
+            f"num_distances and num_pairs must be positive, got {num_distances!r} and {num_pairs!r}."
+        )
     places = np.unique(np.linspace(0, len(rows) * (len(rows) - 1) // 2 - 1, num_pairs).astype(np.int64))
     first, second = pair_at(places)
     between = np.linalg.norm(rows[first] - rows[second], axis=1)
@@ -177,7 +200,7 @@ def distances_between(
     weights = np.ones_like(between) if kind == "fourier" else np.exp(-(between**2))
     keep = lengths > 1e-9
     if not keep.any():
-        raise InvalidArgumentError("All rows coincide: there are no distances between them.")
+        raise InvalidArgumentError("x must have at least two distinct rows, got equal ones.")
     order = np.flatnonzero(keep)[np.argsort(lengths[keep], kind="stable")]
     groups = [group for group in np.array_split(order, num_distances) if len(group)]
     table = [(float(np.sqrt(np.mean(lengths[g] ** 2))), float(weights[g].mean())) for g in groups]
@@ -185,7 +208,12 @@ def distances_between(
 
 
 def pair_at(places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return (i, j), i > j, of places in the row-by-row order of the lower triangle."""
+    """Return (i, j), i > j, at positions in the row-by-row order of the lower triangle.
+
+    Examples:
+        >>> [found.tolist() for found in pair_at(np.arange(3))]
+        [[1, 2, 2], [0, 0, 1]]
+    """
     i = ((1 + np.sqrt(1 + 8 * places.astype(np.float64))) / 2).astype(np.int64)
     i -= i * (i - 1) // 2 > places  # from 10^8 rows on the root of the last place of a row is rounded up
     return i, places - i * (i - 1) // 2

@@ -1,16 +1,17 @@
 """Frequencies of a product of kernels on different columns: one ensemble over the columns of all factors.
 
-With omega_i = (omega_1i, ..., omega_Fi) and one Haar rotation R_a for each factor's block of columns, the estimate of
-k_1(x_1) ... k_F(x_F) is k_hat = sum_i w_i / m cos(sum_a omega_ai . x_a). Averaged over the rotations, with |x_a| = z_a,
+Let omega_i = (omega_1i, ..., omega_Fi), with one Haar rotation R_a for each factor's block of columns. The estimate of
+k_1(x_1) ... k_F(x_F) is k_hat = sum_i w_i / m cos(sum_a omega_ai . x_a). Its moments are averages over the rotations.
+With |x_a| = z_a, C_a(t) = E cos(t u_1) and u uniform on the sphere of d_a,
 
-    E k_hat^2 = sum_ij w_i w_j / m^2 [prod_a C_a(|omega_ai + omega_aj| z_a) + prod_a C_a(|omega_ai - omega_aj| z_a)] / 2
-    E k_hat   = sum_i  w_i / m prod_a C_a(r_ai z_a),        C_a(t) = E cos(t u_1), u uniform on the sphere of d_a
+    E k_hat^2 = sum_ij w_i w_j / m^2 [P_ij(+) + P_ij(-)] / 2,    P_ij(+-) = prod_a C_a(|omega_ai +- omega_aj| z_a),
+    E k_hat   = sum_i  w_i / m prod_a C_a(r_ai z_a)
 
-(`rfgp.couplings.energy.potential` has the case F = 1). The mean depends on the norms r_ai alone. So whatever the
-directions are, and however they were found from the norms, k_hat is unbiased if each row's norms are independent and
-follow their radial distributions. Norms that were paired by their energy would not be. Here row i takes the norms of
-the strata (rank_a(i) + S_a) mod m, with S_a uniform and independent: for each i these strata are uniform and
-independent, whatever the ranks are. The ranks are those of Sobol points, which spreads the pairs of norms evenly.
+(`rfgp.couplings.energy.potential` has the case F = 1). The mean depends on the norms r_ai alone. So k_hat is unbiased
+if each row's norms are independent and follow their radial distributions, for any directions found from the norms.
+Pairing norms by their energy would break this. Instead row i takes the norms of the strata (rank_a(i) + S_a) mod m,
+with S_a uniform and independent. For each i these strata are uniform and independent for any ranks. The ranks are those
+of Sobol points, which spreads the pairs of norms evenly.
 """
 
 import itertools
@@ -32,27 +33,32 @@ from rfgp.spectra import Spectrum
 Array = NDArray[Any]
 
 LEVELS = {2: (0.0, 0.6, 1.2, 2.0, 3.0), 3: (0.0, 0.9, 2.0)}
-"""Distances of each factor in lengthscales, by the number of factors; all combinations count."""
+"""Distances of each factor in lengthscales, by the number of factors. All their combinations are used."""
 
 FEW_LEVELS = (0.0, 1.5)
-"""Distances for four factors and more; at most two of them are not 0."""
+"""Distances for four factors and more. At most two of them are not 0."""
 
 _KNOTS = 4096
 _RATE = 0.1
 STEPS, FULL_STEPS = 30, 300
 WHOLE, BLOCK = 512, 256
-"""The largest ensemble that a quick draw treats together, and the size of blocks of a larger one."""
+"""The largest ensemble that a quick draw solves as a whole, and the size of the blocks of a larger one."""
 
 QUICK_PAIRS = 2e7
-"""Pairs of all steps together in a quick draw: some 4 s on one core."""
+"""The number of pairs in all steps of a quick draw, about 4 s on one core."""
 
 _LEAST_STEPS = 10
 SWEEPS = 5
-"""How often each row's signs are tried."""
+"""The number of sweeps over the signs of all rows."""
 
 
 def distance_tuples(num_factors: int) -> Array:  # (K, F)
-    """Return the combinations of the factors' distances at which the error counts, in lengthscales."""
+    """Return the combinations of the factors' distances at which the error is minimized, in lengthscales.
+
+    Examples:
+        >>> distance_tuples(2).shape, distance_tuples(2)[0].tolist()
+        ((24, 2), [0.0, 0.6])
+    """
     levels = LEVELS.get(num_factors, FEW_LEVELS)
     most = num_factors if num_factors in LEVELS else 2
     found = [z for z in itertools.product(levels, repeat=num_factors) if 1 <= np.count_nonzero(z) <= most]
@@ -63,7 +69,14 @@ def strengths(
     spectra: Sequence[Spectrum],
     distances: Array,  # (K, F)
 ) -> Array:  # (K,)
-    """Return weights of the distances: one over the variance of independent frequencies there, with sum 1."""
+    """Return weights of the distances with sum 1: the inverse variances of independent frequencies there.
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> pair = [spectra.Gaussian(), spectra.Gaussian()]
+        >>> round(float(strengths(pair, distance_tuples(2)).sum()), 6)
+        1.0
+    """
     mean, double = (
         np.prod([s.kernel(torch.as_tensor(c * z)).numpy() for s, z in zip(spectra, distances.T, strict=True)], axis=0)
         for c in (1, 2)
@@ -74,9 +87,14 @@ def strengths(
 
 
 def paired_strata(m: int, num_factors: int, generator: torch.Generator) -> torch.Tensor:  # (F, m)
-    """Return a stratum of the norm for each factor and row, each factor's a permutation of 0 to m - 1.
+    """Return a stratum of the norm for each factor and row, a permutation of 0 to m - 1 for each factor.
 
-    For each row the strata are independent and uniform; see the module's docstring.
+    For each row the strata are independent and uniform. See the docstring of the module.
+
+    Examples:
+        >>> strata = paired_strata(4, 2, torch.Generator().manual_seed(0))
+        >>> strata.shape, strata.sort(1).values[0].tolist()
+        (torch.Size([2, 4]), [0, 1, 2, 3])
     """
     ranks = torch.as_tensor(sobol_points(m, num_factors, generator)).T.argsort(1).argsort(1)
     shifts = torch.randint(m, (num_factors, 1), generator=generator)
@@ -92,6 +110,12 @@ class ProductPotential:
         slopes: (F, knots, K), their derivatives in s^2.
         per_length: (F,), steps per unit of s.
         strengths: (K,), the weights of the distances.
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> potential = ProductPotential.of((spectra.Gaussian(), spectra.Matern(1.5)), (1, 2), (8.0, 9.0))
+        >>> potential.values.shape, float(potential.values[0, 0, 0])
+        ((2, 4096, 24), 1.0)
     """
 
     values: Array
@@ -102,7 +126,13 @@ class ProductPotential:
     @staticmethod
     @lru_cache(maxsize=16)
     def of(spectra: tuple[Spectrum, ...], dims: tuple[int, ...], reaches: tuple[float, ...]) -> "ProductPotential":
-        """Return the potential of factors with these spectra and numbers of columns, tabulated up to the reaches."""
+        """Return the potential of factors, tabulated up to their reaches.
+
+        Args:
+            spectra: The spectrum of each factor.
+            dims: The number of columns of each factor.
+            reaches: The largest |omega_ai +- omega_aj| of each factor in the tables.
+        """
         distances = distance_tuples(len(dims))
         tables = [_tables(d, reach, z) for d, reach, z in zip(dims, reaches, distances.T, strict=True)]
         values, slopes = (np.array(found, np.float32) for found in zip(*tables, strict=True))
@@ -127,14 +157,22 @@ class ProductPotential:
 
 
 def _tables(d: int, reach: float, distances: Array) -> tuple[Array, Array]:
-    """Return C(s z) and its derivative in s^2, (knots, K); C'(t) / (2 t) is -C(t) / (2 d) in d + 2 dimensions."""
+    """Return C(s z) and its derivative in s^2, (knots, K) each.
+
+    C'(t) / (2 t) is -C(t) / (2 d) in d + 2 dimensions.
+    """
     levels, places = np.unique(distances, return_inverse=True)
     t = np.linspace(0.0, reach, _KNOTS)[:, None] * levels
     return sphere_cosine(t, d)[:, places], (-(levels**2) / (2 * d) * sphere_cosine(t, d + 2))[:, places]
 
 
 def plan(m: int, num_factors: int, full: bool) -> tuple[int, int]:
-    """Return the size of blocks and the number of steps for m frequencies; one alone has nothing to repel."""
+    """Return the size of blocks and the number of steps for m frequencies.
+
+    Examples:
+        >>> plan(1, 2, full=False), plan(512, 2, full=True)
+        ((1, 0), (512, 300))
+    """
     if m == 1 or full:
         return m, FULL_STEPS if m > 1 else 0
     size = m if m <= WHOLE else BLOCK
@@ -149,7 +187,16 @@ def turned(
     potential: ProductPotential,
     num_steps: int,
 ) -> list[Array]:  # (m, d_a) each
-    """Return frequencies with the same norms in directions of less energy, after Adam steps of falling rates."""
+    """Return frequencies with the same norms and directions of lower energy, by Adam steps of decaying rates.
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> potential = ProductPotential.of((spectra.Gaussian(),) * 2, (2, 2), (8.0, 8.0))
+        >>> blocks = [np.array([[1.0, 0.0], [0.9, 0.1]])] * 2
+        >>> found = turned(blocks, np.ones(2), potential, 30)
+        >>> np.linalg.norm(found[0], axis=1).round(3).tolist()  # the norms stay
+        [1.0, 0.906]
+    """
     norms = [np.minimum(np.linalg.norm(block, axis=1, keepdims=True), 1e9) for block in blocks]
     directions = [block / np.linalg.norm(block, axis=1, keepdims=True) for block in blocks]
     steps = [Adam(_RATE) for _ in blocks]
@@ -169,10 +216,16 @@ def signed(
     weights: Array,  # (m,)
     spectra: Sequence[Spectrum],
 ) -> Array:  # (m, F)
-    """Return frequencies of factors of one column each with signs of less energy, one row and factor at a time.
+    """Return frequencies of factors of one column each with signs of lower energy.
 
-    A rotation of one column is a sign. So the energy is the sum of k_hat^2 over the distances and their signs, and
-    one sign changes one row of the cosines.
+    A rotation of one column is a sign. So the energy is the sum of k_hat^2 over the distances and their signs. The
+    signs are tried one row and factor at a time, which changes one row of the cosines.
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> pair = (spectra.Gaussian(), spectra.Gaussian())
+        >>> signed(np.array([[1.0, 1.0], [1.0, 1.0]]), np.ones(2), pair).tolist()
+        [[1.0, -1.0], [1.0, 1.0]]
     """
     m, num_factors = omega.shape
     points, weight = _signed_points(spectra)
@@ -187,7 +240,7 @@ def signed(
 
 
 def _signed_points(spectra: Sequence[Spectrum]) -> tuple[Array, Array]:
-    """Return the distances with all signs but the first, (P, F), and the weight of each, (P,)."""
+    """Return the distances with all signs but that of the first, (P, F), and the weight of each, (P,)."""
     distances = distance_tuples(len(spectra))
     points, weights = [], []
     for z, strength in zip(distances, strengths(spectra, distances), strict=True):

@@ -1,4 +1,4 @@
-"""The energy of an ensemble and its gradient, a few nanoseconds per pair."""
+"""The energy of an ensemble and its gradient, in a few nanoseconds per pair."""
 
 import os
 from collections.abc import Iterator
@@ -14,20 +14,35 @@ from rfgp.couplings.energy.potential import Potential
 Array = NDArray[Any]
 
 _ROWS = 256
-"""Rows of a block: fixed, so that results do not depend on the number of threads."""
+"""The number of rows of a block. It is fixed, so that results do not depend on the number of threads."""
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use.
+
+    Examples:
+        >>> cores() >= 1
+        True
+    """
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Repulsion:
-    """The second moment sum_ij w_i w_j [V(|omega_i + omega_j|) + V(|omega_i - omega_j|)] / 2 over a tabulated V.
+    """The second moment of an ensemble and its gradient, from a tabulated potential V.
+
+    It is sum_ij w_i w_j [V(|omega_i + omega_j|) + V(|omega_i - omega_j|)] / 2.
 
     Args:
         potential: V.
-        reach: The largest |omega_i +- omega_j| that matters; beyond, its last value and slope hold.
+        reach: The largest |omega_i +- omega_j| in the table. Beyond it the last value and slope hold.
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> from rfgp.couplings.energy.potential import make_potential
+        >>> repulsion = Repulsion(make_potential("fourier", spectra.Gaussian(), 2), 8.0)
+        >>> gradient, levels = repulsion(np.array([[0.0, 0.0], [1.0, 0.0]]), np.ones(2))
+        >>> gradient.shape, levels.shape
+        ((2, 2), (2,))
     """
 
     def __init__(self, potential: Potential, reach: float) -> None:
@@ -40,7 +55,7 @@ class Repulsion:
 
     @contextmanager
     def threads(self) -> Iterator["Repulsion"]:
-        """Run blocks of rows on all cores, each with the matrix products of one thread."""
+        """Run blocks of rows on all cores, with one BLAS thread each."""
         from threadpoolctl import threadpool_limits
 
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(cores()) as pool:
@@ -56,9 +71,9 @@ class Repulsion:
         weights: Array,  # (m,)
         levels: bool = True,
     ) -> tuple[Array, Array]:
-        """Return the gradient in the frequencies (m, d) and, if `levels`, in the weights (m,), else (0,).
+        """Return the gradients in the frequencies (m, d) and in the weights (m,).
 
-        The second moment is half the product of the weights and the gradient in them.
+        The second one is empty if `levels` is False. Half its product with the weights is the second moment.
         """
         from rfgp.couplings.energy.loops import repel
 

@@ -1,4 +1,4 @@
-"""Directions of least energy: Adam on a product of spheres."""
+"""Directions of minimal energy, by Adam on a product of spheres."""
 
 import math
 from collections.abc import Callable
@@ -13,15 +13,15 @@ from rfgp import random
 from rfgp.couplings.energy.potential import Potential
 from rfgp.couplings.energy.repulsion import Repulsion
 from rfgp.couplings.orthogonal import haar_blocks
-from rfgp.couplings.radial import BROADENINGS, RadialLaw
+from rfgp.couplings.radial import BROADENINGS, RadialDistribution
 from rfgp.spectra import Spectrum
 
 Array = NDArray[Any]
 Progress = Callable[[int, int], None]
-"""Called with the steps done and the steps in all."""
+"""Called with the number of steps done and the number of all steps."""
 
 VERSION = 1
-"""Raise it when solutions change."""
+"""The version of the solver, part of the keys of stored solutions. Increase it when solutions change."""
 
 FULL_STEPS, _NORM_STEPS = 300, 100
 QUICK_PAIRS, BLOCK_PAIRS = 4e8, 2.5e8  # pairs of all steps together: 2.5 and 1.5 s on two cores
@@ -31,13 +31,17 @@ _RATE, _RATE_BROADENING = 0.1, 0.01
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Directions of an ensemble, the i-th for the i-th stratum of the norms from below.
+    """Directions of an ensemble. The i-th belongs to the i-th stratum of the norms in ascending order.
 
     Attributes:
-        directions: (n, d), float16; normalise them after reading.
+        directions: (n, d), float16. Normalize them after reading.
         broadening: b of the radial distribution.
-        num_steps: Steps over all pairs at once.
-        num_blocks: How many equal blocks the start was made of; 1: none.
+        num_steps: The number of steps over all pairs.
+        num_blocks: The number of equal blocks from which the search started. 1 if there were none.
+
+    Examples:
+        >>> Solution(np.array([[3.0, 4.0]], np.float16), 1.0, 0, 1).unit().tolist()
+        [[0.6, 0.8]]
     """
 
     directions: Array
@@ -54,15 +58,21 @@ class Solution:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What is to be solved.
+    """The minimization that determines the directions of an ensemble.
 
     Attributes:
         potential: The energy of pairs.
-        spectrum: Of the norms.
+        spectrum: The spectrum of the norms.
         num_dims: d.
-        weighted: Whether the broadening of the radial distribution is solved as well.
-        histogram: A tilt of the radial law, or None.
-        broadening: b, where it is not solved for.
+        weighted: Whether the broadening of the radial distribution is optimized as well.
+        histogram: A tilt of the radial distribution, or None.
+        broadening: b, if it is not optimized.
+
+    Examples:
+        >>> from rfgp import couplings, spectra
+        >>> problem = couplings.Energy().problem(3, spectra.Gaussian())
+        >>> [len(found) for found in problem.strata(4)]
+        [4, 4]
     """
 
     potential: Potential
@@ -73,26 +83,30 @@ class Problem:
     broadening: float = 1.0
 
     def strata(self, n: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return norms (n,) in the middle of the strata, ascending, and their weights (n,), for b = 1."""
+        """Return norms (n,) in the middle of the strata in ascending order, and their weights (n,), for b = 1."""
         middle = (torch.arange(n, dtype=torch.float64) + 0.5) / n
-        return RadialLaw(self.spectrum, self.num_dims, histogram=self.histogram).draw(middle)
+        return RadialDistribution(self.spectrum, self.num_dims, histogram=self.histogram).draw(middle)
 
     def broaden(self, strata: tuple[torch.Tensor, torch.Tensor], log_b: float) -> tuple[Array, Array]:
         """Return the norms (n,) and weights (n,) of strata for another b."""
-        norms, weights = RadialLaw(self.spectrum, self.num_dims, math.exp(log_b)).broaden(*strata)
+        norms, weights = RadialDistribution(self.spectrum, self.num_dims, math.exp(log_b)).broaden(*strata)
         return norms.numpy(), weights.numpy()
 
     def reach(self, n: int) -> float:
-        """Return how far apart frequencies can be, without the last half percent of the norms."""
+        """Return the largest distance of frequencies, without the top half percent of the norms."""
         top = self.spectrum.radial_quantile(torch.tensor([min(1 - 0.5 / n, 0.995)]), self.num_dims)
         return 2 * float(top) * (BROADENINGS[1] if self.weighted else max(self.broadening, 1.0))
 
 
 def plan(n: int, d: int, full: bool) -> tuple[int, int]:
-    """Return the number of blocks and of joint steps for n frequencies; those of a quick plan take at most 5 s.
+    """Return the number of blocks and of joint steps for n frequencies.
 
-    Many steps on one ensemble, where they fit; otherwise few steps on an ensemble that starts as rotated copies of
-    one solved block; where not even few would fit, none.
+    A quick plan takes at most 5 s. If the time allows, it has many steps on one ensemble. Otherwise it has few steps on
+    an ensemble that starts as rotated copies of one solved block, or none if even these would take too long.
+
+    Examples:
+        >>> plan(100, 10, full=False), plan(4096, 10, full=False)[0] > 1
+        ((1, 300), True)
     """
     cost = 1 + d / 50  # of a pair: a fixed part, and two products of d
     joint = int(QUICK_PAIRS / (n**2 * cost))
@@ -103,7 +117,14 @@ def plan(n: int, d: int, full: bool) -> tuple[int, int]:
 
 
 def solve(problem: Problem, n: int, *, full: bool, progress: Progress | None = None) -> Solution:
-    """Return directions for n frequencies; everything random comes from a fixed seed."""
+    """Return directions for n frequencies. All randomness comes from a fixed seed.
+
+    Examples:
+        >>> from rfgp import couplings, spectra
+        >>> problem = couplings.Energy().problem(2, spectra.Gaussian())
+        >>> solve(problem, 6, full=True).directions.shape
+        (6, 2)
+    """
     num_blocks, num_steps = plan(n, problem.num_dims, full)
     generator = random.generator(0, n, problem.num_dims)
     if n <= problem.num_dims or problem.num_dims == 1:  # orthogonal directions are best, or there is a single one
@@ -119,7 +140,17 @@ def solve(problem: Problem, n: int, *, full: bool, progress: Progress | None = N
 
 
 def first_directions(problem: Problem, n: int, num_blocks: int, generator: torch.Generator) -> tuple[Array, float]:
-    """Return orthogonal blocks dealt to the strata at random; or copies of a solved block, strata interleaved."""
+    """Return the directions from which the search starts, and log b.
+
+    With one block they are orthogonal blocks in random order. Otherwise they are rotated copies of one solved block,
+    with interleaved strata.
+
+    Examples:
+        >>> from rfgp import couplings, spectra
+        >>> problem = couplings.Energy().problem(2, spectra.Gaussian())
+        >>> first_directions(problem, 6, 1, torch.Generator().manual_seed(0))[0].shape
+        (6, 2)
+    """
     d = problem.num_dims
     if num_blocks == 1:
         blocks = haar_blocks(n, d, generator)
@@ -140,7 +171,7 @@ def _descend(
     progress: Progress | None,
     turn: bool = True,
 ) -> tuple[Array, float]:
-    """Return directions and log b after Adam steps whose rates fall along a cosine."""
+    """Return directions and log b after Adam steps whose rates decay along a cosine."""
     strata, reach = problem.strata(len(start)), problem.reach(len(start))
     repulsion, single = Repulsion(problem.potential, reach), _Single(problem.potential, reach)
     directions, log_b = start, np.array([broadening])
@@ -175,11 +206,11 @@ def _broadening_slope(
 ) -> float:
     """Return the derivative in log b of the mean squared error over rotations, sum_k strength_k E (k_hat - k)^2.
 
-    That is S / n^2 - (2 / n) sum_i w_i M(r_i) and a constant; with the second term the sum of the weights in the
-    middle of the strata, which need not be n, cannot be lowered to advantage.
+    The error is S / n^2 - (2 / n) sum_i w_i M(r_i) plus a constant. The weights in the middle of the strata need not
+    add up to n, and the second term penalizes lowering their sum.
 
     Args:
-        problem: What is solved.
+        problem: The problem.
         single: M.
         strata: Norms and weights for b = 1.
         log_b: log b.
@@ -194,7 +225,7 @@ def _broadening_slope(
 
 
 class _Single:
-    """The potential's `single` as a table with linear interpolation."""
+    """A table of the potential's `single` with linear interpolation."""
 
     def __init__(self, potential: Potential, reach: float) -> None:
         self._r = np.linspace(0.0, reach, 4096)
@@ -205,7 +236,15 @@ class _Single:
 
 
 class Adam:
-    """Kingma and Ba (2015), Algorithm 1."""
+    """The steps of Adam (Kingma and Ba 2015, Algorithm 1).
+
+    Args:
+        rate: The full learning rate.
+
+    Examples:
+        >>> Adam(0.1).step(np.array([3.0, -5.0]), 1.0).round(6).tolist()  # the first step has the size of the rate
+        [0.1, -0.1]
+    """
 
     def __init__(self, rate: float) -> None:
         self._rate, self._count = rate, 0
@@ -213,7 +252,7 @@ class Adam:
         self._square: Any = 0.0
 
     def step(self, gradient: Array, fraction: float) -> Array:
-        """Return what to subtract; the rate is `fraction` of the full one."""
+        """Return the decrement of the parameters at `fraction` of the full rate."""
         self._count += 1
         self._mean = 0.9 * self._mean + 0.1 * gradient
         self._square = 0.999 * self._square + 0.001 * gradient**2

@@ -19,14 +19,15 @@ from rfgp.files import cache_folder, sweep, write_atomically
 
 SHIPPED = Path(__file__).with_name("solved.npz")
 
-MOST_IN_MEMORY = 2**27  # bytes
+MOST_IN_MEMORY = 2**27
+"""The bytes of solutions above which the oldest ones are dropped from memory."""
 memory: dict[str, Solution] = {}
-"""Solutions by their keys, the oldest first, for the time of the process."""
+"""Solutions by their keys, the oldest first, until the process ends."""
 lock = threading.RLock()
 
 
 def _unlock_in_child() -> None:
-    """A process that was forked while another thread solved must not wait for that thread."""
+    """Renew the lock in a forked process, which must not wait for a thread of its parent."""
     global lock
     lock = threading.RLock()
 
@@ -36,19 +37,26 @@ if hasattr(os, "register_at_fork"):
 
 
 def solution(problem: Problem, n: int, *, full: bool, progress: Progress | None = None) -> Solution:
-    """Return the solution of a problem for n frequencies, the same wherever it comes from on one kind of processor.
+    """Return the solution of a problem for n frequencies.
 
-    Files are keyed by everything that the solution depends on and by the solver's version, written in one piece,
-    and checked when they are read, so that processes may share the folder. One that is damaged is solved again.
+    On one kind of processor it is the same from each source. The key of a file covers the version of the solver and all
+    that the solution depends on. Files are written atomically and checked when they are read, so processes may share
+    the folder. A damaged file is solved again.
 
     Args:
-        problem: What is solved.
+        problem: The problem.
         n: The number of directions.
-        full: Whether it may take as long as it takes.
-        progress: Called with the steps done and the steps in all.
+        full: Whether there is no time limit.
+        progress: Called with the number of steps done and the number of all steps.
 
     Warns:
-        CacheWarning: the solution could not be kept.
+        CacheWarning: If the solution could not be kept.
+
+    Examples:
+        >>> from rfgp import couplings, spectra
+        >>> problem = couplings.Energy().problem(4, spectra.Gaussian())
+        >>> solution(problem, 4, full=False).directions.tolist()[0]  # orthogonal ones, which need no search
+        [1.0, 0.0, 0.0, 0.0]
     """
     key = key_of(problem, n, full=full)
     with lock:  # threads wait for each other; processes may solve the same twice
@@ -64,7 +72,14 @@ def solution(problem: Problem, n: int, *, full: bool, progress: Progress | None 
 
 @lru_cache(maxsize=64)
 def key_of(problem: Problem, n: int, *, full: bool) -> str:
-    """Return the name of a solution: a digest of all that it depends on."""
+    """Return the key of a solution: a digest of all that it depends on.
+
+    Examples:
+        >>> from rfgp import couplings, spectra
+        >>> problem = couplings.Energy().problem(4, spectra.Gaussian())
+        >>> len(key_of(problem, 8, full=False)), key_of(problem, 8, full=True) == key_of(problem, 9, full=True)
+        (32, False)
+    """
     potential = problem.potential
     content = {
         "version": solver.VERSION,
@@ -82,7 +97,15 @@ def key_of(problem: Problem, n: int, *, full: bool) -> str:
 
 
 def ship(solutions: dict[str, Solution], path: Path = SHIPPED) -> None:
-    """Write the solutions that come with the package; `tests/support/ship.py` calls it."""
+    """Write the solutions that are part of the package. `tests/support/ship.py` calls it.
+
+    Examples:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp(), "solved.npz")
+        >>> ship({"key": solver.Solution(np.eye(2, dtype=np.float16), 1.0, 0, 1)}, path)
+        >>> sorted(np.load(path).files)
+        ['key.directions', 'key.meta']
+    """
     content = {f"{key}.{name}": value for key, found in solutions.items() for name, value in _arrays(found).items()}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **content)
@@ -100,7 +123,12 @@ def _solution(directions: Any, meta: Any) -> Solution:
 
 @lru_cache(maxsize=1)
 def shipped() -> dict[str, Solution]:
-    """Return the solutions that came with the package by their keys."""
+    """Return the solutions that are part of the package, by their keys.
+
+    Examples:
+        >>> all(len(key) == 32 for key in shipped())
+        True
+    """
     if not SHIPPED.exists():
         return {}
     with np.load(SHIPPED, allow_pickle=False) as content:
@@ -113,7 +141,12 @@ def _path(key: str) -> Path:
 
 
 def read(key: str, n: int, d: int) -> Solution | None:
-    """Return a solution from the cache folder; None where there is none, or not what was written."""
+    """Return a solution from the cache folder, or None if there is no valid one.
+
+    Examples:
+        >>> read("no-such-key", 2, 2) is None
+        True
+    """
     try:
         content = _path(key).read_bytes()
         digest, payload = content[:32], content[32:]
@@ -124,17 +157,25 @@ def read(key: str, n: int, d: int) -> Solution | None:
             if meta.shape != (3,) or meta.dtype != np.float64 or not np.isfinite(meta).all() or meta[0] <= 0:
                 return None
             found = _solution(directions, meta)
-    except Exception:  # whatever numpy and zip make of bytes that no solver wrote: they are solved again
+    except Exception:  # numpy and zip raise many errors for damaged bytes; the problem is then solved again
         return None
     fits = found.directions.shape == (n, d) and found.directions.dtype == np.float16
     return found if fits and np.isfinite(found.directions).all() else None
 
 
 def write(key: str, found: Solution) -> None:
-    """Keep a solution in the cache folder, under the checksum of what is written.
+    """Keep a solution in the cache folder with a checksum of its bytes.
 
     Warns:
-        CacheWarning: it could not be kept.
+        CacheWarning: If it could not be kept.
+
+    Examples:
+        >>> import tempfile
+        >>> from unittest import mock
+        >>> with mock.patch.dict(os.environ, RFGP_CACHE_DIR=tempfile.mkdtemp()):
+        ...     write("key", solver.Solution(np.eye(2, dtype=np.float16), 1.0, 300, 1))
+        ...     read("key", 2, 2).num_steps
+        300
     """
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **_arrays(found))
@@ -147,7 +188,7 @@ def write(key: str, found: Solution) -> None:
     except OSError as error:
         warnings.warn(
             f"Solved directions could not be kept in {path.parent}: {error.strerror or error}. The next process solves "
-            "them again. RFGP_CACHE_DIR names another folder.",
+            "them again. Set RFGP_CACHE_DIR to another folder.",
             CacheWarning,
             stacklevel=2,
         )

@@ -28,8 +28,14 @@ class ExponentialMap(SideMap):
     """Features exp(omega . x - |x|^2 / 2) of the softmax kernel.
 
     Args:
-        frequencies: Of m features.
+        frequencies: The m frequencies.
         kernel: "softmax" or "gaussian".
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> side = ExponentialMap(couplings.as_frequencies(torch.eye(2)), "softmax")
+        >>> side(torch.zeros(1, 2)).square().round(decimals=3)
+        tensor([[0.5000, 0.5000]])
     """
 
     def __init__(self, frequencies: Frequencies, kernel: str) -> None:
@@ -55,7 +61,7 @@ class ExponentialMap(SideMap):
 class Trigonometric(FeaturePair):
     """The trigonometric estimator: features exp(|x|^2 / 2) (cos(omega . x), sin(omega . x)) of the softmax kernel.
 
-    Accurate for small x - y, exact where they are equal. Of the Gaussian kernel these are `rfgp.features.Fourier`.
+    It is accurate for small x - y and exact for x = y. For the Gaussian kernel it is `rfgp.features.Fourier`.
 
     Source: Rahimi and Recht (2007); Choromanski et al. (2022), Eq. 2.
 
@@ -64,15 +70,22 @@ class Trigonometric(FeaturePair):
         kernel: "softmax" or "gaussian".
 
     Raises:
-        InvalidArgumentError: another kernel, or antithetic frequencies, whose features repeat each other.
+        InvalidArgumentError: If the kernel is unknown, or the frequencies are antithetic.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> pair = Trigonometric(couplings.by_name("orthogonal").sample(8, 2, seed=0), "gaussian")
+        >>> x = torch.ones(1, 2)
+        >>> round(float(pair(x, x)), 6)
+        1.0
     """
 
     def __init__(self, frequencies: Frequencies | Tensor, kernel: str = "softmax") -> None:
         drawn = as_frequencies(frequencies)
         if drawn.antithetic:
             raise InvalidArgumentError(
-                "Trigonometric features of antithetic frequencies repeat each other. Use the coupling without "
-                "-antithetic, or positive features."
+                "frequencies must not be antithetic for trigonometric features, got pairs omega, -omega. Use the "
+                "coupling without -antithetic, or positive features."
             )
         side = _TrigonometricMap(drawn, kernel)
         super().__init__(side, side)
@@ -81,7 +94,7 @@ class Trigonometric(FeaturePair):
 class Positive(FeaturePair):
     """The positive estimator (FAVOR+): features exp(omega . x - |x|^2 / 2) of the softmax kernel.
 
-    Accurate for small x + y, exact where it is 0. Of the Gaussian kernel these are `rfgp.features.Laplace`.
+    It is accurate for small x + y and exact for x = -y. For the Gaussian kernel it is `rfgp.features.Laplace`.
 
     Source: Choromanski et al. (2021), Lemma 1; Choromanski et al. (2022), Eq. 3.
 
@@ -90,7 +103,14 @@ class Positive(FeaturePair):
         kernel: "softmax" or "gaussian".
 
     Raises:
-        InvalidArgumentError: another kernel.
+        InvalidArgumentError: If the kernel is unknown.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> pair = Positive(couplings.by_name("orthogonal").sample(8, 2, seed=0))
+        >>> x = torch.ones(1, 2)
+        >>> round(float(pair(x, -x)), 4), pair.is_positive  # exp(-2)
+        (0.1353, True)
     """
 
     def __init__(self, frequencies: Frequencies | Tensor, kernel: str = "softmax") -> None:

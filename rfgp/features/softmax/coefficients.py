@@ -1,4 +1,4 @@
-"""Coefficients of hybrid estimators: lambda(x, y) = a + left(x) . right(y), estimated like the kernels themselves.
+"""Coefficients of hybrid estimators: lambda(x, y) = a + left(x) . right(y), estimated as the kernels are.
 
 Source: Choromanski et al. (2022), Eqs. 9 and 10.
 """
@@ -17,7 +17,12 @@ from rfgp.features.softmax.pair import SideMap, check_matrix, times
 
 
 class CoefficientMap(nn.Module, ABC):
-    """One side of a coefficient."""
+    """One of the two feature maps of a coefficient.
+
+    Examples:
+        >>> Constant(0.5).left(torch.zeros(3, 2)).shape
+        torch.Size([3, 0])
+    """
 
     @property
     @abstractmethod
@@ -35,15 +40,20 @@ class CoefficientMap(nn.Module, ABC):
 class Coefficient(nn.Module):
     """A coefficient lambda(x, y) = a + left(x) . right(y) of a hybrid estimator.
 
-    It may be estimated, then from a draw independent of the estimators that it mixes, or known.
+    It is known, or estimated from a draw that is independent of the estimators that it mixes.
 
     Args:
         constant: a.
         left: Features of x.
-        right: Features of y, as many.
+        right: As many features of y.
 
     Raises:
-        InvalidArgumentError: a is not finite, or the sides have different numbers of features.
+        InvalidArgumentError: If a is not finite, or the sides have different numbers of features.
+
+    Examples:
+        >>> coefficient = Angular(torch.eye(2))
+        >>> coefficient(torch.tensor([[1.0, 1.0]]), torch.tensor([[1.0, 1.0], [-1.0, -1.0]])).round()
+        tensor([[0., 1.]])
     """
 
     def __init__(self, constant: float, left: CoefficientMap, right: CoefficientMap) -> None:
@@ -52,7 +62,8 @@ class Coefficient(nn.Module):
             raise InvalidArgumentError(f"The constant of a coefficient must be finite, got {constant!r}.")
         if left.num_features != right.num_features:
             raise InvalidArgumentError(
-                f"A coefficient needs as many features on both sides, got {left.num_features} and {right.num_features}."
+                f"Both sides of a coefficient must have as many features, got {left.num_features} and "
+                f"{right.num_features}."
             )
         self.constant, self.left, self.right = float(constant), left, right
 
@@ -85,6 +96,10 @@ class Constant(Coefficient):
 
     Args:
         value: Any finite number.
+
+    Examples:
+        >>> Constant(0.25)(torch.zeros(1, 2), torch.zeros(2, 2))
+        tensor([[0.2500, 0.2500]])
     """
 
     def __init__(self, value: float) -> None:
@@ -106,32 +121,37 @@ class _SignMap(CoefficientMap):
 
 
 class Angular(Coefficient):
-    """The angle of x and y over pi: 0 where they point the same way, 1 where they are opposite.
+    """The angle of x and y divided by pi: 0 for equal directions, 1 for opposite ones.
 
-    lambda = 1/2 - 1/(2 n) sum_i sgn(tau_i . x) sgn(tau_i . y), since tau parts x from y with probability theta / pi. A
-    zero vector has the coefficient 1/2. The signs have no gradient, and none is missed: the mean of an estimator's
-    gradient is that of the kernel whatever the coefficient.
+    lambda = 1/2 - 1/(2 n) sum_i sgn(tau_i . x) sgn(tau_i . y), since tau separates x and y with probability theta / pi.
+    A zero vector has the coefficient 1/2. The signs have no gradient. The gradient of the estimate is still unbiased,
+    because the estimators are unbiased for any coefficient.
 
     Source: Choromanski et al. (2022), Eq. 19 and Lemma 3.2.
 
     Args:
-        frequencies: tau, `Frequencies` of an isotropic spectrum or a plain (n, d) tensor; only directions matter.
+        frequencies: tau, `Frequencies` of an isotropic spectrum or a plain (n, d) tensor. Only directions are used.
 
     Raises:
-        InvalidArgumentError: antithetic frequencies, whose features repeat each other.
+        InvalidArgumentError: If the frequencies are antithetic.
+
+    Examples:
+        >>> Angular(torch.eye(2))(torch.tensor([[1.0, 1.0]]), torch.tensor([[1.0, -1.0]])).round(decimals=2)
+        tensor([[0.5000]])
     """
 
     def __init__(self, frequencies: Frequencies | Tensor) -> None:
         drawn = as_frequencies(frequencies)
         if drawn.antithetic:
             raise InvalidArgumentError(
-                "Signs of antithetic frequencies repeat each other. Use the coupling without -antithetic."
+                "frequencies must not be antithetic for sign features, got pairs omega, -omega. Use the coupling "
+                "without -antithetic."
             )
         super().__init__(0.5, _SignMap(drawn, 1.0), _SignMap(drawn, -1.0))
 
 
 class _LinearMap(CoefficientMap):
-    """`factor` times the features of A x, or of x, divided by `scale`."""
+    """`factor` times the features of A x / scale, or of x / scale."""
 
     def __init__(self, side: SideMap, scale: float, factor: float, matrix: Tensor | None = None) -> None:
         super().__init__()
@@ -160,29 +180,37 @@ def _gaussian_side(frequencies: Frequencies | Tensor, scale: float, estimator: s
 
 
 class Gaussian(Coefficient):
-    """exp(-|x - y|^2 / (2 tau^2)), or with x + y, or one less that, by trigonometric or positive features.
+    """exp(-|x - y|^2 / (2 tau^2)), the same of x + y, or one less that, by trigonometric or positive features.
 
-    By trigonometric features it is known exactly where its argument is 0: `of="difference", complement=True` is 0 at
-    x = y, where the trigonometric estimator is exact, and `of="sum"` is 1 at x = -y, where the positive one is.
+    Trigonometric features are exact if the argument is 0. So `of="difference", complement=True` is exactly 0 at x = y,
+    where the trigonometric estimator is exact. `of="sum"` is exactly 1 at x = -y, where the positive one is exact.
 
-    With the length r of the vectors, (1 - exp(-|x - y|^2 / (2 tau^2))) / rho, rho = 1 - exp(-2 r^2 / tau^2), is 0 at
-    x = y and 1 at x = -y, since |x - y| = 2 r there. Trigonometric features know it at the first, where the bipolar
-    hybrid is then exact, positive ones at the second; tau is 1 / sigma of the paper.
+    With the length r of the vectors it is (1 - exp(-|x - y|^2 / (2 tau^2))) / rho, rho = 1 - exp(-2 r^2 / tau^2). This
+    is 0 at x = y. It is 1 at x = -y, since |x - y| = 2 r there. Trigonometric features are exact at the first point,
+    which makes the bipolar hybrid exact. Positive ones are exact at the second point. tau is 1 / sigma of the paper.
 
-    Source: Choromanski et al. (2022), Appendix F, Eqs. 67 to 70, where rho = 1 without `length`; `of="sum"`: Eq. 20
-    with M = I.
+    Source: Choromanski et al. (2022), Appendix F, Eqs. 67 to 70, with rho = 1 without `length`. `of="sum"`: Eq. 20 with
+    M = I.
 
     Args:
         frequencies: Gaussian `Frequencies` or a plain (n, d) tensor.
         scale: tau.
         of: "difference" or "sum".
         complement: Whether the coefficient is one less the exponential.
-        length: r, of all x and y, for a complement of the difference; None: not normalized.
-        estimator: "trigonometric", 2 n features, or "positive", n.
+        length: r of all x and y, for a complement of the difference. If None, the coefficient is not normalized.
+        estimator: "trigonometric" with 2 n features, or "positive" with n.
 
     Raises:
-        InvalidArgumentError: a scale or length that is not positive and finite, another `of` or estimator, a length
-            without a complement of the difference, or antithetic frequencies of trigonometric features.
+        InvalidArgumentError: If a scale or length is not positive and finite, or `of` or the estimator is unknown. Also
+            if a length is given without a complement of the difference, or trigonometric features get antithetic
+            frequencies.
+
+    Examples:
+        >>> x = torch.ones(1, 2)
+        >>> Gaussian(torch.eye(2))(x, x).round(decimals=4)
+        tensor([[1.]])
+        >>> Gaussian(torch.eye(2), complement=True)(x, x).abs().round(decimals=4)
+        tensor([[0.]])
     """
 
     def __init__(
@@ -205,46 +233,58 @@ class Gaussian(Coefficient):
 
 
 def normalizer(length: float | None, scale: float, is_complement: bool) -> float:
-    """Return rho = 1 - exp(-2 r^2 / tau^2), by which the coefficient of vectors of length r is divided; without it 1.
+    """Return rho = 1 - exp(-2 r^2 / tau^2), which normalizes the coefficient of vectors of length r.
 
     Source: Choromanski et al. (2022), Eq. 68.
 
     Args:
-        length: r.
+        length: r. If None, rho is 1.
         scale: tau.
         is_complement: Whether the coefficient is one less the exponential of the difference.
 
     Raises:
-        InvalidArgumentError: a length of another coefficient, or one that is not positive and finite.
+        InvalidArgumentError: If the length is not positive and finite, or is given for another coefficient.
+
+    Examples:
+        >>> round(normalizer(1.0, 2.0, True), 4), normalizer(None, 2.0, False)
+        (0.3935, 1.0)
     """
     if length is None:
         return 1.0
     if not is_complement:
-        raise InvalidArgumentError('length belongs to of="difference" with complement=True.')
+        raise InvalidArgumentError(
+            f'length must be None unless of="difference" with complement=True, got {length!r}. Leave it out.'
+        )
     if not 0 < length < math.inf:
         raise InvalidArgumentError(f"length must be positive and finite, got {length!r}.")
     return -math.expm1(-2 * (length / scale) ** 2)
 
 
 class Matched(Coefficient):
-    """exp(-|L x + R y|^2 / (2 tau^2)), the Gaussian kernel of L x and -R y: 1 where L x = -R y, and small far from it.
+    """exp(-|L x + R y|^2 / (2 tau^2)), the Gaussian kernel of L x and -R y.
 
-    With L = I and R = M it fires where x is near -M y; with a real A, L = A and R = A^-T, where the estimator
-    `Exponential` of A is accurate.
+    It is 1 for L x = -R y, and small far from there. With L = I and R = M it is large if x is near -M y. With a real A,
+    L = A and R = A^-T, it is large where the estimator `Exponential` of A is accurate.
 
     Source: Choromanski et al. (2022), Eq. 20 (L = I), and Definition H.1 with Eqs. 93 to 96 (L = A, R = A^-T, positive
-    features). For a complex A Eq. 93 does not hold: see `gaussian_between_centers`.
+    features). Eq. 93 does not hold for a complex A. See `gaussian_between_centers`.
 
     Args:
-        frequencies: Gaussian `Frequencies` or a plain (n, d) tensor, which coefficients may share, not with estimators.
-        left: L, real, (d, d), or its diagonal (d,); None: the identity.
-        right: R, likewise.
+        frequencies: Gaussian `Frequencies` or a plain (n, d) tensor. Coefficients may share them, but not with
+            estimators.
+        left: L, real, (d, d), or its diagonal (d,). If None, the identity.
+        right: R, real, (d, d), or its diagonal (d,). If None, the identity.
         scale: tau.
-        estimator: "trigonometric", 2 n features, or "positive", n.
+        estimator: "trigonometric" with 2 n features, or "positive" with n.
 
     Raises:
-        InvalidArgumentError: a scale that is not positive and finite, another estimator, matrices that are not real and
-            finite or of another shape, or antithetic frequencies of trigonometric features.
+        InvalidArgumentError: If the scale is not positive and finite, the estimator is unknown, or a matrix is not real
+            and finite or has another shape. Also if trigonometric features get antithetic frequencies.
+
+    Examples:
+        >>> x = torch.ones(1, 2)
+        >>> Matched(torch.eye(2), right=torch.tensor([0.5, 2.0]))(x, torch.tensor([[-2.0, -0.5]])).round(decimals=4)
+        tensor([[1.]])
     """
 
     def __init__(
@@ -265,14 +305,14 @@ class Matched(Coefficient):
 
 
 class _ClusterMap(CoefficientMap):
-    """Whether a vector belongs to a cluster, or with a scale: how far."""
+    """Whether a vector belongs to a cluster, or its responsibility if there is a scale."""
 
     def __init__(self, centers: Tensor, index: int, scale: float | None) -> None:
         super().__init__()
         if centers.ndim != 2 or 0 in centers.shape or not bool(torch.isfinite(centers).all()):
             raise InvalidArgumentError(f"Centers must be a finite matrix (K, d), got shape {tuple(centers.shape)}.")
         if not 0 <= index < len(centers):
-            raise InvalidArgumentError(f"There is no cluster {index} among {len(centers)}.")
+            raise InvalidArgumentError(f"pair must be positions of centers below {len(centers)}, got {index}.")
         self.centers, self.index, self.scale = centers, index, scale
 
     @property
@@ -291,19 +331,25 @@ class _ClusterMap(CoefficientMap):
 
 
 class Clusters(Coefficient):
-    """1 where x is nearest to one center and y to another, otherwise 0.
+    """1 if x is nearest to one center and y to another, otherwise 0.
 
-    Over all pairs of centers they sum to 1.
+    Over all pairs of centers the coefficients sum to 1.
 
     Source: Choromanski et al. (2022), Definition H.2.
 
     Args:
-        left_centers: Of the x, (K, d).
-        right_centers: Of the y, (L, d).
+        left_centers: The centers of the x, (K, d).
+        right_centers: The centers of the y, (L, d).
         pair: (i, j), the positions of the two centers.
 
     Raises:
-        InvalidArgumentError: centers that are not finite or no matrix, or positions that do not exist.
+        InvalidArgumentError: If the centers are not a finite matrix, or a position does not exist.
+
+    Examples:
+        >>> centers = torch.tensor([[0.0], [4.0]])
+        >>> Clusters(centers, centers, (0, 1))(torch.tensor([[1.0], [3.0]]), torch.tensor([[3.0]]))
+        tensor([[1.],
+                [0.]])
     """
 
     def __init__(
@@ -318,20 +364,25 @@ class Clusters(Coefficient):
 class GaussianMixture(Coefficient):
     """The responsibility of one center for x times that of another for y.
 
-    Responsibilities exp(-|x - r_i|^2 / (2 scale^2)) are normalized over i, so that over all pairs of centers the
-    coefficients sum to 1; as the scale goes to 0 they become those of `Clusters`.
+    Responsibilities exp(-|x - r_i|^2 / (2 scale^2)) are normalized over i. So the coefficients of all pairs of centers
+    sum to 1. As the scale goes to 0 they become those of `Clusters`.
 
     Source: ours, a softer Definition H.2 of Choromanski et al. (2022). The coefficients of their Definition H.1 are
-    `Matched`: estimated, and not normalized.
+    `Matched`: they are estimated and not normalized.
 
     Args:
-        left_centers: Of the x, (K, d).
-        right_centers: Of the y, (L, d).
+        left_centers: The centers of the x, (K, d).
+        right_centers: The centers of the y, (L, d).
         pair: (i, j), the positions of the two centers.
-        scale: Of a cluster.
+        scale: The standard deviation of a cluster.
 
     Raises:
-        InvalidArgumentError: a scale that is not positive and finite, or as for `Clusters`.
+        InvalidArgumentError: If the scale is not positive and finite, or for the reasons of `Clusters`.
+
+    Examples:
+        >>> centers = torch.tensor([[0.0], [4.0]])
+        >>> GaussianMixture(centers, centers, (0, 0))(torch.tensor([[2.0]]), torch.tensor([[2.0]]))
+        tensor([[0.2500]])
     """
 
     def __init__(

@@ -1,12 +1,12 @@
-"""General complex exponential features: one matrix A between the positive and the trigonometric estimator.
+"""General complex exponential features: a matrix A interpolates the positive and the trigonometric estimator.
 
 For a frequency omega and an invertible matrix A let c = A x + A^-T y. With u^2 = u^T u, no conjugate,
 
     E exp(omega . c) = exp(c^2 / 2) = exp((A x)^2 / 2 + (A^-T y)^2 / 2 + x . y),
 
 so exp(omega . (A x) - (A x)^2 / 2) and exp(omega . (A^-T y) - (A^-T y)^2 / 2) are features of the softmax kernel. With
-A x = u + i v their exponent has the real part omega . u - (|u|^2 - |v|^2) / 2 and the imaginary part omega . v - u . v;
-nothing below is a complex number.
+A x = u + i v the real part of their exponent is omega . u - (|u|^2 - |v|^2) / 2. The imaginary part is
+omega . v - u . v. The code uses real numbers only.
 """
 
 import torch
@@ -63,10 +63,10 @@ class _ComplexMap(SideMap):
 class Exponential(FeaturePair):
     """General exponential features exp(omega . (A x) - (A x)^2 / 2) and exp(omega . (A^-T y) - (A^-T y)^2 / 2).
 
-    A = I gives `Positive`, A = i I `Trigonometric`. Exact where A x + A^-T y = 0. A real A gives m positive features, a
-    complex one 2 m. To learn A, build the pair anew in each step.
+    A = I gives `Positive`, and A = i I `Trigonometric`. The estimate is exact for A x + A^-T y = 0. A real A gives m
+    positive features, and a complex one 2 m. To learn A, construct the pair in each step.
 
-    Source: Choromanski et al. (2022), Eqs. 14 to 16; with A = I it is the estimator of one sign, Eq. 3 has both.
+    Source: Choromanski et al. (2022), Eqs. 14 to 16. With A = I it is the estimator of one sign. Eq. 3 has both signs.
 
     Args:
         frequencies: Gaussian `Frequencies`, or a plain (m, d) tensor.
@@ -74,8 +74,15 @@ class Exponential(FeaturePair):
         kernel: "softmax" or "gaussian".
 
     Raises:
-        InvalidArgumentError: another kernel, a matrix of another shape, not finite or singular, or antithetic
-            frequencies with an imaginary matrix, whose features repeat each other.
+        InvalidArgumentError: If the kernel is unknown, or the matrix has another shape, is singular or is not finite.
+            Also if it is imaginary and the frequencies are antithetic.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> pair = Exponential(couplings.by_name("orthogonal").sample(8, 2, seed=0), torch.tensor([2.0, 0.5]))
+        >>> x, y = torch.tensor([[1.0, 1.0]]), torch.tensor([[-4.0, -0.25]])  # A x + A^-T y = 0
+        >>> round(float(pair(x, y) / (x @ y.mT).exp()), 4)
+        1.0
     """
 
     def __init__(
@@ -93,7 +100,7 @@ class Exponential(FeaturePair):
             return
         if drawn.antithetic and not bool((matrix.real != 0).any()):
             raise InvalidArgumentError(
-                "Features with an imaginary matrix repeat each other on antithetic frequencies. Use the coupling "
+                "frequencies must not be antithetic for an imaginary matrix, got pairs omega, -omega. Use the coupling "
                 "without -antithetic."
             )
         super().__init__(_ComplexMap(drawn, matrix, kernel, 1.0), _ComplexMap(drawn, inverse, kernel, -1.0))
@@ -107,39 +114,47 @@ def matching_diagonal(
     floor: float = 0.1,
     real: bool = False,
 ) -> Tensor:  # (d,)
-    """Return the diagonal of an A with A r + A^-T s = 0, for which `Exponential` is exact at (r, s).
+    """Return the diagonal of an A with A r + A^-T s = 0, so that `Exponential` is exact at (r, s).
 
-    a_k^2 r_k = -s_k: a_k = sqrt(-s_k / r_k), real where the signs differ and imaginary where they agree. Where one of
-    the two is zero no a_k will do, and one is wanted that is neither small nor large; so entries are taken to be no
-    smaller than the floor. Where both are zero a_k = 1.
+    a_k^2 r_k = -s_k has the solution a_k = sqrt(-s_k / r_k), real if the signs differ and imaginary if they agree. If
+    one of the two is zero there is no solution. So the sizes of entries are raised to the floor, which keeps a_k
+    moderate. If both are zero, a_k = 1.
 
-    Of the real ones (a r + s / a)^2 = a^2 r^2 + s^2 / a^2 + 2 r s is least for a_k = sqrt |s_k / r_k|, the same size,
-    whatever the signs. Where these agree 4 r_k s_k is left of |A r + A^-1 s|^2.
+    For real diagonals (a r + s / a)^2 is a^2 r^2 + s^2 / a^2 + 2 r s. It is minimal for a_k = sqrt |s_k / r_k|, for any
+    signs. If these agree, |A r + A^-1 s|^2 is 4 r_k s_k in that entry.
 
-    Around the points the variance grows with sum_k |a_k x_k + y_k / a_k|^2. For independent x and y with the means r
-    and s and the variance `spread`^2 of each entry its mean is least where |a_k|^4 = E y_k^2 / E x_k^2 = (s_k^2 +
-    spread^2) / (r_k^2 + spread^2), with the same signs: for clusters that are not tight that is far better, though
-    exact nowhere.
+    Around the points the variance grows with sum_k |a_k x_k + y_k / a_k|^2. Let x and y be independent with the means r
+    and s and the variance `spread`^2 of each entry. Then its mean is minimal for
 
-    Source: Choromanski et al. (2022), Eqs. 85 to 87, real ones Eq. 88; for spread > 0 derived above.
+        |a_k|^4 = E y_k^2 / E x_k^2 = (s_k^2 + spread^2) / (r_k^2 + spread^2),
+
+    with the same signs. For wide clusters this is far better, though it is not exact at any point.
+
+    Source: Choromanski et al. (2022), Eqs. 85 to 87, real ones Eq. 88. For spread > 0 it is derived above.
 
     Args:
         r: (d,).
         s: (d,).
-        spread: The standard deviation of an entry around the points; 0: exact at the points.
-        floor: Of the size of an entry, relative to the root mean square entry of r and s.
-        real: Whether the diagonal is to be real also where signs agree: features are half as many, and positive.
+        spread: The standard deviation of an entry around the points. 0 makes the estimate exact at the points.
+        floor: The smallest size of an entry, relative to the root mean square entry of r and s.
+        real: Whether the diagonal is real even if signs agree. Features are then positive and half as many.
 
     Returns:
         (d,), real if all entries are, otherwise complex.
 
     Raises:
-        InvalidArgumentError: shapes that differ, entries that are not finite, or a floor or spread out of range.
+        InvalidArgumentError: If shapes differ, entries are not finite, or a floor or spread is out of range.
+
+    Examples:
+        >>> matching_diagonal(torch.tensor([1.0, 2.0]), torch.tensor([-4.0, -2.0]))
+        tensor([2., 1.])
+        >>> matching_diagonal(torch.tensor([1.0]), torch.tensor([4.0]))  # the signs agree
+        tensor([0.+2.j])
     """
     floating = r.is_floating_point() and s.is_floating_point()
     if not floating or r.ndim != 1 or r.shape != s.shape or not bool((torch.isfinite(r) & torch.isfinite(s)).all()):
         raise InvalidArgumentError(
-            f"The two points must be finite floating-point vectors (d,), got {r.dtype} {tuple(r.shape)} and "
+            f"r and s must be finite floating-point vectors (d,), got {r.dtype} {tuple(r.shape)} and "
             f"{s.dtype} {tuple(s.shape)}."
         )
     if not 0 < floor < float("inf"):
@@ -160,13 +175,17 @@ def inverse_transpose(
     """Return A^-T, or its diagonal.
 
     Raises:
-        InvalidArgumentError: there is none.
+        InvalidArgumentError: If A is singular.
+
+    Examples:
+        >>> inverse_transpose(torch.tensor([2.0, 4.0]), 2)
+        tensor([0.5000, 0.2500])
     """
     found = check_matrix(matrix, num_dims).detach()
     sizes = found.abs() if matrix.ndim == 1 else torch.linalg.svdvals(found)
     if float(sizes.min()) <= num_dims * torch.finfo(sizes.dtype).eps * float(sizes.max()):
         raise InvalidArgumentError(
-            f"The matrix A is singular: its singular values lie between {float(sizes.min()):.2g} and "
-            f"{float(sizes.max()):.2g}. A^-T is needed; add to the diagonal, or choose another A."
+            f"The matrix A must be invertible, got singular values between {float(sizes.min()):.2g} and "
+            f"{float(sizes.max()):.2g}, which is singular. Add to the diagonal, or choose another A."
         )
     return matrix.reciprocal() if matrix.ndim == 1 else torch.linalg.inv(matrix).mT

@@ -1,13 +1,13 @@
-"""Hybrid estimators: several estimators of a kernel, mixed by coefficients of x and y, as one pair of feature maps.
+"""Hybrid estimators: mixtures of estimators with coefficients of x and y, as one pair of feature maps.
 
 A product of two inner products is one of row-wise Kronecker products, (a . b)(c . d) = (a x c) . (b x d), so a mixture
 
     sum_k lambda_k S_k + (1 - sum_k lambda_k) S_0,     lambda_k = a_k + l_k(x) . r_k(y),
 
-has the features (sqrt |a_k|, l_k) x S_k for each k and (sqrt |1 - sum_k a_k|, l_1, l_2, ...) x S_0. Negative terms have
-their sign on the right, which is what the imaginary block of the paper's Lemma 2.3 does. Features of n vectors take
-O(n (M d + F)), with M projections of estimators and coefficients together: no larger matrix than that of the features
-is formed.
+has the features (sqrt |a_k|, l_k) x S_k for each k and (sqrt |1 - sum_k a_k|, l_1, l_2, ...) x S_0. The signs of
+negative terms are on the right side, as in the imaginary block of the paper's Lemma 2.3. Features of n vectors take
+time O(n (M d + F)), with M projections of estimators and coefficients together. No matrix larger than that of the
+features is formed.
 """
 
 import math
@@ -23,7 +23,7 @@ from rfgp.features.softmax.pair import FeaturePair, SideMap
 
 
 class _HybridMap(SideMap):
-    """One side: coefficients, the estimators that belong to them, and last, where there is one, the base."""
+    """One side: coefficients, their estimators, and the base, if there is one, as the last estimator."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class _HybridMap(SideMap):
         return self._num_features
 
     def forward(self, x: Tensor) -> Tensor:
-        estimates = [estimator(x) for estimator in self.estimators]  # these refuse what is no input
+        estimates = [estimator(x) for estimator in self.estimators]  # these refuse invalid inputs
         found = [coefficient(x) for coefficient in self.coefficients]
         if self.has_base:
             found.append(self.sign * torch.cat(found, dim=-1))
@@ -57,7 +57,7 @@ class _HybridMap(SideMap):
         return torch.cat(blocks, dim=-1)
 
     def _with_constant(self, values: Tensor, constant: float) -> Tensor:
-        """Return the features of a coefficient after that of its constant."""
+        """Return the features of a coefficient, preceded by that of its constant."""
         if constant == 0:
             return values
         root = math.sqrt(abs(constant)) * (self.sign if constant < 0 else 1.0)
@@ -67,18 +67,27 @@ class _HybridMap(SideMap):
 class Hybrid(FeaturePair):
     """The estimator sum_k lambda_k S_k + (1 - sum_k lambda_k) S_0.
 
-    Unbiased where every coefficient is independent of the estimators S, which may have a common draw. Where the
-    coefficients sum to 1 for all x and y, such as those of all pairs of clusters, there is no S_0. A hybrid is itself
-    an estimator, so hybrids nest; its estimates can be negative.
+    It is unbiased if every coefficient is independent of the estimators S. The estimators may have a common draw. If
+    the coefficients sum to 1 for all x and y, as those of all pairs of clusters do, there is no S_0. A hybrid is an
+    estimator, so hybrids can be nested. Its estimates can be negative.
 
     Source: Choromanski et al. (2022), Eq. 8 and Lemma 2.3.
 
     Args:
-        base: S_0, or None where the coefficients sum to 1.
+        base: S_0, or None if the coefficients sum to 1.
         parts: Pairs (lambda_k, S_k).
 
     Raises:
-        InvalidArgumentError: no parts, parts of another kind, or estimators of different kernels.
+        InvalidArgumentError: If there are no parts, a part is not such a pair, or estimators have different kernels.
+
+    Examples:
+        >>> from rfgp import couplings
+        >>> from rfgp.features import softmax
+        >>> omega = couplings.by_name("orthogonal").sample(8, 2, seed=0)
+        >>> half = softmax.coefficients.Constant(0.5)
+        >>> hybrid = Hybrid(softmax.Positive(omega), [(half, softmax.Trigonometric(omega))])
+        >>> hybrid(torch.ones(1, 2), torch.zeros(3, 2)).shape
+        torch.Size([1, 3])
     """
 
     def __init__(self, base: FeaturePair | None, parts: Sequence[tuple[Coefficient, FeaturePair]]) -> None:
@@ -92,9 +101,9 @@ class Hybrid(FeaturePair):
 
 
 def _check_parts(base: FeaturePair | None, parts: Sequence[tuple[Coefficient, FeaturePair]]) -> list[FeaturePair]:
-    """Return the estimators, the base last."""
+    """Return the estimators with the base as the last one."""
     if not parts:
-        raise InvalidArgumentError("A hybrid needs at least one part, a pair of a coefficient and an estimator.")
+        raise InvalidArgumentError("parts must be at least one pair of a coefficient and an estimator, got none.")
     for part in parts:
         if (
             not isinstance(part, tuple)
@@ -102,7 +111,7 @@ def _check_parts(base: FeaturePair | None, parts: Sequence[tuple[Coefficient, Fe
             or not isinstance(part[0], Coefficient)
             or not isinstance(part[1], FeaturePair)
         ):
-            raise InvalidArgumentError(f"A part of a hybrid is a pair of a coefficient and an estimator, got {part!r}.")
+            raise InvalidArgumentError(f"parts must be pairs of a coefficient and an estimator, got {part!r}.")
     pairs = [pair for _, pair in parts] + ([base] if base is not None else [])
     for first, second in pairwise(pairs):
         if first.kernel != second.kernel:
@@ -116,7 +125,7 @@ def _row_products(
     a: Tensor,  # (..., n, F)
     b: Tensor,  # (..., n, G)
 ) -> Tensor:  # (..., n, F G)
-    """Return the Kronecker product of each row; 0 where a is 0 and b overflows."""
+    """Return the Kronecker product of each row. It is 0 if a is 0 and b overflows."""
     columns, values = a[..., :, None], b[..., None, :]
     lost = (columns == 0) & ~torch.isfinite(values)
     return torch.where(lost, 0, columns * torch.where(lost, 0, values)).flatten(-2)

@@ -1,11 +1,11 @@
-"""The role of an estimator of the softmax kernel: two feature maps with a common draw.
+"""The interface of estimators of the softmax kernel: two feature maps with a common draw.
 
-Two kernels, of vectors that are divided by the lengthscale (in attention: by the fourth root of d) already:
+There are two kernels of vectors that are divided by the lengthscale (in attention: by the fourth root of d):
 
-    softmax(x, y) = exp(x . y),        gaussian(x, y) = exp(-|x - y|^2 / 2) = softmax(x, y) exp(-|x|^2 / 2 - |y|^2 / 2),
+    softmax(x, y) = exp(x . y),        gaussian(x, y) = exp(-|x - y|^2 / 2) = softmax(x, y) exp(-|x|^2 / 2 - |y|^2 / 2).
 
-so features of the one are those of the other times a factor of their own vector. An estimator whose features are
-complex is written in real ones: Re(a b) = (Re a, Im a) . (Re b, -Im b), which is why the two maps differ.
+The features of one are those of the other times a factor of each vector. Estimators with complex features are written
+in real ones: Re(a b) = (Re a, Im a) . (Re b, -Im b). Hence the two maps differ.
 """
 
 from abc import ABC, abstractmethod
@@ -21,10 +21,16 @@ KERNELS = ("softmax", "gaussian")
 
 
 class SideMap(nn.Module, ABC):
-    """One side of an estimator.
+    """One of the two feature maps of an estimator.
 
     Args:
         kernel: "softmax" or "gaussian".
+
+    Examples:
+        >>> from rfgp.features import softmax
+        >>> side = softmax.Positive(torch.eye(2)).left
+        >>> isinstance(side, SideMap), side.num_features
+        (True, 2)
     """
 
     def __init__(self, kernel: str) -> None:
@@ -47,14 +53,20 @@ class SideMap(nn.Module, ABC):
         self,
         x: Tensor,  # (..., n, d)
     ) -> Tensor:  # (..., n, 1)
-        """Return the logarithm of what features of the softmax kernel are multiplied by for this map's kernel."""
+        """Return the logarithm of the factor between features of the softmax kernel and of this map's kernel."""
         square = x.square().sum(-1, keepdim=True)
         return -0.5 * square if self.kernel == "gaussian" else torch.zeros_like(square)
 
 
 @runtime_checkable
 class PositiveMap(Protocol):
-    """A side map whose features are positive, and known by their logarithms, which do not overflow."""
+    """A feature map with positive features, known by their logarithms, which do not overflow.
+
+    Examples:
+        >>> from rfgp.features import softmax
+        >>> isinstance(softmax.Positive(torch.eye(2)).left, PositiveMap)
+        True
+    """
 
     def log_values(
         self,
@@ -66,30 +78,36 @@ class PositiveMap(Protocol):
 class FeaturePair(nn.Module):
     """Two feature maps with a common draw: E[left(x) . right(y)] is the kernel.
 
-    The draw is no parameter or buffer: `state_dict` is empty, and a pair is made again from its frequencies.
+    The draw is not a parameter or buffer: `state_dict` is empty, and a pair is constructed from its frequencies.
     `rfgp.attention.RandomFeatureAttention` keeps them in its state.
 
     Args:
-        left: Of x; a `PositiveMap` where its features are positive.
-        right: Of y, with as many features and for the same kernel.
+        left: The map of x, a `PositiveMap` if its features are positive.
+        right: The map of y, with as many features and for the same kernel.
 
     Raises:
-        InvalidArgumentError: the two do not belong together.
+        InvalidArgumentError: If the two maps have different kernels or numbers of features.
+
+    Examples:
+        >>> from rfgp.features import softmax
+        >>> pair = softmax.Positive(torch.eye(2))
+        >>> pair(torch.zeros(4, 2), torch.zeros(3, 2)).shape, pair.kernel
+        (torch.Size([4, 3]), 'softmax')
     """
 
     def __init__(self, left: SideMap, right: SideMap) -> None:
         super().__init__()
         if left.num_features != right.num_features or left.kernel != right.kernel:
             raise InvalidArgumentError(
-                f"{counted(left.num_features, 'feature')} for the {left.kernel} kernel on the left and "
-                f"{right.num_features} for "
-                f"the {right.kernel} kernel on the right are no pair."
+                "left and right must have equal kernels and numbers of features, got "
+                f"{counted(left.num_features, 'feature')} of the {left.kernel} kernel and {right.num_features} of the "
+                f"{right.kernel} kernel."
             )
         self.left, self.right = left, right
 
     @property
     def kernel(self) -> str:
-        """What is estimated: "softmax" or "gaussian"."""
+        """The estimated kernel, "softmax" or "gaussian"."""
         return self.left.kernel
 
     @property
@@ -99,7 +117,7 @@ class FeaturePair(nn.Module):
 
     @property
     def is_positive(self) -> bool:
-        """Whether no estimate can be negative."""
+        """Whether all estimates are positive."""
         return isinstance(self.left, PositiveMap) and isinstance(self.right, PositiveMap)
 
     def forward(
@@ -116,7 +134,11 @@ def check_kernel(kernel: str) -> str:
     """Return the name of a kernel.
 
     Raises:
-        InvalidArgumentError: it is not "softmax" or "gaussian".
+        InvalidArgumentError: If it is not "softmax" or "gaussian".
+
+    Examples:
+        >>> check_kernel("softmax")
+        'softmax'
     """
     if not isinstance(kernel, str) or kernel not in KERNELS:
         raise InvalidArgumentError(f"kernel must be one of {', '.join(map(repr, KERNELS))}, got {kernel!r}.")
@@ -130,18 +152,22 @@ def check_matrix(
     """Return a matrix or its diagonal.
 
     Raises:
-        InvalidArgumentError: it is neither, or has entries that are not finite.
+        InvalidArgumentError: If it has another shape or dtype, or entries that are not finite.
+
+    Examples:
+        >>> check_matrix(torch.ones(2), 2)
+        tensor([1., 1.])
     """
     if not isinstance(matrix, Tensor) or not (matrix.is_floating_point() or matrix.is_complex()):
         kind = matrix.dtype if isinstance(matrix, Tensor) else type(matrix).__name__
         raise InvalidArgumentError(f"The matrix A must be a real or complex floating-point tensor, got {kind}.")
     if matrix.shape not in ((num_dims,), (num_dims, num_dims)):
         raise InvalidArgumentError(
-            f"Frequencies in {num_dims} dimensions need a matrix A of shape ({num_dims}, {num_dims}) or a diagonal "
-            f"({num_dims},), got {tuple(matrix.shape)}."
+            f"The matrix A must be of shape ({num_dims}, {num_dims}) or a diagonal ({num_dims},) for frequencies in "
+            f"{num_dims} dimensions, got {tuple(matrix.shape)}."
         )
     if not bool(torch.isfinite(matrix).all()):
-        raise InvalidArgumentError("The matrix A has entries that are not finite.")
+        raise InvalidArgumentError("The matrix A must be finite, got entries that are not.")
     return matrix
 
 
@@ -149,7 +175,12 @@ def times(
     matrix: Tensor,  # (d, d) or (d,)
     x: Tensor,  # (..., n, d)
 ) -> Tensor:  # (..., n, d)
-    """Return A x for each row, A being a matrix or its diagonal."""
+    """Return A x for each row, with A a matrix or its diagonal.
+
+    Examples:
+        >>> times(torch.tensor([2.0, 3.0]), torch.ones(1, 2))
+        tensor([[2., 3.]])
+    """
     return x * matrix.to(x) if matrix.ndim == 1 else x @ matrix.to(x).mT
 
 
@@ -166,7 +197,12 @@ def exact(
         kernel: "softmax" or "gaussian".
 
     Raises:
-        InvalidArgumentError: another kernel.
+        InvalidArgumentError: If the kernel is unknown.
+
+    Examples:
+        >>> from rfgp.features import softmax
+        >>> softmax.exact(torch.zeros(1, 2), torch.ones(1, 2), "gaussian").round(decimals=4)
+        tensor([[0.3679]])
     """
     if check_kernel(kernel) == "softmax":
         return (x @ y.mT).exp()

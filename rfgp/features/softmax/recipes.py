@@ -1,4 +1,4 @@
-"""Hybrid estimators of the paper, drawn from a coupling."""
+"""Hybrid estimators of the paper with frequencies from a coupling."""
 
 import math
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rfgp.counts import check_count
 from rfgp.couplings import Coupling, Frequencies, as_frequencies, by_name
-from rfgp.errors import InvalidArgumentError
+from rfgp.errors import InvalidArgumentError, requires_extra
 from rfgp.features.softmax.basic import Positive, Trigonometric
 from rfgp.features.softmax.coefficients import Angular, Clusters, Coefficient, Gaussian, GaussianMixture, Matched
 from rfgp.features.softmax.exponential import Exponential, matching_diagonal
@@ -26,23 +26,32 @@ def bipolar(
 ) -> Hybrid:
     """Return lambda S_positive + (1 - lambda) S_trigonometric.
 
-    With a common draw, the default, the variance is lower: the two are negatively correlated (`rfgp.theory`).
+    With a common draw, the default, the variance is lower, because the two are negatively correlated (`rfgp.theory`).
 
     Source: Choromanski et al. (2022), Eq. 12 and Theorem 3.1.
 
     Args:
-        frequencies: Of both estimators, or of the positive one where there are others; (m, d).
+        frequencies: The frequencies (m, d) of both estimators, or of the positive one if `other` is given.
         coefficient: lambda, independent of the frequencies.
-        other: Of the trigonometric estimator; None: the same.
+        other: The frequencies of the trigonometric estimator. If None, `frequencies`.
         antithetic: Whether the positive estimator uses -omega as well, which gives it 2 m features.
         kernel: "softmax" or "gaussian".
 
     Raises:
-        InvalidArgumentError: another kernel, or antithetic frequencies.
+        InvalidArgumentError: If the kernel is unknown, or the frequencies are antithetic.
+
+    Examples:
+        >>> from rfgp.features import softmax
+        >>> pair = softmax.bipolar(torch.eye(2), softmax.coefficients.Constant(0.5))
+        >>> pair(torch.zeros(1, 2), torch.zeros(1, 2)).round(decimals=4)
+        tensor([[1.]])
     """
     drawn = as_frequencies(frequencies)
     if drawn.antithetic and (other is None or antithetic):
-        raise InvalidArgumentError("Antithetic frequencies repeat each other here. Draw plain ones; see `antithetic`.")
+        raise InvalidArgumentError(
+            "frequencies must not be antithetic, got pairs omega, -omega. Use the coupling without -antithetic, and "
+            "antithetic=True for both signs."
+        )
     positive = drawn.with_negatives() if antithetic else drawn
     trigonometric = Trigonometric(drawn if other is None else other, kernel)
     return Hybrid(trigonometric, [(coefficient, Positive(positive, kernel))])
@@ -57,26 +66,32 @@ def angular_hybrid(
     kernel: str = "softmax",
     generator: torch.Generator,
 ) -> Hybrid:
-    """Return the angular hybrid: the bipolar estimator with the angle of x and y over pi for its coefficient.
+    """Return the angular hybrid: the bipolar estimator whose coefficient is the angle of x and y over pi.
 
     The positive estimator has both signs of its frequencies, as in the paper.
 
     Source: Choromanski et al. (2022), Eqs. 12 and 19.
 
     Args:
-        num_features: The most features that it may have: 4 (n + 1) for each frequency.
+        num_features: The largest number of features. A frequency takes 4 (n + 1).
         num_dims: d.
         num_signs: n, the number of sign features.
-        coupling: Of the frequencies and, in a draw of their own, of the signs.
+        coupling: The coupling of the frequencies and, in a separate draw, of the signs.
         kernel: "softmax" or "gaussian".
-        generator: A CPU generator, advanced by the draws.
+        generator: A CPU generator. The draws advance it.
 
     Raises:
-        InvalidArgumentError: fewer features than one frequency needs, or as `Coupling.sample`.
+        InvalidArgumentError: If `num_features` is too small for one frequency, or for the reasons of `Coupling.sample`.
+
+    Examples:
+        >>> from rfgp.features import softmax
+        >>> pair = softmax.angular_hybrid(100, 2, num_signs=4, generator=torch.Generator().manual_seed(0))
+        >>> pair.num_features
+        100
     """
-    law = by_name(coupling)
+    chosen = by_name(coupling)
     m = _affordable(num_features, 4 * (check_count("num_signs", num_signs) + 1))
-    frequencies, signs = (law.sample(count, num_dims, generator=generator) for count in (m, num_signs))
+    frequencies, signs = (chosen.sample(count, num_dims, generator=generator) for count in (m, num_signs))
     return bipolar(frequencies, Angular(signs), antithetic=True, kernel=kernel)
 
 
@@ -94,29 +109,37 @@ def gaussian_hybrid(
 ) -> Hybrid:
     """Return the bipolar estimator with a Gaussian coefficient.
 
-    Of the sum it is exp(-|x + y|^2 / (2 tau^2)), which makes the estimate exact at x = -y; of the difference it is
-    1 - exp(-|x - y|^2 / (2 tau^2)), exact at x = y. The positive estimator has both signs of its frequencies. With the
-    length r of all vectors it is the normalized one: lambda goes from 0 at x = y to 1 at x = -y.
+    For the sum it is exp(-|x + y|^2 / (2 tau^2)), which makes the estimate exact at x = -y. For the difference it is
+    1 - exp(-|x - y|^2 / (2 tau^2)), which makes it exact at x = y. The positive estimator has both signs of its
+    frequencies. With the length r of all vectors it is normalized: lambda increases from 0 at x = y to 1 at x = -y.
 
-    Source: Choromanski et al. (2022), Appendix F, with rho = 1 if there is no length; of the sum: Eq. 20 with M = I.
+    Source: Choromanski et al. (2022), Appendix F, with rho = 1 if there is no length. For the sum: Eq. 20 with M = I.
 
     Args:
-        num_features: The most features that it may have: 2 (4 n + 1) for each frequency.
+        num_features: The largest number of features. A frequency takes 2 (4 n + 1).
         num_dims: d.
         num_coefficients: n, the number of frequencies of the coefficient.
         scale: tau.
         of: "sum" or "difference".
-        length: r, for the difference, as for `Gaussian`.
-        coupling: Of the frequencies and, in a draw of their own, of those of the coefficient.
+        length: r, for the difference, as in `Gaussian`.
+        coupling: The coupling of the frequencies and, in a separate draw, of those of the coefficient.
         kernel: "softmax" or "gaussian".
-        generator: A CPU generator, advanced by the draws.
+        generator: A CPU generator. The draws advance it.
 
     Raises:
-        InvalidArgumentError: fewer features than one frequency needs, or as `Gaussian` and `Coupling.sample`.
+        InvalidArgumentError: If `num_features` is too small for one frequency, or for the reasons of `Gaussian` and
+            `Coupling.sample`.
+
+    Examples:
+        >>> from rfgp.features import softmax
+        >>> pair = softmax.gaussian_hybrid(100, 2, generator=torch.Generator().manual_seed(0))
+        >>> x = torch.ones(1, 2)
+        >>> round(float(pair(x, -x)), 4)  # exp(-2)
+        0.1353
     """
-    law, n = by_name(coupling), check_count("num_coefficients", num_coefficients)
+    chosen, n = by_name(coupling), check_count("num_coefficients", num_coefficients)
     m = _affordable(num_features, 2 * (4 * n + 1))
-    frequencies, others = (law.sample(count, num_dims, generator=generator) for count in (m, n))
+    frequencies, others = (chosen.sample(count, num_dims, generator=generator) for count in (m, n))
     coefficient = Gaussian(others, scale, of=of, complement=of == "difference", length=length)
     return bipolar(frequencies, coefficient, antithetic=True, kernel=kernel)
 
@@ -137,29 +160,36 @@ def clustered(
 ) -> Hybrid:
     """Return an estimator for clustered data.
 
-    x and y are clustered by k-means; each pair of centers has an `Exponential` with the closed-form diagonal of
-    `matching_diagonal`, for the spread of the clusters. With the spread 0, as in the paper, it is exact where both
-    vectors are centers, and fails where clusters are not tight.
+    x and y are clustered by k-means. Each pair of centers has an `Exponential` with the closed-form diagonal of
+    `matching_diagonal` for the spread of the clusters. With spread 0, as in the paper, it is exact if both vectors are
+    centers, but inaccurate for wide clusters.
 
-    Source: Choromanski et al. (2022), Definition H.2; of their experiments: `real=True, spread=0.0`.
+    Source: Choromanski et al. (2022), Definition H.2. Their experiments have `real=True, spread=0.0`.
 
     Args:
         x: (n, d), examples of the left vectors.
         y: (k, d), examples of the right vectors.
-        num_features: The most features that it may have: for each frequency 1 or, if its matrix is complex, 2 for each
-            pair of clusters.
-        num_clusters: Of x and of y.
-        scale: None: each vector belongs to the nearest center; otherwise of Gaussian responsibilities.
-        spread: As for `matching_diagonal`; None: the root mean square distance of an entry from its center.
-        floor: As for `matching_diagonal`.
-        real: As for `matching_diagonal`.
-        coupling: Of the frequencies, which all pairs of clusters share.
+        num_features: The largest number of features. For each pair of clusters a frequency takes one, or two if the
+            matrix is complex.
+        num_clusters: The number of clusters of x and of y, or one for each.
+        scale: The standard deviation of Gaussian responsibilities. If None, each vector belongs to the nearest center.
+        spread: As in `matching_diagonal`. If None, the root mean square distance of an entry from its center.
+        floor: As in `matching_diagonal`.
+        real: As in `matching_diagonal`.
+        coupling: The coupling of the frequencies, which all pairs of clusters share.
         kernel: "softmax" or "gaussian".
-        generator: A CPU generator, advanced by the draw.
+        generator: A CPU generator. The draw advances it.
 
     Raises:
-        InvalidArgumentError: fewer vectors than clusters, vectors that are not finite or have different numbers of
-            columns, or fewer features than one frequency needs.
+        InvalidArgumentError: If there are fewer vectors than clusters, vectors are not finite or have different numbers
+            of columns, or `num_features` is too small for one frequency.
+
+    Examples:
+        >>> from rfgp.features import softmax
+        >>> x = torch.tensor([[0.0], [0.1], [2.0], [2.1]])
+        >>> pair = softmax.clustered(x, -x, 32, generator=torch.Generator().manual_seed(0))
+        >>> pair(x, -x).shape
+        torch.Size([4, 4])
     """
     counts = num_clusters if isinstance(num_clusters, tuple) else (num_clusters, num_clusters)
     if len(counts) != 2:
@@ -189,20 +219,28 @@ def between_centers(
 ) -> Hybrid:
     """Return the estimator of `clustered` for given centers.
 
-    Source: Choromanski et al. (2022), Definition H.2; with a scale the coefficients are ours, see `GaussianMixture`.
+    Source: Choromanski et al. (2022), Definition H.2. With a scale the coefficients are ours, see `GaussianMixture`.
 
     Args:
         frequencies: Gaussian `Frequencies` or a plain (m, d) tensor, for all pairs of centers.
-        left_centers: Of the x, (K, d).
-        right_centers: Of the y, (L, d).
-        scale: None: each vector belongs to the nearest center; otherwise of Gaussian responsibilities.
-        spread: As for `matching_diagonal`.
-        floor: As for `matching_diagonal`.
-        real: As for `matching_diagonal`.
+        left_centers: The centers of the x, (K, d).
+        right_centers: The centers of the y, (L, d).
+        scale: The standard deviation of Gaussian responsibilities. If None, each vector belongs to the nearest center.
+        spread: As in `matching_diagonal`.
+        floor: As in `matching_diagonal`.
+        real: As in `matching_diagonal`.
         kernel: "softmax" or "gaussian".
 
     Raises:
-        InvalidArgumentError: as `Clusters` and `matching_diagonal`.
+        InvalidArgumentError: For the reasons of `Clusters` and `matching_diagonal`.
+
+    Examples:
+        >>> from rfgp.features import softmax
+        >>> centers = torch.tensor([[0.5, 1.0], [2.0, 1.0]])
+        >>> pair = softmax.between_centers(torch.eye(2), centers, -centers)
+        >>> estimate = pair(centers, -centers)  # exact at the centers
+        >>> bool(torch.allclose(estimate, softmax.exact(centers, -centers)))
+        True
     """
     drawn, centers = as_frequencies(frequencies), (left_centers, right_centers)
     parts: list[tuple[Coefficient, FeaturePair]] = []
@@ -227,31 +265,40 @@ def gaussian_between_centers(
     floor: float = 0.1,
     real: bool = False,
 ) -> Hybrid:
-    """Return the Gaussian mixture of `Exponential` estimators of all pairs of centers, and of a base for the rest.
+    """Return a Gaussian mixture of `Exponential` estimators of all pairs of centers, and of a base for the remainder.
 
-    The pair (r, s) has the coefficient exp(-|A x + A^-1 y|^2 / (2 tau^2)), estimated, with its diagonal A; the base has
-    what is left of 1. Near the centers the coefficient is 1. No vector needs to be assigned to a cluster.
+    The pair (r, s) has the estimated coefficient exp(-|A x + A^-1 y|^2 / (2 tau^2)), with its diagonal A. The base has
+    one less their sum. Near the centers the coefficient is 1. No vector needs to be assigned to a cluster.
 
-    Eq. 93 writes the exponential as a kernel of x and -y: so it is where A is real, since then A x . A^-1 y = x . y.
-    Where a_k is imaginary, |a_k x_k + y_k / a_k|^2 = (|a_k| x_k - y_k / |a_k|)^2, with the other sign of y_k, which is
-    what this takes; without the modulus the coefficient would be above 1 and least at the centers.
+    Eq. 93 writes the exponential as a kernel of x and -y. That holds for real A, since then A x . A^-1 y = x . y. For
+    imaginary a_k, |a_k x_k + y_k / a_k|^2 = (|a_k| x_k - y_k / |a_k|)^2 has the other sign of y_k, which is used here.
+    Without the modulus the coefficient would be above 1 and smallest at the centers.
 
     Source: Choromanski et al. (2022), Definition H.1.
 
     Args:
-        base: The estimator S_0, of the kernel that is wanted.
+        base: The estimator S_0 of the kernel.
         frequencies: Gaussian `Frequencies` or a plain (m, d) tensor, for all pairs of centers.
-        coefficient_frequencies: Others, independent of them and of the base's, for all coefficients.
-        left_centers: Of the x, (K, d).
-        right_centers: Of the y, (L, d).
+        coefficient_frequencies: Frequencies of all coefficients, independent of `frequencies` and of those of the base.
+        left_centers: The centers of the x, (K, d).
+        right_centers: The centers of the y, (L, d).
         scale: tau.
-        estimator: As for `Matched`.
-        spread: As for `matching_diagonal`.
-        floor: As for `matching_diagonal`.
-        real: As for `matching_diagonal`.
+        estimator: As in `Matched`.
+        spread: As in `matching_diagonal`.
+        floor: As in `matching_diagonal`.
+        real: As in `matching_diagonal`.
 
     Raises:
-        InvalidArgumentError: as `Matched`, `matching_diagonal` and `Hybrid`.
+        InvalidArgumentError: For the reasons of `Matched`, `matching_diagonal` and `Hybrid`.
+
+    Examples:
+        >>> from rfgp.features import softmax
+        >>> center = torch.tensor([[0.5, 1.0]])
+        >>> pair = softmax.gaussian_between_centers(
+        ...     softmax.Positive(torch.eye(2)), torch.eye(2), torch.eye(2).flip(0), center, -center
+        ... )
+        >>> pair(torch.zeros(3, 2), torch.zeros(4, 2)).shape
+        torch.Size([3, 4])
     """
     drawn, others = as_frequencies(frequencies), as_frequencies(coefficient_frequencies)
     parts: list[tuple[Coefficient, FeaturePair]] = []
@@ -266,10 +313,13 @@ def gaussian_between_centers(
 
 def _centers(points: Tensor, count: int, generator: torch.Generator) -> tuple[Tensor, float]:
     """Return the centers (K, d) of clusters by k-means, and the root mean square deviation of an entry from them."""
-    from sklearn.cluster import KMeans
+    with requires_extra("sklearn"):
+        from sklearn.cluster import KMeans
 
     if check_count("num_clusters", count) > len(points) or not bool(torch.isfinite(points).all()):
-        raise InvalidArgumentError(f"{len(points)} vectors, all of them finite, are needed for {count} clusters.")
+        raise InvalidArgumentError(
+            f"x and y must be finite vectors, at least {count} for as many clusters, got {len(points)} or others."
+        )
     seed = int(torch.randint(2**31 - 1, (), generator=generator))
     values = points.detach().cpu().double().numpy()
     found = KMeans(count, n_init=10, random_state=seed).fit(values)
@@ -278,8 +328,8 @@ def _centers(points: Tensor, count: int, generator: torch.Generator) -> tuple[Te
 
 
 def _affordable(num_features: int, each: int) -> int:
-    """Return how many frequencies fit into a number of features."""
+    """Return the number of frequencies that a number of features allows."""
     m = check_count("num_features", num_features) // each
     if m == 0:
-        raise InvalidArgumentError(f"One frequency takes {each} features here, and only {num_features} are allowed.")
+        raise InvalidArgumentError(f"num_features must be at least {each} for one frequency, got {num_features}.")
     return m

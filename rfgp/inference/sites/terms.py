@@ -66,7 +66,7 @@ class RowLikelihood:
     def log_prob(self, f: Tensor) -> Tensor:
         """Return the log density of all rows at f (n,) or (n, C), 0-d. -inf if it is not finite."""
         offset = self.rows.offset() if f.ndim == 1 else self.rows.offset()[:, None]
-        total = (self.likelihood.log_density(self.targets, f + offset) * self.rows.counts()).sum()
+        total = (self.likelihood.log_prob(self.targets, f + offset) * self.rows.counts()).sum()
         return torch.where(torch.isfinite(total), total, -torch.inf)
 
     def parameter_objective(self, f: Tensor, change: Tensor, variance: Tensor) -> Tensor:

@@ -115,7 +115,7 @@ def check_features(spec: ModelSpec, values: Values, rows: Block, scaling: Scalin
     error = None if own is None or own.is_exact or other is not None else _kernel_error(graph, kernel, own)
     bound = None if own is None else own.spectral_error(kernel)
     name = own.name if own is not None else "precision"
-    if not spec.is_normal:  # nothing is held out: only Gaussian observations are compared
+    if not spec.is_gaussian:  # nothing is held out: only Gaussian observations are compared
         rows = rows.take(slice(0))
     ((_, (place,), _),) = spec.terms[0].parts()
     used, held_out = split(graph, rows.inputs[:, place].long().numpy(), seed)

@@ -63,7 +63,7 @@ def check_average(spec: ModelSpec, scaling: Scaling) -> None:
     Raises:
         InvalidArgumentError: its likelihood is not Gaussian, or there are several outputs.
     """
-    if not spec.is_normal:
+    if not spec.is_gaussian:
         raise InvalidArgumentError(f"Averages require a Gaussian likelihood, got {spec.options.likelihood!r}.")
     if scaling.targets.scale.numel() > 1:
         raise InvalidArgumentError("Averages require one output. Fit a model for each output.")

@@ -18,7 +18,7 @@ def exact_evidence_bounds(regression: Regression) -> EvidenceBounds:
     """
     spec, rows = regression.family, regression.needed_rows("evidence_bounds")
     assert isinstance(spec, ModelSpec)
-    if not spec.is_normal:
+    if not spec.is_gaussian:
         raise InvalidArgumentError(
             f"evidence_bounds requires a Gaussian likelihood, got {spec.options.likelihood!r}. Compare "
             "log_marginal_likelihood() with that of exact() on some of the rows."

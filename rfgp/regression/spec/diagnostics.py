@@ -55,30 +55,35 @@ def fit_warnings(
     features = [one for one in used if isinstance(one, RandomFeatures)]
     is_fixed = bool(features) and report.frequencies == "fixed"
     is_local = any(isinstance(one, Vecchia) for one in used)
-    if len(features) == len(used) and report.frequencies != "learned" and (report.weights_used or 0.0) > EXHAUSTED:
+    if (
+        len(features) == len(used)
+        and report.frequencies != "learned"
+        and (report.effective_dof_fraction or 0.0) > EXHAUSTED
+    ):
         learn = ", or learn the frequencies for accuracy" if is_fixed else ""
         yield VarianceStarvationWarning(
-            f"The data determine {report.weights_used:.0%} of the weights, so the features are exhausted: the variance "
-            "of the latent function is too small between the data and far from them (variance starvation; the noise "
-            f"has taken over what the features miss). Raise {arguments('num_frequencies')}{learn}."
+            f"The data determine {report.effective_dof_fraction:.0%} of the weights, so the features are exhausted. "
+            "The variance of the latent function is too small between the data and far from them (variance "
+            f"starvation), and the noise is too large. Raise {arguments('num_frequencies')}{learn}."
         )
-    elif (report.neighbors or 0) > STRUCTURED and not is_local and _has_noise(values):
+    elif (report.residual_autocorrelation or 0) > STRUCTURED and not is_local and _has_noise(values):
         yield UnderfittingWarning(
-            f"The leave-one-out errors of neighbouring rows have a correlation of {report.neighbors:.2f}: what the fit "
-            f"took for noise has structure that the model misses. {_given_up(values, terms, columns)}"
+            "The leave-one-out errors of neighboring rows have a correlation of "
+            f"{report.residual_autocorrelation:.2f}, so part of the fitted noise is structure that the model misses. "
+            f"{_given_up(values, terms, columns)}"
             f"{_remedies(used, is_fixed=is_fixed)}, add a term such as k.Matern() with Vecchia(), or try another "
             f"{arguments('seed')} or a shorter starting {arguments('lengthscale')}."
         )
-    if report.calibration is not None and report.calibration > MISCALIBRATED:
+    if report.mean_squared_zscore is not None and report.mean_squared_zscore > MISCALIBRATED:
         yield OverfittingWarning(
-            f"Squared leave-one-out errors are {report.calibration:.1f} times what the model expects: its error bars "
-            "are too short. The hyperparameters may be over-fitted to few rows (try ard=False, or priors), or the "
-            "target has outliers."
+            f"Squared leave-one-out errors are {report.mean_squared_zscore:.1f} times their predicted variances, so "
+            "error bars are too short. The hyperparameters may be overfitted to few rows (try ard=False, or priors), "
+            "or the target has outliers."
         )
     if report.frequencies == "fell back":
         yield OverfittingWarning(
-            f"Fixed frequencies were taken in the place of learned ones ({report.message.rpartition('; ')[2]}). There "
-            "may be too few rows to learn from, or enough frequencies already."
+            f"Learned frequencies were rejected for fixed ones ({report.message.rpartition('; ')[2]}). There may be "
+            "too few rows to learn from, or enough frequencies already."
         )
 
 

@@ -51,7 +51,7 @@ class ModelOptions:
     """
 
     kernel: Kernel
-    likelihood: Any = "normal"
+    likelihood: Any = "gaussian"
     approximations: Any = "auto"
     inference: str | None = None
     mean: str = "constant"

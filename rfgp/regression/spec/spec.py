@@ -94,10 +94,10 @@ class ModelSpec(Family):
     @property
     def variances(self) -> tuple[Variance, ...]:
         """The output scales of the terms, which share the variance of the target, and the noise."""
-        bounds = OUTPUTSCALE_BOUNDS if self.is_normal else (LEAST_LATENT, self.options.likelihood.widest)
+        bounds = OUTPUTSCALE_BOUNDS if self.is_gaussian else (LEAST_LATENT, self.options.likelihood.widest)
         shares = shares_of(self.terms)
         scales = [Variance(one.outputscale, shares[one.name], bounds) for one in self.terms if one.outputscale]
-        return (*scales, *((Variance("noise", NOISE_START, NOISE_BOUNDS),) if self.is_normal else ()))
+        return (*scales, *((Variance("noise", NOISE_START, NOISE_BOUNDS),) if self.is_gaussian else ()))
 
     def prior(self, values: Values) -> Prior:
         """Return the prior of all terms."""
@@ -190,7 +190,7 @@ class ModelSpec(Family):
         if self.options.mean == "zero":
             starts["mean"] = 0.0
         kinds = {factor.kind for term in self.terms for factor in term.term.factors}
-        has_places = self.is_normal and kinds & {Kind.NODE, Kind.COORDINATE}
+        has_places = self.is_gaussian and kinds & {Kind.NODE, Kind.COORDINATE}
         hyperpriors: dict[str, Hyperprior | None] = {"noise": BoundaryAvoiding()} if has_places else {}
         hyperpriors |= latent_priors(self.terms, self.options.likelihood)
         hyperpriors |= {path: prior_of_factor() for path in paths if path.rpartition(".")[2].startswith("factor_")}
@@ -299,7 +299,7 @@ class ModelSpec(Family):
             yield from lattice_warnings(self.term_data(values, len(rows)), self.approximations)
         if report is not None:
             yield from latent_warnings(values, self.terms, self.options.likelihood)
-        if report is not None and self.is_normal and self.schema is not None:
+        if report is not None and self.is_gaussian and self.schema is not None:
             yield from fit_warnings(report, values, self.terms, self.approximations, self.schema.keys)
 
     def identity(self) -> Iterator[str | Tensor]:
@@ -316,7 +316,7 @@ class ModelSpec(Family):
         """Return what approximations may know of each term, at some hyperparameters and for a number of rows."""
         assert self.columns is not None
         known = {name: values.standardized(name).detach() for name in values.space.quantities}
-        return [TermData(term, self.columns, num_rows, known, self.is_normal) for term in self.terms]
+        return [TermData(term, self.columns, num_rows, known, self.is_gaussian) for term in self.terms]
 
 
 def noise_spec(spec: ModelSpec, kernel: Kernel | None) -> ModelSpec | None:

@@ -80,8 +80,8 @@ def starvation_warnings(regression: Regression, report: FitReport) -> Iterator[W
     is_searched = (
         report.converged and report.iterations > 0 and report.frequencies != "learned" and not values.space.hyperpriors
     )
-    is_named = (report.weights_used or 0.0) > EXHAUSTED
-    is_compared = has_features and is_known and spec.is_normal and is_searched and not is_named
+    is_named = (report.effective_dof_fraction or 0.0) > EXHAUSTED
+    is_compared = has_features and is_known and spec.is_gaussian and is_searched and not is_named
     if not is_compared or report.leave_one_out is None or rows is None or is_read_in_blocks(rows):
         return
     order = torch.randperm(len(rows), generator=random.generator(spec.options.seed, random.Role.SAMPLE))

@@ -64,7 +64,7 @@ class BorderedSolver(Inference):
         return with_gradient(self._value, *inputs) + self._repeated + self._bound
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        return self.system.log_density(), partial(_gradients, self.system)
+        return self.system.log_prob(), partial(_gradients, self.system)
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others.

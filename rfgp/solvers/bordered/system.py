@@ -90,7 +90,7 @@ class BorderedSystem:
         """The residual e of the posterior mean, (n, k)."""
         return self.residual - self.fitted
 
-    def log_density(self) -> Tensor:
+    def log_prob(self) -> Tensor:
         """Return the log density of y over all outputs, 0-d."""
         known, n, k = self.elimination, len(self.noise), self.each.sum()
         determinants = self.noise.log().sum() + known.log_determinant

@@ -122,7 +122,7 @@ class WhitenedSolver(Inference):
         if not self._blocks and not self._phi.shape[1] and self._prior.wants_gradients:
             residual, each = self._rows.targets - self._mean, self._rows.each
             block, x = neighbors_of(self._prior), self._rows.inputs
-            density = block.log_density(x, self._noise, residual, each, self._pattern)
+            density = block.log_prob(x, self._noise, residual, each, self._pattern)
             if density is not None:
                 return density + self._repeated
         of_fields = [tensor.double() for block in self._blocks for tensor in (block.values, block.variance)]
@@ -130,7 +130,7 @@ class WhitenedSolver(Inference):
         return density + self._rows.each.sum() * self._whitener.log_determinant + self._repeated
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        return self.system.log_density(), self._gradients
+        return self.system.log_prob(), self._gradients
 
     def _gradients(self) -> list[Tensor | None]:
         system = self.system

@@ -43,10 +43,10 @@ def kernels(nu):
     }
 
 
-def model(nu, case, likelihood="normal", targets=None):
+def model(nu, case, likelihood="gaussian", targets=None):
     kernel, names = kernels(nu)[case]
     chosen = {name: rfgp.SparsePrecision() for name in names}
-    options = {"start": {"noise": 0.05}} if likelihood == "normal" else {"inference": "laplace"}
+    options = {"start": {"noise": 0.05}} if likelihood == "gaussian" else {"inference": "laplace"}
     gp = rfgp.GP(kernel, likelihood, chosen, seed=0, **options)
     X, y = rows()
     return gp.condition(X, y if targets is None else targets)

@@ -25,8 +25,8 @@ def rows(n=400):
 NEW = np.column_stack([np.zeros(9), [-0.5, 0.0, 0.31, 0.3, 0.3, 0.999, 1.0, 1.2, 40.0]])
 
 
-def model(nu, likelihood="normal", **options):
-    start = {"noise": 0.02} if likelihood == "normal" else {}
+def model(nu, likelihood="gaussian", **options):
+    start = {"noise": 0.02} if likelihood == "gaussian" else {}
     kernel = 0.8 * k.Matern(1, nu=nu, lengthscale=0.4)
     return rfgp.GP(kernel, likelihood, rfgp.SparsePrecision(), start=start, seed=0, **options)
 
@@ -101,7 +101,7 @@ def test_a_process_with_other_terms_keeps_its_sparse_factor():
     assert type(gp.condition(X, y).regression.posterior) is BorderedPosterior
 
 
-def planned(kernel, num_rows, likelihood="normal"):
+def planned(kernel, num_rows, likelihood="gaussian"):
     """Return the names of the classes of the planned approximations of a kernel for so many rows."""
     X, y = rows()
     regression = rfgp.GP(kernel, likelihood, seed=0).condition(X, np.abs(y.round())).regression

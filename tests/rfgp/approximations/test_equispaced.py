@@ -410,10 +410,10 @@ def test_predictions_are_differentiable_in_points():
     np.testing.assert_allclose(slope[:, 0], differences, atol=5e-4)
 
 
-def check_draws(likelihood="normal"):
+def check_draws(likelihood="gaussian"):
     """Compare moments of draws within the range and outside it with those of the posterior, by z-scores."""
-    y = Y if likelihood == "normal" else np.round(Y.clip(0))
-    gp = rfgp.GP(KERNELS["two columns"], likelihood, TIGHT, start=START if likelihood == "normal" else None, seed=0)
+    y = Y if likelihood == "gaussian" else np.round(Y.clip(0))
+    gp = rfgp.GP(KERNELS["two columns"], likelihood, TIGHT, start=START if likelihood == "gaussian" else None, seed=0)
     gp.condition(ROWS, y)
     points = {key: LATER[key][:70] for key in LATER}
     points["t"] = np.concatenate([points["t"][:64], [-3.0, -0.2, 4.01, 4.3, 4.6, 9.0]])
@@ -429,7 +429,7 @@ def check_draws(likelihood="normal"):
     np.testing.assert_allclose(again, draws[:, [69, 66, 3]], atol=1e-9)
 
 
-@pytest.mark.parametrize("likelihood", ["normal", "poisson"])
+@pytest.mark.parametrize("likelihood", ["gaussian", "poisson"])
 def test_draws_of_functions_have_the_posterior_moments(likelihood):
     check_draws(likelihood)
 

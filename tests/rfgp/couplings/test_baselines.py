@@ -83,7 +83,7 @@ class TestOptimum:
             couplings.SimplexOptimized(distance)
 
     def test_there_is_no_simplex_in_one_dimension(self):
-        with pytest.raises(rfgp.InvalidArgumentError, match="two dimensions"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="at least 2"):
             couplings.SimplexOptimized().sample(2, 1, seed=0)
 
 

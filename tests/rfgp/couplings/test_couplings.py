@@ -80,7 +80,7 @@ def test_quadrature_radii_and_their_weights(d):
 def test_with_another_spectrum_too(name):
     spectrum = spectra.Matern(0.5)
     if name in GAUSSIAN_ONLY:
-        with pytest.raises(rfgp.InvalidArgumentError, match="Gaussian spectrum only"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="must be Gaussian"):
             sample(name, 7, 3, repeats=1, spectrum=spectrum)
     else:
         omega, weights = draws(name, 7, 3, spectrum=spectrum)
@@ -160,11 +160,11 @@ def test_antithetic_pairs(name):
     assert torch.equal(omega.dense()[0::2], -omega.dense()[1::2])
     check_law(sample(name, 6, 3), spectra.Gaussian())
     rfgp.features.Laplace(omega)
-    with pytest.raises(rfgp.InvalidArgumentError, match="repeat each other"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="antithetic"):
         rfgp.features.Fourier(omega)
     with pytest.raises(rfgp.InvalidArgumentError, match="must be even, got 5"):
         coupling.sample(5, 3, generator=generator)
-    with pytest.raises(rfgp.InvalidArgumentError, match="repeat each other"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="antithetic"):
         rfgp.SparseSpectrumGP(num_frequencies=4, coupling=name).condition(np.eye(4), np.arange(4.0))
 
 
@@ -179,7 +179,7 @@ def test_simplex_blocks(name, monkeypatch):
             off = cosines[:, ~np.eye(d, dtype=bool)]
             if name == "simplex":
                 np.testing.assert_allclose(off, -1 / (d - 1), atol=1e-12)
-    with pytest.raises(rfgp.InvalidArgumentError, match="at least two dimensions"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="at least 2"):
         sample(name, 2, 1, repeats=1)
 
 
@@ -377,15 +377,15 @@ def test_unknown_names_are_refused():
     with pytest.raises(rfgp.InvalidArgumentError, match="matrix"):
         couplings.Frequencies(torch.zeros(3))
     for odd in (None, [[1.0, 2.0]], np.ones((2, 2)), 1j * torch.ones(2, 2)):
-        with pytest.raises(rfgp.InvalidArgumentError, match=r"Frequencies are a real tensor \(m, d\)"):
+        with pytest.raises(rfgp.InvalidArgumentError, match=r"a real tensor \(m, d\)"):
             couplings.as_frequencies(odd)
     for odd in ([1.0, 2.0], np.ones(2), 1j * torch.ones(2)):
-        with pytest.raises(rfgp.InvalidArgumentError, match=r"and their weights one \(m,\)"):
+        with pytest.raises(rfgp.InvalidArgumentError, match=r"weights a real tensor \(m,\)"):
             couplings.Frequencies(torch.ones(2, 2), odd)
-    with pytest.raises(rfgp.InvalidArgumentError, match="as many weights"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="weights must have shape"):
         couplings.Frequencies(torch.zeros(3, 2), torch.ones(4))
     for weights in ([1.0, -0.1], [1.0, float("nan")], [float("inf"), 1.0]):
-        with pytest.raises(rfgp.InvalidArgumentError, match="finite, and none negative"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="finite and nonnegative"):
             couplings.Frequencies(torch.zeros(2, 2), torch.tensor(weights))
 
 

@@ -70,5 +70,5 @@ def test_batches_dtypes_and_gradients(kind):
 
 
 def test_unknown_features():
-    with pytest.raises(rfgp.InvalidArgumentError, match="no features 'cosine'"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="features must be one of"):
         features.by_name("cosine")

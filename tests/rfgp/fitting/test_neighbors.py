@@ -119,7 +119,7 @@ def test_with_all_neighbors_the_likelihood_is_the_exact_one_at_the_end():
     assert again.log_marginal_likelihood().item() < found.log_marginal_likelihood().item() + 0.1
     left = exact.leave_one_out()
     errors = (table(80)[1] - left.mean) / np.sqrt(left.variance)
-    assert report.calibration == pytest.approx(np.mean(errors**2), rel=1e-6)
+    assert report.mean_squared_zscore == pytest.approx(np.mean(errors**2), rel=1e-6)
 
 
 @pytest.mark.parametrize("wanted", [True, False])

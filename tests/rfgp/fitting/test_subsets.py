@@ -118,7 +118,7 @@ def test_little_noise_in_single_precision(sd):
     y = np.sin(X[:, 0]) + np.cos(X[:, 1]) + sd * rng.standard_normal(6000)
     gp = rfgp.SparseSpectrumGP(num_frequencies=64, seed=0).fit(X.astype(np.float32), y.astype(np.float32))
     assert gp.hyperparameters.noise.item() ** 0.5 == pytest.approx(sd, rel=0.1)
-    assert gp.fit_report.calibration == pytest.approx(1, abs=0.15)
+    assert gp.fit_report.mean_squared_zscore == pytest.approx(1, abs=0.15)
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")
@@ -149,8 +149,8 @@ def test_the_best_of_several_starts_is_taken():
         given = rfgp.SparseSpectrumGP(num_frequencies=64, seed=0, lengthscale=30.0).fit(
             pd.DataFrame(x, columns=["speed"]), y
         )
-    assert given.fit_report.neighbors > 0.9
-    assert gp.fit_report.neighbors < 0.2
+    assert given.fit_report.residual_autocorrelation > 0.9
+    assert gp.fit_report.residual_autocorrelation < 0.2
     assert given.hyperparameters.noise.item() > 0.3
 
 
@@ -192,7 +192,7 @@ def test_starvation_is_named():
     X, y = exhausted()
     with pytest.warns(rfgp.VarianceStarvationWarning, match=r"determine 9\d% of the weights.*variance starvation"):
         gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).fit(X, y)
-    assert gp.fit_report.weights_used > 0.9
+    assert gp.fit_report.effective_dof_fraction > 0.9
     ratio = gp.predict(X[:300] * 3).variance / gp.exact().predict(X[:300] * 3).variance
     assert np.median(ratio) < 0.1
 
@@ -201,15 +201,15 @@ def test_starvation_is_named():
 def test_enough_features_do_not_warn():
     X, y = table(800)
     gp = rfgp.SparseSpectrumGP(num_frequencies=64, seed=0).fit(X, y)
-    assert gp.fit_report.weights_used < 0.6
+    assert gp.fit_report.effective_dof_fraction < 0.6
 
 
 def test_calibration_and_density_are_those_of_leaving_one_out():
     X, y = table(400)
     gp = rfgp.SparseSpectrumGP(num_frequencies=16, seed=0).fit(X, y)
     left = gp.leave_one_out()
-    assert gp.fit_report.calibration == pytest.approx(np.mean((y - left.mean) ** 2 / left.variance), rel=1e-7)
-    assert gp.fit_report.leave_one_out == pytest.approx(left.log_density.mean(), rel=1e-7)
+    assert gp.fit_report.mean_squared_zscore == pytest.approx(np.mean((y - left.mean) ** 2 / left.variance), rel=1e-7)
+    assert gp.fit_report.leave_one_out == pytest.approx(left.log_prob.mean(), rel=1e-7)
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")
@@ -220,7 +220,7 @@ def test_the_share_of_weights():
         phi = gp.regression.prior().dense.scaled(gp.regression.rows.inputs)
         gram = phi.T @ phi / gp.hyperparameters.standardized("noise")
     expected = torch.trace(torch.linalg.solve(gram + torch.eye(12), gram)).item() / 12
-    assert gp.fit_report.weights_used == pytest.approx(expected, rel=1e-8)
+    assert gp.fit_report.effective_dof_fraction == pytest.approx(expected, rel=1e-8)
 
 
 @pytest.mark.parametrize("spectrum", ["gaussian", rfgp.spectra.Matern(0.7)])

@@ -116,7 +116,7 @@ def test_one_chunk_is_projected_once():
     for _ in range(2):
         assert p.mean.shape == p.std.shape == p.observed().std.shape
         assert p.covariance.shape == (25, 25)
-        p.interval(), p.sample(2, seed=0), p.observed().sample(2, seed=0), p.log_density(p.mean)
+        p.interval(), p.sample(2, seed=0), p.observed().sample(2, seed=0), p.log_prob(p.mean)
     assert latent.posterior.projected == [25]
 
 
@@ -530,7 +530,7 @@ def test_members_of_a_mixture_are_projected_twice_at_most(monkeypatch):
     monkeypatch.setattr(ENTRIES, 40)
     posterior = mixture()
     p = predicted(posterior.at(points()), MixturePrediction)
-    p.mean, p.std, p.interval(), p.observed().std, p.observed().interval(), p.log_density(p.mean)
+    p.mean, p.std, p.interval(), p.observed().std, p.observed().interval(), p.log_prob(p.mean)
     assert all(sum(member.projected) <= 2 * 25 for member in posterior.members)
 
 
@@ -545,7 +545,7 @@ def test_predictions_of_mixtures_are_weighted_members():
     ):
         deviation = 2 * (covariance.diagonal() + noise).sqrt()
         density += weight * torch.distributions.Normal(10 + 2 * m[:, 0], deviation).log_prob(y).exp()
-    close(torch.from_numpy(p.log_density(y)).exp(), density)
+    close(torch.from_numpy(p.log_prob(y)).exp(), density)
     functional = p.linear([1.0, -1.0, 0, 0, 0, 0])
     differences = [2 * float(m[0] - m[1]) for m in means]
     assert functional.mean[0] == pytest.approx(0.25 * differences[0] + 0.75 * differences[1], rel=1e-9)

@@ -37,11 +37,11 @@ def test_densities_and_quantiles_are_those_of_the_mixture(models, observed):
     mixture, each = both(models, observed)
     far = mixture.mean + 3 * mixture.std
     for y in (far, mixture.mean - 0.5 * mixture.std):
-        density = mixed([np.exp(one.log_density(y)) for one in each])
-        np.testing.assert_allclose(mixture.log_density(y), np.log(density), rtol=1e-7)
+        density = mixed([np.exp(one.log_prob(y)) for one in each])
+        np.testing.assert_allclose(mixture.log_prob(y), np.log(density), rtol=1e-7)
         np.testing.assert_allclose(mixture.cdf(y), mixed([one.cdf(y) for one in each]), rtol=1e-9)
     normal = -0.5 * (3**2 + np.log(2 * np.pi * mixture.variance))
-    assert np.abs(mixture.log_density(far) - normal).max() > 0.02  # a Gaussian with the same moments would fail
+    assert np.abs(mixture.log_prob(far) - normal).max() > 0.02  # a Gaussian with the same moments would fail
     quantiles = mixture.quantile([0.01, 0.5, 0.9])
     for p, quantile in zip([0.01, 0.5, 0.9], quantiles, strict=True):
         np.testing.assert_allclose(mixture.cdf(quantile), p, rtol=1e-8)
@@ -76,8 +76,8 @@ def test_linear_functionals_are_mixtures(models):
     mixture = prediction.linear(weights).observed()
     each = [one.predict(NEW).observed().linear(weights) for one in models]
     y = mixture.mean + mixture.std
-    density = mixed([np.exp(one.log_density(y)) for one in each])
-    np.testing.assert_allclose(np.exp(mixture.log_density(y)), density, rtol=1e-8)
+    density = mixed([np.exp(one.log_prob(y)) for one in each])
+    np.testing.assert_allclose(np.exp(mixture.log_prob(y)), density, rtol=1e-8)
     np.testing.assert_allclose(mixture.covariance, weights @ prediction.observed().covariance @ weights.T, rtol=1e-8)
 
 
@@ -91,7 +91,7 @@ def test_metrics_are_those_of_the_mixture(models):
     gp = average(models)
     prediction, (observed, _) = gp.predict(NEW), both(models, observed=True)
     y = observed.mean + observed.std * np.linspace(-3, 4, 9)
-    assert rfgp.metrics.nlpd(y, prediction) == pytest.approx(-observed.log_density(y).mean())
+    assert rfgp.metrics.nlpd(y, prediction) == pytest.approx(-observed.log_prob(y).mean())
     crps = 0.0  # its definition, an integral below y and one above
     for end, reached in ((observed.mean - 12 * observed.std, 0), (observed.mean + 12 * observed.std, 1)):
         places = y + np.linspace(0, 1, 1001)[:, None] * (end - y)
@@ -128,7 +128,7 @@ def test_prior_covariances_are_mixed(models):
     ("call", "message"),
     [
         (lambda one: one.quantile(1.0), "strictly between"),
-        (lambda one: one.log_density([1.0]), "shape"),
+        (lambda one: one.log_prob([1.0]), "shape"),
         (lambda one: one.cdf("a"), "no"),
         (lambda one: one.sample(-1), "num_samples"),
         (lambda one: one.linear([np.nan] * 9), "finite"),

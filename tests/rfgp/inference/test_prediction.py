@@ -100,9 +100,9 @@ def test_exponentials_are_log_normal(outputs, observed):
     np.testing.assert_allclose(p.interval(0.8), law.interval(0.8), rtol=1e-9)
     y = np.exp(d.p.mean) * np.linspace(0.5, 2, 5 * outputs).reshape(d.p.mean.shape)
     np.testing.assert_allclose(p.cdf(y), law.cdf(y), rtol=1e-9)
-    np.testing.assert_allclose(p.log_density(y), law.logpdf(y), rtol=1e-9)
+    np.testing.assert_allclose(p.log_prob(y), law.logpdf(y), rtol=1e-9)
     np.testing.assert_array_equal(p.cdf(-1.0), np.zeros(d.p.mean.shape))
-    assert (p.log_density(-y) == -np.inf).all()
+    assert (p.log_prob(-y) == -np.inf).all()
     mean, covariance = np.exp(d.mean + 0.5 * np.einsum("iik->ik", d.covariance)), d.covariance
     expected = np.einsum("ik,jk->ijk", mean, mean) * np.expm1(covariance)
     np.testing.assert_allclose(p.covariance.reshape(5, 5, outputs), expected, rtol=1e-8)
@@ -195,4 +195,4 @@ def test_they_show_what_they_are_in_a_line():
     assert repr(p.linear(np.ones((1, 5)))) == "Prediction(latent function at 1 point, 2 outputs)"
     X = np.linspace(0, 1, 9)[:, None]
     out = MODELS["exact"]().condition(X, X[:, 0]).leave_one_out()
-    assert repr(out) == f"LeaveOneOut(9 observations, mean log density {out.log_density.mean():.4g})"
+    assert repr(out) == f"LeaveOneOut(9 observations, mean log density {out.log_prob.mean():.4g})"

@@ -105,7 +105,7 @@ def test_plan_keeps_all_modes_above_the_level_and_no_other(name):
     widths = design.lattice.half_widths
     values = dict(zip(design.names, parameters, strict=True))
     indices = np.stack(np.meshgrid(*(np.arange(-w, w + 1) for w in widths), indexing="ij"), -1).reshape(-1, len(widths))
-    logs = design.product.log_density(torch.as_tensor(indices * design.lattice.spacing), values)
+    logs = design.product.log_prob(torch.as_tensor(indices * design.lattice.spacing), values)
     variances = logs.exp().numpy() * np.prod(design.lattice.spacing)
     is_zero = (indices == 0).all(1)
     assert plan.num_wanted == 2 * int(((variances > 1e-3) & ~is_zero).sum()) // 2 + 1

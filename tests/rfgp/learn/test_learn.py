@@ -8,8 +8,8 @@ from scipy import stats
 import rfgp
 from rfgp import couplings, learn, metrics, random, spectra
 from rfgp.couplings.radial import histogram_quantile
-from rfgp.learn import laws, pieces, search
-from rfgp.learn.attention import SharedLaw as AttentionLaw
+from rfgp.learn import norms, pieces, search
+from rfgp.learn.attention import SharedNormDistribution
 
 GAUSSIAN = spectra.Gaussian()
 X = torch.as_tensor(np.random.default_rng(0).standard_normal((30, 4)) / 2)
@@ -126,10 +126,10 @@ class TestCopula:
         with pytest.raises(rfgp.InvalidArgumentError, match="size must be a positive"):
             learn.learn_copula(learn.kernel_error(X), 4, 4, size=0)
         with pytest.raises(rfgp.InvalidArgumentError, match="num_draws must be a positive"):
-            learn.learn_radial_law(learn.kernel_error(X), 4, 4, num_draws=0)
+            learn.learn_radial_distribution(learn.kernel_error(X), 4, 4, num_draws=0)
         with pytest.raises(rfgp.InvalidArgumentError, match="num_steps must be a positive integer"):
             learn.learn_copula(learn.kernel_error(X), 4, 4, num_steps=0)
-        for learn_something in (learn.learn_copula, learn.learn_radial_law):
+        for learn_something in (learn.learn_copula, learn.learn_radial_distribution):
             with pytest.raises(rfgp.InvalidArgumentError, match="learning_rate must be positive, got nan"):
                 learn_something(learn.kernel_error(X), 4, 4, learning_rate=float("nan"))
         with pytest.raises(rfgp.InvalidArgumentError, match="At least 2 finite rows"):
@@ -160,13 +160,13 @@ class TestSearch:
         assert not teach & judge
 
 
-class TestRadialLaw:
+class TestRadialDistribution:
     @pytest.mark.parametrize("kind", ["fourier", "laplace"])
     @pytest.mark.slow
     def test_its_draws_are_those_of_the_coupling_it_returns(self, kind):
         scale = 1.0 if kind == "fourier" else 0.4
         objective = learn.kernel_error(scale * X, features=kind)
-        found = learn.learn_radial_law(objective, 12, 4, features=kind, num_bins=4, num_steps=60)
+        found = learn.learn_radial_distribution(objective, 12, 4, features=kind, num_bins=4, num_steps=60)
         value, error = judged(found.coupling, objective, 12)
         start, _ = judged(couplings.Energy(kind, weighted=True), objective, 12)
         assert abs(value - found.best) < 0.1 * found.best + 6 * error
@@ -180,15 +180,15 @@ class TestRadialLaw:
                 drawn = super()._draw(*arguments)
                 return couplings.Frequencies(3 * drawn.dense()) if self.tilt else drawn
 
-        monkeypatch.setattr(laws, "Energy", Spoiled)
-        found = learn.learn_radial_law(learn.kernel_error(X), 12, 4, num_bins=4, num_steps=1, num_draws=1)
+        monkeypatch.setattr(norms, "Energy", Spoiled)
+        found = learn.learn_radial_distribution(learn.kernel_error(X), 12, 4, num_bins=4, num_steps=1, num_draws=1)
         assert found.coupling.weighted
         assert found.best == pytest.approx(found.trace[0], rel=0.5)
 
     @pytest.mark.slow
     def test_it_lowers_the_divergence_of_posteriors(self):
         objective = learn.posterior_divergence(2 * X, 20, 0.05)
-        found = learn.learn_radial_law(objective, 24, 4, num_bins=8, num_steps=80, num_draws=2)
+        found = learn.learn_radial_distribution(objective, 24, 4, num_bins=8, num_steps=80, num_draws=2)
         judges = (couplings.Energy(), couplings.Energy(weighted=True), found.coupling)
         (plain, a), (weighted, c), (learned, b) = (judged(coupling, objective, 24) for coupling in judges)
         assert (plain - learned) / np.hypot(a, b) > 6
@@ -232,7 +232,7 @@ class TestAttention:
         check_law(omega, GAUSSIAN, weights)
 
     def test_its_draws_are_those_of_the_coupling(self):
-        law = AttentionLaw(half=10, num_dims=4, num_bins=3)
+        law = SharedNormDistribution(half=10, num_dims=4, num_bins=3)
         with torch.no_grad():
             law.angle.fill_(0.9), law.log_b.fill_(-0.1), law.logits.copy_(torch.tensor([0.3, 0.5, -0.4]))
         coupling = law.coupling()

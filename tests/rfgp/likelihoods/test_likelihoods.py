@@ -7,11 +7,20 @@ import torch
 from scipy import integrate, stats
 
 from rfgp import DataError, InvalidArgumentError, likelihoods
-from rfgp.likelihoods import Bernoulli, Categorical, Gamma, Heteroscedastic, NegativeBinomial, Normal, Poisson, StudentT
+from rfgp.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Gamma,
+    Gaussian,
+    Heteroscedastic,
+    NegativeBinomial,
+    Poisson,
+    StudentT,
+)
 from rfgp.likelihoods.role import learned, refuse, standardized
 
 CASES = {
-    "normal": Normal(noise=0.3),
+    "gaussian": Gaussian(noise=0.3),
     "heteroscedastic": Heteroscedastic(noise=0.3),
     "bernoulli": Bernoulli(),
     "bernoulli, probit": Bernoulli(link="probit"),
@@ -21,7 +30,7 @@ CASES = {
     "gamma": Gamma(shape=2.5),
 }
 OBSERVED = {
-    "normal": (-3.0, 0.2, 9.0),
+    "gaussian": (-3.0, 0.2, 9.0),
     "heteroscedastic": (-3.0, 0.2, 9.0),
     "bernoulli": (0.0, 1.0),
     "poisson": (0.0, 1.0, 5.0, 40.0),
@@ -30,7 +39,7 @@ OBSERVED = {
     "gamma": (0.01, 1.0, 30.0),
 }
 LAWS = {
-    "normal": lambda f: stats.norm(f, 0.3**0.5),
+    "gaussian": lambda f: stats.norm(f, 0.3**0.5),
     "heteroscedastic": lambda f: stats.norm(f, 0.3**0.5),
     "bernoulli": lambda f: stats.bernoulli(1 / (1 + np.exp(-f))),
     "bernoulli, probit": lambda f: stats.bernoulli(stats.norm.cdf(f)),
@@ -60,7 +69,7 @@ class TestLaw:
         y, f = pairs(name)
         law = LAWS[name](f.numpy())
         expected = law.logpmf(y.numpy()) if CASES[name].is_discrete else law.logpdf(y.numpy())
-        np.testing.assert_allclose(CASES[name].log_density(y, f), expected, rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(CASES[name].log_prob(y, f), expected, rtol=1e-9, atol=1e-10)
 
     def test_moments_and_distribution_are_those_of_scipy(self, name):
         y, f = pairs(name)
@@ -82,7 +91,7 @@ class TestLaw:
             torch.testing.assert_close(higher, expected, rtol=1e-7, atol=1e-9)
         step = 1e-5
         with torch.no_grad():
-            ends = [CASES[name].log_density(y, f + s) for s in (step, -step)]
+            ends = [CASES[name].log_prob(y, f + s) for s in (step, -step)]
         torch.testing.assert_close(found.first.detach(), (ends[0] - ends[1]) / (2 * step), rtol=1e-6, atol=1e-6)
 
     def test_information_is_the_mean_of_the_curvature(self, name):
@@ -250,7 +259,7 @@ def test_names_are_found_and_others_refused():
     chosen = StudentT(df=3.0)
     assert likelihoods.by_name(chosen) is chosen
     assert set(likelihoods.names()) == set(likelihoods.REGISTRY.classes)
-    for wrong in ("gaussian", None, 3):
+    for wrong in ("normal", None, 3):
         with pytest.raises(InvalidArgumentError, match="likelihood"):
             likelihoods.by_name(wrong)
     with pytest.raises(InvalidArgumentError, match="link"):
@@ -295,7 +304,7 @@ def test_expected_log_densities_are_integrals_and_their_derivatives(name):
         inside = -0.5 * ((y[:, None] - f)[:, :, None].square() / noise + (2 * np.pi * noise).log())
         expected = torch.einsum("nqr,q,r->n", inside, weights, weights)
     else:
-        expected = law.log_density(y[:, None].expand_as(f), f) @ weights
+        expected = law.log_prob(y[:, None].expand_as(f), f) @ weights
     in_mean, in_variance = torch.autograd.grad(expected.sum(), (mean, variance))
     found = law.expected(y, mean.detach(), variance.detach())
     torch.testing.assert_close(found.value, expected.detach(), rtol=1e-8, atol=1e-9)

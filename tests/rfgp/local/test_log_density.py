@@ -43,14 +43,14 @@ def test_with_all_rows_before_it_is_the_normal_density(name, size):
     x, theta = arguments(shared=name == "matern52")
     pattern = local.block_predecessors(x.numpy(), 1000, size)
     # an order of blocks is one of the rows too, so that all predecessors make it exact
-    found = local.log_density(x, *theta, EACH, local.KINDS[name], pattern)
+    found = local.log_prob(x, *theta, EACH, local.KINDS[name], pattern)
     assert agree(found, dense(x, *theta, name), theta)
 
 
 def test_some_rows_are_given_the_others():
     x, theta = arguments()
     pattern = local.block_predecessors(x.numpy(), 1000, 1).take(np.arange(25, 40))[0]
-    found = local.log_density(x, *theta, EACH, 1, pattern)
+    found = local.log_prob(x, *theta, EACH, 1, pattern)
     assert agree(found, dense(x, *theta, "matern32", given=25), theta)
 
 
@@ -62,7 +62,7 @@ def test_with_few_neighbors_it_is_that_of_the_inverse_factor(size):
     white = local.whitened(entries, theta[3], pattern)
     diagonal = entries[torch.from_numpy(pattern.indptr[1:] - 1)]
     expected = EACH @ (diagonal.log().sum() - 0.5 * (white.square() + np.log(2 * np.pi)).sum(0))
-    assert agree(local.log_density(x, *theta, EACH, 1, pattern), expected, theta)
+    assert agree(local.log_prob(x, *theta, EACH, 1, pattern), expected, theta)
 
 
 def test_copies_without_noise_have_finite_gradients():
@@ -70,17 +70,17 @@ def test_copies_without_noise_have_finite_gradients():
     x[20:30] = x[:10]
     theta[2] = torch.full((40,), 1e-14, dtype=F64, requires_grad=True)
     pattern = local.block_predecessors(x.numpy(), 10, 8)
-    found = local.log_density(x, *theta, EACH, 1, pattern)
+    found = local.log_prob(x, *theta, EACH, 1, pattern)
     assert all(bool(slope.isfinite().all()) for slope in torch.autograd.grad(found, theta))
 
 
 def test_it_is_the_same_in_threads(monkeypatch):
     x, theta = arguments()
     pattern = local.block_predecessors(x.numpy(), 12, 4)
-    alone = local.log_density(x, *theta, EACH, 1, pattern)
+    alone = local.log_prob(x, *theta, EACH, 1, pattern)
     monkeypatch.setattr("rfgp.local.factor.IN_THREADS", 1)
     monkeypatch.setattr("rfgp.local.factor.num_threads", lambda: 3)
-    assert agree(local.log_density(x, *theta, EACH, 1, pattern), alone, theta)
+    assert agree(local.log_prob(x, *theta, EACH, 1, pattern), alone, theta)
 
 
 @pytest.mark.parametrize("fault", ["noise", "each", "kernel", "targets", "lengths"])
@@ -103,6 +103,6 @@ def test_planted_errors_in_the_pass_are_seen(fault, monkeypatch):
         return found
 
     expected = dense(x, *theta, "matern32")
-    assert agree(local.log_density(x, *theta, EACH, 1, pattern), expected, theta)
+    assert agree(local.log_prob(x, *theta, EACH, 1, pattern), expected, theta)
     monkeypatch.setattr(loops, "density_rows", wrong)
-    assert not agree(local.log_density(x, *theta, EACH, 1, pattern), expected, theta)
+    assert not agree(local.log_prob(x, *theta, EACH, 1, pattern), expected, theta)

@@ -50,10 +50,10 @@ class TestEvery:
         assert law.probabilities.shape == law.mean.shape == law.variance.shape == (ROWS, CLASSES)
         np.testing.assert_allclose(law.probabilities.sum(1), 1)
         shares = np.bincount(y.astype(int)) / len(y)
-        assert law.log_density(observed).mean() > np.log(shares[observed.astype(int)]).mean() + 0.3
+        assert law.log_prob(observed).mean() > np.log(shares[observed.astype(int)]).mean() + 0.3
         assert (law.labels == law.probabilities.argmax(1)).all()
         assert (law.labels == observed).mean() > 0.7
-        assert gp.leave_one_out().log_density.mean() == pytest.approx(law.log_density(observed).mean(), abs=0.15)
+        assert gp.leave_one_out().log_prob.mean() == pytest.approx(law.log_prob(observed).mean(), abs=0.15)
         p = gp.predict(new[:4])
         assert p.mean.shape == p.variance.shape == (4, CLASSES)
         assert p.covariance.shape == (4, 4, CLASSES)

@@ -274,7 +274,7 @@ def test_positions_are_checked(positions, message):
 
 
 def test_other_arguments_are_checked():
-    with pytest.raises(graphs.InvalidArgumentError, match="RoadNetwork is needed"):
+    with pytest.raises(graphs.InvalidArgumentError, match=r"roads must be a graphs\.RoadNetwork"):
         rfgp.RoadGP(LINES)
     with pytest.raises(graphs.InvalidArgumentError, match="alpha must be 1 or 2"):
         rfgp.RoadGP(roads(), 3)

@@ -212,7 +212,7 @@ def test_fixed_names_and_patterns_keep_their_starts():
 
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 @pytest.mark.parametrize("kernel", [k.RBF(), "auto"], ids=["given", "auto"])
-@pytest.mark.parametrize("likelihood", ["normal", "poisson"])
+@pytest.mark.parametrize("likelihood", ["gaussian", "poisson"])
 def test_a_zero_mean_is_not_learned(kernel, likelihood):
     X = np.linspace(0, 1, 30)[:, None]
     y = np.round(8 + 3 * np.sin(9 * X[:, 0]))

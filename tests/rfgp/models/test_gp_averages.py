@@ -46,8 +46,8 @@ def test_averages_predict_the_mixture_of_their_models(models):
 
 def test_densities_are_those_of_the_mixture(models):
     y = np.linspace(3, 8, 9)
-    found = average(models).predict(NEW).observed().log_density(y)
-    each = [np.exp(one.predict(NEW).observed().log_density(y)) for one in models]
+    found = average(models).predict(NEW).observed().log_prob(y)
+    each = [np.exp(one.predict(NEW).observed().log_prob(y)) for one in models]
     np.testing.assert_allclose(np.exp(found), sum(s * one for s, one in zip(SHARES, each, strict=True)), rtol=1e-8)
 
 

@@ -101,10 +101,10 @@ def test_the_distance_of_the_bounds_bounds_the_divergence():
 @pytest.mark.parametrize(
     ("approximation", "likelihood", "message"),
     [
-        (rfgp.RandomFeatures(8), "normal", "requires inducing points.*RandomFeatures.*'smooth'"),
-        (rfgp.Vecchia(8), "normal", "requires inducing points.*Vecchia"),
-        (rfgp.Exact(), "normal", "requires inducing points.*Exact.*'smooth'"),
-        ({"smooth": POINTS(8), "site": rfgp.SparsePrecision()}, "normal", "SparsePrecision.*'site'"),
+        (rfgp.RandomFeatures(8), "gaussian", "requires inducing points.*RandomFeatures.*'smooth'"),
+        (rfgp.Vecchia(8), "gaussian", "requires inducing points.*Vecchia"),
+        (rfgp.Exact(), "gaussian", "requires inducing points.*Exact.*'smooth'"),
+        ({"smooth": POINTS(8), "site": rfgp.SparsePrecision()}, "gaussian", "SparsePrecision.*'site'"),
         (POINTS(8), "student-t", "requires a Gaussian likelihood"),
     ],
 )

@@ -284,4 +284,4 @@ def test_any_table_is_fitted_or_refused_by_name(table):
     assert np.isfinite(p.mean).all()
     assert (p.variance >= 0).all()
     assert np.isfinite(gp.log_marginal_likelihood().item())
-    assert np.isfinite(gp.leave_one_out().log_density).all()
+    assert np.isfinite(gp.leave_one_out().log_prob).all()

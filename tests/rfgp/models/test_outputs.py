@@ -48,7 +48,7 @@ def test_each_output_is_a_process_of_its_own(name):
         for key in ("mean", "variance", "covariance"):
             expected = np.stack([getattr(other, key) for other in others], axis=-1)
             np.testing.assert_allclose(getattr(one, key), expected, rtol=1e-8, atol=1e-8 * abs(expected).max())
-    for key in ("mean", "variance", "log_density"):
+    for key in ("mean", "variance", "log_prob"):
         expected = np.stack([getattr(one.leave_one_out(), key) for one in single], axis=-1)
         np.testing.assert_allclose(getattr(gp.leave_one_out(), key), expected, rtol=1e-7)
     value, values = gp.log_marginal_likelihood(), [one.log_marginal_likelihood() for one in single]
@@ -149,9 +149,9 @@ def test_log_densities_are_those_of_the_marginals():
     X, Y, new = data()
     for y in (Y[:5, 0], Y[:5]):
         p = features().condition(X, Y if y.ndim > 1 else Y[:, 0]).predict(new).observed()
-        np.testing.assert_allclose(p.log_density(y), stats.norm(p.mean, p.variance**0.5).logpdf(y), rtol=1e-10)
+        np.testing.assert_allclose(p.log_prob(y), stats.norm(p.mean, p.variance**0.5).logpdf(y), rtol=1e-10)
     with pytest.raises(rfgp.InvalidArgumentError, match=r"y has shape \(5,\), the mean \(5, 3\)"):
-        p.log_density(Y[:5, 0])
+        p.log_prob(Y[:5, 0])
 
 
 class TestFunctions:

@@ -71,9 +71,9 @@ class TestEvery:
     def test_it_predicts(self, fitted, name):
         new, observed = (labels if name == "bernoulli" else noisy)()[2:]
         gp = fitted[name]
-        found = gp.predict(new).observed().log_density(observed).mean()
+        found = gp.predict(new).observed().log_prob(observed).mean()
         assert gp.fit_report.leave_one_out == pytest.approx(found, abs=0.25)
-        assert gp.leave_one_out().log_density.mean() == pytest.approx(gp.fit_report.leave_one_out)
+        assert gp.leave_one_out().log_prob.mean() == pytest.approx(gp.fit_report.leave_one_out)
 
     def test_saved_and_loaded_it_is_the_same(self, fitted, name, tmp_path):
         gp, new = fitted[name], noisy()[2]
@@ -155,7 +155,7 @@ class TestNoiseThatVaries:
             np.testing.assert_allclose(law.cdf(edge), level, atol=1e-6)
             np.testing.assert_allclose((draws <= edge).mean(0), level, atol=6 * 0.5 / 200)
         places = np.linspace(q[1] - 150, q[1] + 150, 3001)
-        density = np.exp([law.log_density(row) for row in places])
+        density = np.exp([law.log_prob(row) for row in places])
         np.testing.assert_allclose((density * (places[1] - places[0])).sum(0), 1, atol=1e-3)
         assert law.observed() is law
         assert np.isfinite(rfgp.metrics.crps(noisy()[3][:6], law))

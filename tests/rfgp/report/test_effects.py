@@ -7,7 +7,7 @@ import pytest
 import rfgp
 from rfgp import kernels as k
 from rfgp import report
-from rfgp.likelihoods import Bernoulli, Normal, Poisson
+from rfgp.likelihoods import Bernoulli, Gaussian, Poisson
 from rfgp.report import terms
 from rfgp.report.effect_figures import effect_figures, scale_of
 from rfgp.report.effects import MOST_LEVELS, MOST_PARTIAL, effect_sizes, effects_of
@@ -79,7 +79,7 @@ def test_figure_of_a_group_has_its_levels(fitted):
     assert dict(zip(effect.values[0], effect.mean, strict=True)) == pytest.approx(
         dict(zip(STORES, LEVELS, strict=True)), abs=0.1
     )
-    (figure,) = effect_figures(effect, scale_of(Normal(), table))
+    (figure,) = effect_figures(effect, scale_of(Gaussian(), table))
     assert list(figure.layout.yaxis.ticktext) == list(STORES)
     (points,) = figure.data
     np.testing.assert_allclose(points.error_x.array, 1.959964 * effect.deviation, rtol=1e-4)
@@ -88,7 +88,7 @@ def test_figure_of_a_group_has_its_levels(fitted):
 def test_curves_have_bands_rugs_and_dates(fitted):
     table, gp = fitted
     effects = by_term(gp, table)
-    (figure,) = effect_figures(effects["trend"], scale_of(Normal(), table))
+    (figure,) = effect_figures(effects["trend"], scale_of(Gaussian(), table))
     band, line, rug = figure.data
     assert line.x[0] == "2022-01-08"
     assert len(band.x) == 2 * len(line.x)
@@ -132,7 +132,7 @@ def test_two_numbers_have_maps_of_mean_and_deviation():
     (effect,) = effects_of(gp, table)
     first, second = np.meshgrid(*effect.values)
     np.testing.assert_allclose(effect.mean, first * second - np.mean(first * second), atol=0.05)
-    mean, deviation = effect_figures(effect, scale_of(Normal(), table))
+    mean, deviation = effect_figures(effect, scale_of(Gaussian(), table))
     np.testing.assert_allclose(deviation.data[0].z, effect.deviation, rtol=1e-4)
     np.testing.assert_allclose(mean.data[0].x, effect.values[0], rtol=1e-4)
 
@@ -188,8 +188,8 @@ def test_averages_show_the_member_with_the_largest_weight():
 @pytest.mark.parametrize(
     ("likelihood", "target", "is_factor", "name"),
     [
-        (Normal(), "units", False, "effect on units"),
-        (Normal(), "log of units", True, "factor of units"),
+        (Gaussian(), "units", False, "effect on units"),
+        (Gaussian(), "log of units", True, "factor of units"),
         (Poisson(), "visits", True, "factor of visits"),
         (Bernoulli(), "churn", False, "effect on the log odds"),
     ],

@@ -156,7 +156,7 @@ def test_leaving_one_out_is_leaving_one_out(name, extra):
         assert out.mean[i] == pytest.approx(p.mean[0], abs=1e-8)
         assert out.variance[i] == pytest.approx(variance, rel=1e-7)
         density = stats.norm(p.mean[0], variance**0.5).logpdf(d.y[i])
-        assert out.log_density[i] == pytest.approx(density, rel=1e-6, abs=1e-6)
+        assert out.log_prob[i] == pytest.approx(density, rel=1e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -35,7 +35,7 @@ def test_the_smoothness_of_roads_is_selected_by_leave_one_out(tmp_path):
     y = np.sin(1.5 * where.sum(1)) + 0.01 * rng.standard_normal(60)
     gp = rfgp.RoadGP(roads, alpha="auto", seed=0).fit(where, y)
     each = [rfgp.RoadGP(roads, alpha=alpha, seed=0).fit(where, y) for alpha in (1, 2)]
-    values = [float(one.leave_one_out().log_density.mean()) for one in each]
+    values = [float(one.leave_one_out().log_prob.mean()) for one in each]
     assert gp.selection.chosen.name == "alpha=2"
     assert [trial.last.value for trial in gp.selection.trials] == pytest.approx(values, abs=1e-4)
     assert each[0].selection is None

@@ -33,8 +33,8 @@ def test_left_out_scores_match_fits_without_the_row(likelihood, tolerance):
         other = rfgp.GP(k.RBF(), likelihood=options.likelihood, seed=0).condition(X[kept], y[kept])
         for name in gp.hyperparameters.names:
             other.hyperparameters[name] = gp.hyperparameters[name].detach()
-        score = other.predict(X[row : row + 1]).observed().log_density(y[row : row + 1])
-        assert gp.leave_one_out().log_density[row] == pytest.approx(float(score[0]), abs=tolerance)
+        score = other.predict(X[row : row + 1]).observed().log_prob(y[row : row + 1])
+        assert gp.leave_one_out().log_prob[row] == pytest.approx(float(score[0]), abs=tolerance)
 
 
 @pytest.mark.parametrize("likelihood", DRAWS)
@@ -45,7 +45,7 @@ def test_selection_scores_left_out_rows(likelihood):
     assert report.validation == "leave-one-out"
     assert all(trial.scores for trial in report.trials)
     best = report.trials[report.best].scores[-1].value
-    assert best == pytest.approx(gp.leave_one_out().log_density.mean(), abs=1e-6)
+    assert best == pytest.approx(gp.leave_one_out().log_prob.mean(), abs=1e-6)
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ def test_scores_are_leave_one_out_densities_of_fits_alone(approximation):
     assert selection.baselines.keys() == {"a constant"} | ({"a linear model"} if approximation == "auto" else set())
     for trial in (selection.chosen, next(trial for trial in selection.trials if "Matern 3/2" in trial.name)):
         alone = rebuilt(trial, seed=0).fit(X, y)
-        assert trial.last.value == pytest.approx(alone.leave_one_out().log_density.mean(), abs=2e-3)
+        assert trial.last.value == pytest.approx(alone.leave_one_out().log_prob.mean(), abs=2e-3)
         assert alone.selection is None
 
 
@@ -247,7 +247,7 @@ def test_few_of_many_columns_are_found():
     observed, y = gp.predict(new).observed(), 2 * new[:, 4] - new[:, 9] + 0.3 * rng.standard_normal(500)
     assert np.mean((observed.mean - y) ** 2) < 0.3 * 0.5
     printed = gp.selection.chosen.last
-    assert abs(printed.value - observed.log_density(y).mean()) < 3 * printed.error
+    assert abs(printed.value - observed.log_prob(y).mean()) < 3 * printed.error
 
 
 def test_seasons_of_dates_are_candidates():

@@ -91,6 +91,26 @@ def test_learned_frequencies_know_the_gain_they_need(monkeypatch):
     assert [plans[name].has_rivals for name in (LEARNED, MORE, NEAR)] == [True, True, False]
 
 
+def test_candidates_behind_an_honest_score_are_not_fitted_without_folds(monkeypatch):
+    """The best left-out score is 3; without folds it is 1, and candidates with less than 0.9 cannot be the best."""
+    refitted = []
+
+    def without_folds(self, found):
+        refitted.append(found.candidate.name)
+        found.density = spread(self, {"exact RBF": 1.0, "exact Matern 3/2": 2.0}.get(found.candidate.name, 0.5))
+        return found
+
+    monkeypatch.setattr(Validation, "without_folds", without_folds)
+    monkeypatch.setattr(successive_halving.CandidateState, "noise", 0.1)
+    scores = {"exact RBF": 3.0, "exact Matern 3/2": 2.5, "exact Matern 1/2": 1.95, "exact Linear": 1.85}
+    planted(monkeypatch, scores)
+    made = rounds(rfgp.GP(seed=0), *table(60))
+    assert made.validation.folds
+    assert best_of(made) == "exact Matern 3/2"
+    assert refitted == ["exact RBF", "exact Matern 3/2", "exact Matern 1/2"]
+    assert "behind the best" in statuses(made)["exact Linear"]
+
+
 def test_the_cheapest_is_taken_if_all_fail(monkeypatch):
     made = many()
     monkeypatch.setattr(Validation, "fitted", lambda *_: "planted")

@@ -26,15 +26,15 @@ def waves(n, seed=0):
 # --- densities ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("likelihood", ["normal", "poisson"])
+@pytest.mark.parametrize("likelihood", ["gaussian", "poisson"])
 def test_held_out_densities_are_those_of_predictions(likelihood):
-    X, y = table(100) if likelihood == "normal" else counts(100)
+    X, y = table(100) if likelihood == "gaussian" else counts(100)
     rows = validation_of(rfgp.GP(likelihood=likelihood, seed=0), X, y, given_iterations=3)
     found, scaling = rows.fitted(ALONE, 1000, None), rows.begun.scaling
     assert (len(rows.rows), len(rows.held_out)) == (80, 20)
     new = scaling.inputs.inverse(rows.held_out.inputs).numpy()
     targets = scaling.targets.inverse(rows.held_out.targets[:, 0]).numpy()
-    expected = found.regression.replace(rows=rows.rows).predict(new).observed().log_density(targets)
+    expected = found.regression.replace(rows=rows.rows).predict(new).observed().log_prob(targets)
     np.testing.assert_allclose(found.density, expected, rtol=1e-6)
 
 
@@ -192,7 +192,7 @@ def test_folds_are_scored_by_fits_without_them(has_twins):
     fold = rows.folds[0].numpy()
     others = np.setdiff1d(np.arange(len(y)), fold)
     alone = rfgp.GP(k.RBF(), approximation=rfgp.Exact(), seed=0).fit(X[others], y[others])
-    left_out, folded = left_out_densities(alone, X, y)[fold], alone.predict(X[fold]).observed().log_density(y[fold])
+    left_out, folded = left_out_densities(alone, X, y)[fold], alone.predict(X[fold]).observed().log_prob(y[fold])
     expected, planted = (folded, left_out) if has_twins else (left_out, folded)
     np.testing.assert_allclose(found, expected, atol=0.02, rtol=0.01)
     assert np.abs(planted - expected).max() > 0.1
@@ -214,6 +214,15 @@ def test_wrong_groups_are_named(groups, error, message):
         rfgp.GP(seed=0, validate=groups).fit(np.column_stack([X, np.ones(30)]), y)
 
 
+@pytest.mark.parametrize(("one", "is_rough"), [(ALONE, True), (candidate(MATERN, NEAR), False)])
+def test_searches_for_scores_end_early_without_neighbors(monkeypatch, one, is_rough):
+    plans, fit = [], validation.fit_terms
+    monkeypatch.setattr(validation, "fit_terms", lambda begun, plan: plans.append(plan) or fit(begun, plan))
+    rows = validation_of(rfgp.GP(seed=0), *waves(150), given_iterations=2)
+    rows.fitted(one, 100, None)
+    assert [plan.enough for plan in plans] == [validation.ROUGH * 100 * is_rough]
+
+
 # --- fits to all rows ---------------------------------------------------------------------------------------
 
 
@@ -232,7 +241,7 @@ def test_learned_frequencies_are_conditioned_on_all_rows(monkeypatch):
     assert gp.fit_report.log_marginal_likelihood == pytest.approx(gp.log_marginal_likelihood().item(), abs=1e-6)
     values = np.linalg.eigvalsh(gp.prior_covariance(X).detach().numpy())
     used = np.sum(values / (values + gp.hyperparameters.noise.item())) / 8  # a cosine and a sine of each frequency
-    assert gp.fit_report.weights_used == pytest.approx(used, rel=1e-5)
+    assert gp.fit_report.effective_dof_fraction == pytest.approx(used, rel=1e-5)
     before = gp.predict(X[:5]).mean
     np.testing.assert_allclose(gp.condition(X, y).predict(X[:5]).mean, before, atol=1e-8)
 

@@ -63,7 +63,7 @@ def test_it_works_in_cross_validation_and_with_weights():
     weights[y == "first"] = 0
     with pytest.raises(ValueError, match="only one"):
         small(8).fit(X, y, sample_weight=weights)
-    for other in ("normal", "poisson"):
+    for other in ("gaussian", "poisson"):
         with pytest.raises(rfgp.InvalidArgumentError, match="likelihood must be one of 2 classes"):
             small(8, likelihood=other).fit(X, y)
     with pytest.raises(rfgp.InvalidArgumentError, match="likelihood must be one of 3 classes"):

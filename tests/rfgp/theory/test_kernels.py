@@ -110,7 +110,7 @@ class TestClosedForms:
         for coupling, features in (("sobol", "fourier"), ("simplex", "fourier")):
             with pytest.raises(rfgp.InvalidArgumentError, match="no closed form"):
                 theory.variance(coupling, Z, 4, 3, features=features)
-        with pytest.raises(rfgp.InvalidArgumentError, match="no features 'cosine'"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="features must be one of"):
             theory.rotated_moments(torch.ones(2, 3), Z, "cosine")
 
 
@@ -176,28 +176,31 @@ class TestFrequenciesFor:
         ],
     )
     def test_the_error_is_what_was_asked_for(self, coupling, features, scale, tolerance):
-        m = theory.frequencies_for(scale * self.X, tolerance, coupling=coupling, features=features)
+        m = theory.required_num_frequencies(scale * self.X, tolerance, coupling=coupling, features=features)
         assert 0.75 * tolerance < self.measured(coupling, m, scale, features) < 1.2 * tolerance
 
     def test_better_couplings_need_fewer(self):
-        counts = [theory.frequencies_for(self.X, 0.02, coupling=c) for c in ("iid", "orthogonal", "pairwise", "energy")]
+        counts = [
+            theory.required_num_frequencies(self.X, 0.02, coupling=c)
+            for c in ("iid", "orthogonal", "pairwise", "energy")
+        ]
         assert counts == sorted(counts, reverse=True)
         assert counts[0] > 8 * counts[-1]
-        assert theory.frequencies_for(self.X, 0.9) == 2
+        assert theory.required_num_frequencies(self.X, 0.9) == 2
 
     @pytest.mark.parametrize("tolerance", [0.0, 1.0, -1.0, float("nan")])
     def test_bad_tolerances(self, tolerance):
         with pytest.raises(rfgp.InvalidArgumentError, match="between 0 and 1"):
-            theory.frequencies_for(self.X, tolerance)
+            theory.required_num_frequencies(self.X, tolerance)
 
     def test_inputs_that_are_far_apart(self):
-        assert theory.frequencies_for(30 * self.X, 0.2, coupling="orthogonal") <= 16
-        with pytest.raises(rfgp.InvalidArgumentError, match="Positive features fail"):
-            theory.frequencies_for(30 * self.X, 0.2, coupling="iid", features="laplace")
-        with pytest.raises(rfgp.InvalidArgumentError, match="largest distance"):
-            theory.frequencies_for(1e50 * self.X, 0.2, coupling="pairwise")
-        with pytest.raises(rfgp.InvalidArgumentError, match="beyond 1e100"):
-            theory.frequencies_for(1e200 * self.X, 0.2, coupling="pairwise")
+        assert theory.required_num_frequencies(30 * self.X, 0.2, coupling="orthogonal") <= 16
+        with pytest.raises(rfgp.InvalidArgumentError, match="positive features"):
+            theory.required_num_frequencies(30 * self.X, 0.2, coupling="iid", features="laplace")
+        with pytest.raises(rfgp.InvalidArgumentError, match="distances must be at most"):
+            theory.required_num_frequencies(1e50 * self.X, 0.2, coupling="pairwise")
+        with pytest.raises(rfgp.InvalidArgumentError, match="at most 1e100"):
+            theory.required_num_frequencies(1e200 * self.X, 0.2, coupling="pairwise")
         with pytest.raises(rfgp.InvalidArgumentError, match="distances"):
             theory.kernel_error("iid", [np.nan], 4, 3)
         assert theory.orthogonal_moment(np.array([10.0, 60.0, 1e8]), 3) == pytest.approx([0, 0, 0], abs=1e-5)
@@ -212,7 +215,7 @@ class TestFrequenciesFor:
     def test_too_many(self, monkeypatch):
         monkeypatch.setattr(theory.kernels, "LARGEST_DRAWN", 16)
         with pytest.raises(rfgp.InvalidArgumentError, match="more than 16 frequencies"):
-            theory.frequencies_for(self.X, 1e-4)
+            theory.required_num_frequencies(self.X, 1e-4)
 
 
 class TestTransport:

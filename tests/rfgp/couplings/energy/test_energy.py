@@ -14,7 +14,7 @@ from scipy import integrate, stats
 
 import rfgp
 from rfgp import couplings, random, special, spectra
-from rfgp.couplings import Energy, RadialLaw
+from rfgp.couplings import Energy, RadialDistribution
 from rfgp.couplings.energy import distances_between, potential, repulsion, solver, store
 
 GAUSSIAN = spectra.Gaussian()
@@ -115,7 +115,7 @@ class TestPotential:
 
     @pytest.mark.parametrize(
         ("x", "words"),
-        [(np.zeros((5, 2)), "coincide"), (np.zeros((1, 2)), "2 finite"), ([[1.0], [np.nan]], "finite")],
+        [(np.zeros((5, 2)), "distinct rows"), (np.zeros((1, 2)), "2 finite"), ([[1.0], [np.nan]], "finite")],
     )
     def test_distances_of_bad_data(self, x, words):
         with pytest.raises(rfgp.InvalidArgumentError, match=words):
@@ -157,11 +157,11 @@ class TestRepulsion:
             repel(np.array([[1.0, np.nan]]), np.ones(1))
 
 
-class TestRadialLaw:
+class TestRadialDistribution:
     @pytest.mark.parametrize("spectrum", [GAUSSIAN, spectra.Matern(1.5)], ids=repr)
     @pytest.mark.parametrize("histogram", [None, [1.0, 2.0, 4.0, 1.0]])
     def test_weighted_moments_are_those_of_the_spectrum(self, spectrum, histogram):
-        law = RadialLaw(spectrum, 3, 1.2, histogram)
+        law = RadialDistribution(spectrum, 3, 1.2, histogram)
 
         def moment(f):
             def integrand(u):
@@ -178,7 +178,7 @@ class TestRadialLaw:
         assert moment(lambda r: torch.exp(-r)) == pytest.approx(direct, abs=1e-6)
 
     def test_a_histogram_is_followed(self):
-        law = RadialLaw(GAUSSIAN, 4, histogram=[3.0, 1.0])
+        law = RadialDistribution(GAUSSIAN, 4, histogram=[3.0, 1.0])
         r, w = law.draw((torch.arange(1000) + 0.5) / 1000)
         below = stats.chi(4).cdf(r.numpy()) < 0.5
         assert below.sum() == 750
@@ -188,7 +188,7 @@ class TestRadialLaw:
     @pytest.mark.parametrize("heights", [[], [1.0, 0.0], [1.0, np.inf], [1.0, 1e-7], [[1.0]]])
     def test_bad_histograms(self, heights):
         with pytest.raises(rfgp.InvalidArgumentError, match="histogram"):
-            RadialLaw(GAUSSIAN, 2, histogram=heights)
+            RadialDistribution(GAUSSIAN, 2, histogram=heights)
 
 
 OPTIONS = {"weighted": {"weighted": True}, "tilted": {"tilt": [1.0, 2.0, 0.5]}, "laplace": {"features": "laplace"}}
@@ -238,14 +238,16 @@ class TestLaw:
         assert torch.equal(omega.dense()[::2], -omega.dense()[1::2])
         with pytest.raises(rfgp.InvalidArgumentError, match="must be even, got 5"):
             Energy("laplace").sample(5, 3, generator=random.generator(0))
-        with pytest.raises(rfgp.InvalidArgumentError, match="Gaussian spectrum only"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="must be Gaussian"):
             Energy("laplace").sample(4, 3, spectrum=spectra.Matern(), generator=random.generator(0))
 
 
 def moment(solution, d, z):
     """The mean squared error at z over rotations, relative to independent frequencies."""
     n = len(solution.directions)
-    norms, weights = RadialLaw(GAUSSIAN, d, solution.broadening).draw((torch.arange(n, dtype=torch.float64) + 0.5) / n)
+    norms, weights = RadialDistribution(GAUSSIAN, d, solution.broadening).draw(
+        (torch.arange(n, dtype=torch.float64) + 0.5) / n
+    )
     omega = solution.unit() * norms[:, None]
     k = np.exp(-(z**2) / 2)
     first = float((weights * torch.as_tensor(special.sphere_cosine((norms * z).numpy(), d))).mean())
@@ -282,7 +284,7 @@ class TestSolver:
         assert found.directions.shape == (130, 3)
         assert found.num_blocks == solver.plan(130, 3, full=False)[0]
         assert moment(found, 3, 1.0) < 0.05
-        with pytest.warns(rfgp.BatchesWarning, match="blocks"):
+        with pytest.warns(rfgp.BatchesWarning, match="copies of one block"):
             Energy().sample(130, 3, generator=random.generator(0))
         Energy().sample(130, 3, generator=random.generator(1))  # and says so once
         assert Energy().solve(130, 3).effort == "full"
@@ -483,9 +485,9 @@ def test_draws_that_cannot_be_made():
         Energy().sample(4, 3, generator=0)
     with pytest.raises(rfgp.InvalidArgumentError, match="spectrum must be"):
         Energy().sample(4, 3, spectrum="gaussian", generator=random.generator(0))
-    with pytest.raises(rfgp.InvalidArgumentError, match="positive features fail"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="positive features"):
         Energy("laplace", distances=[[50.0, 1.0]]).sample(4, 3, generator=random.generator(0))
-    with pytest.raises(rfgp.InvalidArgumentError, match="pairs already"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="without pairs"):
         couplings.Antithetic(Energy("laplace"))
     with pytest.raises(rfgp.InvalidArgumentError, match="floating-point"):
         rfgp.features.Fourier(torch.ones(2, 3, dtype=torch.float64))(torch.ones(2, 3, dtype=torch.int64))

@@ -220,7 +220,7 @@ class TestDraws:
     @pytest.mark.parametrize(
         ("made", "factors", "match"),
         [
-            (Energy(), [], "at least one"),
+            (Energy(), [], "factors must be pairs"),
             (Energy("laplace"), TWO, "Gaussian"),
             (Energy(), [(SMOOTH, 2), (MIDDLE, 0)], "num_dims"),
             (Energy(), [(SMOOTH, 2), (spectra.ProductCauchy(), 2)], "isotropic"),

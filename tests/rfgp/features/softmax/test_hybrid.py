@@ -130,13 +130,13 @@ class TestCoefficients:
         tau = draw(4, 3, random.generator(0))
         opposite = draw(4, 3, random.generator(0), "iid-antithetic")
         for make, message in (
-            (lambda: coefficients.Angular(opposite), "repeat each other"),
-            (lambda: coefficients.Gaussian(opposite), "repeat each other"),
+            (lambda: coefficients.Angular(opposite), "antithetic"),
+            (lambda: coefficients.Gaussian(opposite), "antithetic"),
             (lambda: coefficients.Gaussian(tau, 0.0), "scale must be positive"),
             (lambda: coefficients.Gaussian(tau, float("nan")), "scale must be positive"),
             (lambda: coefficients.Gaussian(tau, of="product"), "of must be"),
             (lambda: coefficients.Gaussian(tau, estimator="exact"), "estimator must be"),
-            (lambda: coefficients.Gaussian(tau, length=1.0), "length belongs to"),
+            (lambda: coefficients.Gaussian(tau, length=1.0), "length must be None"),
             (lambda: coefficients.Gaussian(tau, complement=True, length=0.0), "length must be positive"),
             (lambda: coefficients.Matched(tau, scale=0.0), "scale must be positive"),
             (lambda: coefficients.Matched(tau, right=1j * REAL), "must be real"),
@@ -252,12 +252,12 @@ class TestHybrid:
         gaussian, opposite = softmax.Positive(omega, "gaussian"), draw(4, 3, random.generator(0), "iid-antithetic")
         generator = random.generator(0)
         for make, message in (
-            (lambda: softmax.Hybrid(positive, []), "at least one part"),
+            (lambda: softmax.Hybrid(positive, []), "at least one pair"),
             (lambda: softmax.Hybrid(positive, [(positive, half)]), "pair of a coefficient and an estimator"),
             (lambda: softmax.Hybrid(positive, [(0.5, positive)]), "pair of a coefficient and an estimator"),
             (lambda: softmax.Hybrid(gaussian, [(half, positive)]), "one kernel"),
             (lambda: softmax.Hybrid(None, [(half, positive), (half, gaussian)]), "one kernel"),
-            (lambda: softmax.bipolar(opposite, half), "repeat each other"),
+            (lambda: softmax.bipolar(opposite, half), "antithetic"),
             (lambda: softmax.angular_hybrid(35, 3, generator=generator), "takes 36 features"),
             (lambda: softmax.angular_hybrid(100, 3, num_signs=0, generator=generator), "num_signs must be"),
             (lambda: softmax.angular_hybrid(100, 3, coupling="best", generator=generator), "best"),
@@ -368,7 +368,7 @@ class TestClustered:
         x, y = self.data()
         generator = random.generator(0)
         for make, message in (
-            (lambda: softmax.clustered(x[:1], y, 100, generator=generator), "1 vectors"),
+            (lambda: softmax.clustered(x[:1], y, 100, generator=generator), "At least 2 finite vectors"),
             (lambda: softmax.clustered(x / 0, y, 100, generator=generator), "all of them finite"),
             (lambda: softmax.clustered(x, y[:, :2], 100, generator=generator), "as many columns"),
             (lambda: softmax.clustered(x[0], y, 100, generator=generator), "as many columns"),

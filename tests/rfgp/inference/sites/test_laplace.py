@@ -64,7 +64,7 @@ def test_moments_match_the_dense_posterior(way, name):
 
 @pytest.mark.parametrize("names", SUMS)
 def test_normal_likelihood_is_the_closed_form(names):
-    problem = Observed(names, "normal")
+    problem = Observed(names, "gaussian")
     found = problem.infer()
     exact = solver_for(problem.prior, problem.rows, problem.mean, problem.theta["noise"])
     values = [each.log_marginal_likelihood() for each in (found, exact)]
@@ -187,12 +187,12 @@ def quadrature(problem, variance):
     def integrand(f):
         at = torch.tensor([f], dtype=torch.float64)
         prior = np.exp(-0.5 * (f - 0.3) ** 2 / variance) / np.sqrt(2 * np.pi * variance)
-        return float(problem.bound.log_density(problem.rows.targets[:, 0], at).exp()) * prior
+        return float(problem.bound.log_prob(problem.rows.targets[:, 0], at).exp()) * prior
 
     return np.log(integrate.quad(integrand, -9, 9)[0])
 
 
-@pytest.mark.parametrize("name", [name for name in OF_ONE if name != "normal"])
+@pytest.mark.parametrize("name", [name for name in OF_ONE if name != "gaussian"])
 def test_one_row_is_near_quadrature(name):
     """Laplace's evidence misses the integral by what is stated.
 
@@ -214,7 +214,7 @@ def test_moments_are_near_those_of_a_long_chain(name, error):
     y, likelihood = problem.rows.targets[:, 0], problem.bound
 
     def log_likelihood(f):
-        return likelihood.log_density(y, torch.from_numpy(f)).sum(-1).numpy()
+        return likelihood.log_prob(y, torch.from_numpy(f)).sum(-1).numpy()
 
     draws = elliptical_slices(problem.covariance.numpy(), 0.3, log_likelihood, 1200, np.random.default_rng(1))
     mean, deviation = draws.mean((0, 1)), draws.std((0, 1))

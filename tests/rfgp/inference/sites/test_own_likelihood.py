@@ -94,7 +94,7 @@ def test_one_row_is_near_quadrature(monkeypatch):
     def integrand(f):
         prior = math.exp(-0.5 * (f - 0.3) ** 2 / variance) / math.sqrt(2 * math.pi * variance)
         at = torch.tensor([f], dtype=torch.float64)
-        return float(problem.bound.log_density(problem.rows.targets[:, 0], at).exp()) * prior
+        return float(problem.bound.log_prob(problem.rows.targets[:, 0], at).exp()) * prior
 
     expected = math.log(integrate.quad(integrand, -8, 8)[0])
     bound, approximate = (float(problem.infer(way).log_marginal_likelihood()) for way in ("variational", "laplace"))

@@ -65,7 +65,7 @@ def test_moments_match_the_dense_posterior(names, name):
 
 @pytest.mark.parametrize("names", SUMS)
 def test_normal_likelihood_is_the_closed_form(names):
-    problem = Observed(names, "normal")
+    problem = Observed(names, "gaussian")
     found, noise = variational(problem), problem.theta["noise"]
     exact = solver_for(problem.prior, problem.rows, problem.mean, noise)
     values = [each.log_marginal_likelihood() for each in (found, exact)]
@@ -183,7 +183,7 @@ def test_one_row_is_a_lower_bound_near_quadrature(name):
     def integrand(f):
         at = torch.tensor([f], dtype=torch.float64)
         prior = np.exp(-0.5 * (f - 0.3) ** 2 / spread) / np.sqrt(2 * np.pi * spread)
-        return float(problem.bound.log_density(problem.rows.targets[:, 0], at).exp()) * prior
+        return float(problem.bound.log_prob(problem.rows.targets[:, 0], at).exp()) * prior
 
     integral = np.log(integrate.quad(integrand, -9, 9)[0])
     assert integral - 0.05 < value < integral
@@ -199,7 +199,7 @@ def test_moments_are_nearer_a_long_chain_than_laplaces(name, error, spread):
     y, likelihood, x = problem.rows.targets[:, 0], problem.bound, problem.rows.inputs
 
     def log_likelihood(f):
-        return likelihood.log_density(y, torch.from_numpy(f)).sum(-1).numpy()
+        return likelihood.log_prob(y, torch.from_numpy(f)).sum(-1).numpy()
 
     draws = elliptical_slices(problem.covariance.numpy(), 0.3, log_likelihood, 1500, np.random.default_rng(1))
     mean, deviation = draws.mean((0, 1)), draws.std((0, 1))

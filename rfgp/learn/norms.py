@@ -1,4 +1,4 @@
-"""Laws of norms that are learned: their copula, and the radial law with its weights."""
+"""Learned distributions of norms: their copula, and their radial distribution with importance weights."""
 
 import math
 
@@ -31,30 +31,37 @@ def learn_copula(
 ) -> Learned:
     """Learn the correlation matrix of a Gaussian copula of the norms (couplings paper, Eqs. 34 and 35).
 
-    Row i of its Cholesky factor is (theta_i1, ..., theta_i(i-1), 1) over its length, which reaches every
-    positive definite correlation matrix and no other (Eq. 34, where the paper prints i <= j for j <= i, and positive
-    theta, with which no two norms could be correlated negatively).
+    Row i of its Cholesky factor is (theta_i1, ..., theta_i(i-1), 1), normalized. This parametrizes exactly the positive
+    definite correlation matrices (Eq. 34). The paper prints i <= j for j <= i, and positive theta, which would exclude
+    negative correlations.
 
     Args:
-        objective: Of frequencies; smaller is better. `kernel_error`, `posterior_divergence`, or any of your own.
+        objective: A function of frequencies to be minimized: `kernel_error`, `posterior_divergence` or your own.
         num_frequencies: m.
         num_dims: d.
-        spectrum: Isotropic; None: Gaussian.
-        size: k, the number of consecutive norms that are coupled; None: d, as in the paper.
-        num_steps: The most steps of Adam.
-        num_draws: Ensembles per step, and in the fixed set four times as many.
-        learning_rate: Of Adam; it falls along a cosine.
+        spectrum: An isotropic spectrum. If None, the Gaussian one.
+        size: k, the number of consecutive norms that are coupled. If None, d, as in the paper.
+        num_steps: The largest number of steps of Adam.
+        num_draws: The number of ensembles per step. The validation set has four times as many.
+        learning_rate: The first rate of Adam. It decays along a cosine.
         patience: The search ends after ten times as many steps without improvement.
-        seed: Of everything random.
+        seed: The seed of all draws.
         progress: Whether to show a progress bar on a terminal.
 
     Returns:
-        With a `Copula`.
+        The result with a `Copula`.
 
     Raises:
-        InvalidArgumentError: counts or a rate that are not positive, or an objective that is not a finite 0-d tensor.
+        InvalidArgumentError: If counts or the rate are not positive, or the objective is not a finite 0-d tensor.
+
+    Examples:
+        >>> from rfgp import learn
+        >>> objective = learn.kernel_error([[0.0, 0.0], [0.5, 0.5], [1.0, 0.0]])
+        >>> found = learn.learn_copula(objective, 4, 2, num_steps=2, num_draws=2, progress=False)
+        >>> found.coupling, found.num_steps
+        (Copula(correlation=...), 2)
     """
-    law, k = spectrum or Gaussian(), num_dims if size is None else size
+    measure, k = spectrum or Gaussian(), num_dims if size is None else size
     check_counts(num_frequencies=num_frequencies, num_dims=num_dims, size=k)
     theta = torch.zeros(k, k, dtype=torch.float64, requires_grad=True)
 
@@ -62,7 +69,7 @@ def learn_copula(
         normal = torch.randn(-(-num_frequencies // k), k, generator=generator, dtype=torch.float64)
         coupled = (normal @ factor(theta).mT).reshape(-1)[:num_frequencies]
         directions = haar_blocks(num_frequencies, num_dims, generator)
-        lengths: Tensor = Radial.apply(coupled, law, num_dims)
+        lengths: Tensor = Radial.apply(coupled, measure, num_dims)
         return Frequencies(directions * lengths[:, None])
 
     search = Search(objective, draw, [theta], num_steps, num_draws, learning_rate, patience, seed)
@@ -71,7 +78,7 @@ def learn_copula(
     return Learned(Copula((rows @ rows.mT).tolist()), trace, min(trace), steps, message)
 
 
-def learn_radial_law(
+def learn_radial_distribution(
     objective: Objective,
     num_frequencies: int,
     num_dims: int,
@@ -86,35 +93,42 @@ def learn_radial_law(
     seed: int = 0,
     progress: bool = True,
 ) -> Learned:
-    """Learn the radial law of an energy coupling, whose weights make up for it: the broadening and a histogram.
+    """Learn the radial distribution of an energy coupling with importance weights: its broadening and a histogram.
 
-    The start is `Energy(features, weighted=True)`, its directions and its broadening; the law is learned for those. The
-    coupling that is returned has directions solved again for the law that was found, unless the start is better still.
+    The search starts from `Energy(features, weighted=True)`. The distribution is learned for its directions. The
+    directions of the result are solved again for the new distribution. The start is returned if it is better.
 
     Args:
-        objective: Of frequencies and weights; smaller is better.
+        objective: A function of frequencies and weights to be minimized.
         num_frequencies: m.
         num_dims: d.
-        spectrum: Isotropic; None: Gaussian.
+        spectrum: An isotropic spectrum. If None, the Gaussian one.
         features: "fourier", or "laplace" (pairs).
-        num_bins: Of the histogram.
-        num_steps: The most steps of Adam.
-        num_draws: Ensembles per step, and in the fixed set four times as many.
-        learning_rate: Of Adam; it falls along a cosine.
+        num_bins: The number of bins of the histogram.
+        num_steps: The largest number of steps of Adam.
+        num_draws: The number of ensembles per step. The validation set has four times as many.
+        learning_rate: The first rate of Adam. It decays along a cosine.
         patience: The search ends after ten times as many steps without improvement.
-        seed: Of everything random.
+        seed: The seed of all draws.
         progress: Whether to show a progress bar on a terminal.
 
     Returns:
-        With an `Energy`.
+        The result with an `Energy`.
 
     Raises:
-        InvalidArgumentError: as `learn_copula`.
+        InvalidArgumentError: For the reasons of `learn_copula`.
+
+    Examples:
+        >>> from rfgp import learn
+        >>> objective = learn.kernel_error([[0.0, 0.0], [0.5, 0.5], [1.0, 0.0]])
+        >>> found = learn.learn_radial_distribution(objective, 4, 2, num_steps=2, num_draws=2, progress=False)
+        >>> found.best <= found.trace[0] + 1e-9
+        True
     """
-    law, base = spectrum or Gaussian(), Energy(features, weighted=True)
+    measure, base = spectrum or Gaussian(), Energy(features, weighted=True)
     check_counts(num_frequencies=num_frequencies, num_dims=num_dims, num_bins=num_bins)
     check_search(num_steps, num_draws, patience, learning_rate)  # before directions are solved for
-    start = base.solution(num_frequencies, num_dims, spectrum=law)
+    start = base.solution(num_frequencies, num_dims, spectrum=measure)
     solved = start.unit()
     logits = torch.zeros(num_bins, dtype=torch.float64, requires_grad=True)
     log_b = torch.tensor(math.log(start.broadening), dtype=torch.float64, requires_grad=True)
@@ -124,11 +138,11 @@ def learn_radial_law(
         n = len(solved)
         u = norms.stratified(n, generator, mirrored=True)
         inner, weights = histogram_quantile(torch.softmax(logits, 0) * num_bins, u)
-        radius: Tensor = Radial.apply(to_normal(inner), law, num_dims)
+        radius: Tensor = Radial.apply(to_normal(inner), measure, num_dims)
         inside = log_b.clamp(*bounds)
         wide = radius * inside.exp()
         weights = weights * torch.exp(
-            inside + LogDensity.apply(wide, law, num_dims) - LogDensity.apply(radius, law, num_dims)
+            inside + LogDensity.apply(wide, measure, num_dims) - LogDensity.apply(radius, measure, num_dims)
         )
         rows = (solved @ haar_rows(1, num_dims, num_dims, generator)) * wide[:, None]
         return Frequencies(rows, weights) if features == "fourier" else Frequencies.paired(rows, weights)
@@ -139,9 +153,9 @@ def learn_radial_law(
     heights = torch.softmax(logits.detach(), 0) * num_bins
     learned = Energy(features, tilt=heights.tolist(), broadening=broadening)
 
-    def judged(coupling: Energy) -> float:
-        return search.judge(lambda g: coupling.sample(num_frequencies, num_dims, spectrum=law, generator=g))
+    def score(coupling: Energy) -> float:
+        return search.validate(lambda g: coupling.sample(num_frequencies, num_dims, spectrum=measure, generator=g))
 
-    values = {coupling: judged(coupling) for coupling in (base, learned)}
+    values = {coupling: score(coupling) for coupling in (base, learned)}
     best = min(values, key=values.__getitem__)
     return Learned(best, trace, values[best], steps, message)
