@@ -157,7 +157,7 @@ _REMEDIES = {
     errno.ENOSPC: "Make room, or choose another place.",
     errno.EDQUOT: "Make room, or choose another place.",
     errno.EISDIR: "Name a file in it.",
-    errno.ENOTDIR: "A file is in the place of the folder. Choose another place.",
+    errno.ENOTDIR: "A file stands where a folder is needed. Choose another place.",
     errno.ENOENT: "Make its folder first, or choose another place.",
 }
 

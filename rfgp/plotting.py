@@ -236,6 +236,17 @@ def plot_mesh_field(
 
     Raises:
         InvalidArgumentError: The field is not on a mesh, or has another number of nodes.
+
+    Example:
+        >>> import numpy as np
+        >>> import trimesh
+        >>> from rfgp import fields
+        >>> from rfgp.plotting import plot_mesh_field
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = trimesh.creation.icosphere(1).export(f"{folder}/sphere.ply")
+        ...     field = fields.read_mesh_field(f"{folder}/sphere.ply")
+        >>> axes = plot_mesh_field(field, np.arange(80.0), title="number")
     """
     numbers = _node_values(field, values, field.mesh, "a mesh")
     if not field.on_faces:
@@ -349,7 +360,14 @@ def _numbers(tensor: Any) -> NDArray[np.float64]:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG. A failure leaves the old file."""
+    """Write a figure as PNG. A failure leaves the old file.
+
+    Example:
+        >>> import tempfile
+        >>> from rfgp.plotting import new_axes, save
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save(new_axes().figure, Path(folder) / "figure.png")
+    """
     write_atomically(path, to_png(figure))
 
 

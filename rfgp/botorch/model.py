@@ -1,8 +1,8 @@
 """Random-feature processes in BoTorch.
 
-Importing this module teaches BoTorch's pathwise sampling the kernel: `draw_matheron_paths` and whatever else asks for
-`gen_kernel_features` then use the kernel's own features, so prior functions have exactly the kernel's law, and no
-second approximation is made.
+Importing this module registers the kernel for BoTorch's pathwise sampling. `draw_matheron_paths` and other users of
+`gen_kernel_features` then use the kernel's own features. Prior functions have exactly the distribution of the kernel,
+without a second approximation.
 """
 
 import math
@@ -72,22 +72,29 @@ GenKernelFeatures.register(TermKernel)(_kernel_features)
 class RandomFeatureGP(SingleTaskGP):
     """BoTorch's `SingleTaskGP` with a random-feature kernel.
 
-    An evaluation costs O(n F^2) where there are F < n features. Inputs are to lie in the unit cube. The lengthscales
-    have the prior of Hvarfner, Hellsten and Nardi (2024), log-normal with location sqrt(2) + log(d) / 2 and scale
-    sqrt(3); targets are standardised, and the output scale is 1, all as in BoTorch's own model.
+    An evaluation costs O(n F^2) for F < n features. Inputs must lie in the unit cube. As in BoTorch's model, targets
+    are standardised and the output scale is 1. The prior of the lengthscales is log-normal with location
+    sqrt(2) + log(d) / 2 and scale sqrt(3) (Hvarfner, Hellsten and Nardi, 2024).
 
     Args:
-        train_X: (n, d).
-        train_Y: (n, 1), or (n, o) for o independent outputs.
-        train_Yvar: Known variances of the errors, as train_Y.
-        num_frequencies: m; there are 2m features.
+        train_X: Inputs (n, d).
+        train_Y: Targets (n, 1), or (n, o) for o independent outputs.
+        train_Yvar: Known noise variances, with the shape of train_Y. If None, the noise is learned.
+        num_frequencies: The number m of frequencies, for 2m features.
         spectrum: A spectrum, by name or as an object.
         coupling: A coupling, by name or as an object.
-        seed: An integer, or None for one from the system.
-        model_kwargs: Of `SingleTaskGP`.
+        seed: The seed. If None, one from the system.
+        model_kwargs: Options of `SingleTaskGP`.
 
     Raises:
-        InvalidArgumentError: an unknown name, a kernel, or data that are no matrices.
+        InvalidArgumentError: A name is unknown, a kernel is given, or the data are not matrices.
+
+    Example:
+        >>> import torch
+        >>> from rfgp.botorch import RandomFeatureGP
+        >>> X = torch.rand(20, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        >>> RandomFeatureGP(X, X.sum(1, keepdim=True), num_frequencies=16, seed=0).posterior(X[:3]).mean.shape
+        torch.Size([3, 1])
     """
 
     def __init__(
@@ -112,7 +119,9 @@ class RandomFeatureGP(SingleTaskGP):
             raise InvalidArgumentError("train_X and train_Y must hold floating-point numbers.")
         if train_X.shape[-2] != train_Y.shape[-2] or train_X.shape[-2] == 0:
             rows = f"{train_X.shape[-2]} and {train_Y.shape[-2]}"
-            raise InvalidArgumentError(f"train_X and train_Y must have the same rows, one at least; they have {rows}.")
+            raise InvalidArgumentError(
+                f"train_X and train_Y must have equal numbers of rows, at least one, got {rows}."
+            )
         d, outputs = train_X.shape[-1], train_Y.shape[-1]
         batch = Size([*train_X.shape[:-2], *([outputs] if outputs > 1 else [])])
         prior = LogNormalPrior(math.sqrt(2) + 0.5 * math.log(d), math.sqrt(3))
@@ -128,7 +137,7 @@ class RandomFeatureGP(SingleTaskGP):
             lengthscale_constraint=GreaterThan(LEAST_LENGTHSCALE, transform=None, initial_value=prior.mode),
         )
         if "covar_module" in model_kwargs:
-            raise InvalidArgumentError("RandomFeatureGP makes its own kernel; for another one there is SingleTaskGP.")
+            raise InvalidArgumentError("RandomFeatureGP makes its own kernel. Use SingleTaskGP for another one.")
         model_kwargs.setdefault("outcome_transform", Standardize(outputs, batch_shape=train_X.shape[:-2]))
         super().__init__(train_X, train_Y, train_Yvar, covar_module=kernel.to(train_X), **model_kwargs)
         self._subset_batch_dict = {"mean_module.raw_constant": -1, "covar_module.raw_lengthscale": -3}

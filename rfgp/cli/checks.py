@@ -16,10 +16,13 @@ _MODEL_HEAD = 8
 
 
 def check_choice(option: str, value: str | None, known: Iterable[str]) -> None:
-    """Refuse a name that an option does not take; None is no name.
+    """Check that an option accepts a name. None is always accepted.
 
     Raises:
-        InvalidArgumentError: with the names that it takes.
+        InvalidArgumentError: It does not. The message lists the names that it accepts.
+
+    Example:
+        >>> check_choice("--weights", "unit", ["unit", "cotangent"])
     """
     from rfgp.tables.messages import like
 
@@ -29,10 +32,17 @@ def check_choice(option: str, value: str | None, known: Iterable[str]) -> None:
 
 
 def check_least(least: int, **values: int | Iterable[int] | None) -> None:
-    """Refuse numbers below the least one that an option takes; the keywords are the options' names, None is no number.
+    """Check that numbers of options are not below a limit. None is always accepted.
+
+    Args:
+        least: The limit.
+        **values: Numbers by the names of their options.
 
     Raises:
-        InvalidArgumentError: with the number.
+        InvalidArgumentError: A number is below the limit.
+
+    Example:
+        >>> check_least(1, draws=10)
     """
     for name, given in values.items():
         for value in () if given is None else (given,) if isinstance(given, int) else given:
@@ -41,30 +51,39 @@ def check_least(least: int, **values: int | Iterable[int] | None) -> None:
 
 
 def check_share(option: str, value: float) -> None:
-    """Refuse a share that is not strictly between 0 and 1.
+    """Check that a share lies strictly between 0 and 1.
 
     Raises:
-        InvalidArgumentError: with the share.
+        InvalidArgumentError: It does not.
+
+    Example:
+        >>> check_share("--test-share", 0.2)
     """
     if not 0 < value < 1:
         raise InvalidArgumentError(f"{option} must lie strictly between 0 and 1, got {value}.")
 
 
 def check_within(within: float | None) -> None:
-    """Refuse a limit of distances that is not positive; infinity is one.
+    """Check that a limit of distances is positive. Infinity is accepted.
 
     Raises:
-        InvalidArgumentError: with the number.
+        InvalidArgumentError: It is not.
+
+    Example:
+        >>> check_within(0.5)
     """
     if within is not None and not within > 0:
         raise InvalidArgumentError(f"--within must be positive, got {within}.")
 
 
 def check_positive(option: str, value: float, *, or_zero: bool = False) -> None:
-    """Refuse a number that is not finite and positive, or zero where that is allowed.
+    """Check that a number is finite and positive, or zero if that is allowed.
 
     Raises:
-        InvalidArgumentError: with the number.
+        InvalidArgumentError: It is not.
+
+    Example:
+        >>> check_positive("--time-limit", 60.0)
     """
     if not (math.isfinite(value) and (value > 0 or (or_zero and value == 0))):
         least = "not negative" if or_zero else "positive"
@@ -188,7 +207,7 @@ def check_inputs(file: Path, missing: str | None, form: Mapping[str, Any]) -> No
     check_file(file)
     if file.suffix.lower() not in TABLE_SUFFIXES:
         endings = ", ".join(TABLE_SUFFIXES)
-        raise InvalidArgumentError(f"{plain(file.name)}: what it holds is not clear; known endings are {endings}.")
+        raise InvalidArgumentError(f"The ending of the file must be one of {endings}, got {plain(file.name)}.")
 
 
 def _names(file: Path, form: Any) -> tuple[str, ...] | None:
@@ -213,7 +232,9 @@ def check_model_file(path: Path) -> None:
     """
     check_input(path)
     if path.is_dir():
-        raise ModelFileError(f"{path} is a folder; name the model in it, as {path / 'model.safetensors'}.")
+        raise ModelFileError(
+            f"The model must be a file, got the folder {path}. Name a file, such as {path / 'model.safetensors'}."
+        )
     if not path.exists():
         raise ModelFileError(f"There is no file {path}.")
     with path.open("rb") as stream:

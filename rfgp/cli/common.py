@@ -1,4 +1,4 @@
-"""What the commands share: consoles, progress, messages, and inputs by path or by name."""
+"""Helpers of all commands: consoles, progress, messages, and inputs by path or name."""
 
 import json
 import shlex
@@ -193,12 +193,22 @@ def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path | None], *, mak
 
 
 def stem(file: Path) -> str:
-    """Return a file's name without its endings."""
+    """Return a file's name without its endings.
+
+    Example:
+        >>> stem(Path("data/table.csv.gz"))
+        'table'
+    """
     return Path(file.name.removesuffix(".gz")).stem
 
 
 def command_line() -> str:
-    """Return the command that runs, as one would type it."""
+    """Return the command that runs, as one would type it.
+
+    Example:
+        >>> command_line().startswith("rfgp")
+        True
+    """
     return " ".join(["rfgp", *map(_quoted, sys.argv[1:])])
 
 

@@ -45,11 +45,11 @@ def demo(
 
 _MESH: dict[str, Any] = {"num_train": 400, "num_test": 200}
 _MESH |= {"methods": ("iid", "systematic", "stratified", "exact-hops")}
-"""Of the demo's mesh: few enough faces and methods for seconds on a busy machine. The roads have all methods."""
+"""Settings of the demo's mesh. Few faces and methods keep it to seconds. The roads have all methods."""
 _TERRAIN: dict[str, Any] = {"kernel": "regularized-laplacian", "p_halt": 0.02, "num_train": 800, "num_test": 200}
 _TERRAIN |= {"methods": ("iid", "stratified", "chebyshev")}
-"""Of the demo's terrain, whose exact process goes through a sparse precision. Walks have a finite variance there with a
-halting probability below 0.054 (`graphs.max_p_halt` of the fitted kernel)."""
+"""Settings of the demo's terrain, whose exact process uses a sparse precision. The variance of walks is finite for
+halting probabilities below 0.054 (`graphs.max_p_halt` of the fitted kernel)."""
 
 
 def demo_cases(out: Path) -> list[tuple[Path, dict[str, Any]]]:

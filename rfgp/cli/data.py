@@ -9,7 +9,7 @@ from rfgp.cli.common import console, print_json, progress, say
 
 
 def datasets(
-    name: Annotated[list[str] | None, typer.Argument(help="Data sets to fetch; none: list them all.")] = None,
+    name: Annotated[list[str] | None, typer.Argument(help="Data sets to fetch. Without names, all are listed.")] = None,
     folder: Annotated[
         Path | None, typer.Option(help="A folder that already holds the files. [default: RFGP_DATA_DIR, if set]")
     ] = None,

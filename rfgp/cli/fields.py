@@ -129,8 +129,8 @@ def traffic(
         bool,
         typer.Option(
             "--skip",
-            help="GeoJSON: leave out features that are neither roads nor sensors, and sensors too far from a road; "
-            "sensors without a number are not observed; numbers that are texts are read.",
+            help="GeoJSON: leave out features that are neither roads nor sensors, and sensors too far from a road. "
+            "Sensors without a number are not observed. Numbers written as texts are read.",
         ),
     ] = False,
     snap: Snap = 0.0,
@@ -183,7 +183,9 @@ def _check_roads(targets: Iterable[str], metric: str | None, within: float | Non
         checks.check_positive(option, number, or_zero=True)
     for name in targets:
         if name in choices.RESULTS:
-            raise typer.BadParameter(f"{name} is the name of a result; rename the sensors' property.")
+            raise typer.BadParameter(
+                f"The sensors' property must not have the name of a result, got {name}. Rename it."
+            )
 
 
 def _mesh_fields(
@@ -271,12 +273,12 @@ class _Job:
     """The work of a command on each of its fields: fit, score, condition on all observations, and write.
 
     Attributes:
-        name: The file's, for titles.
-        given: What to list in the report.
+        name: The name of the file, for titles.
+        given: The settings to list in the report.
         process: Options of `_process`.
-        asked: The share to test on, whether to compare, whether to save the data, and how to hold out.
-        written: The files that meshes, or roads, have besides those of both.
-        inputs: The files that are read, and may not be written over.
+        asked: The held-out share, whether to compare, whether to save the data, and the kind of holdout.
+        written: The output files that only meshes, or only roads, have.
+        inputs: The input files, which must not be overwritten.
     """
 
     name: str

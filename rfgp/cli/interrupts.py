@@ -1,8 +1,8 @@
-"""Ctrl-C: one line and exit code 130, at any moment from the start, and never a traceback.
+"""Ctrl-C ends a command with one line and exit code 130, without a traceback.
 
-The interrupt is an exception as ever, so that files half written are removed. Where Python would lose or print it, the
-process ends at once instead: within an import, which may swallow it or leave half a module, in a callback or a
-destructor, which cannot raise. Nothing is written then. When the command is done, an interrupt changes nothing.
+The interrupt is raised as an exception, so that partly written files are removed. Within an import, a callback or a
+destructor Python could lose or print the exception. There the process ends at once, and nothing is written. After the
+command is done, an interrupt changes nothing.
 """
 
 import atexit

@@ -8,20 +8,20 @@ TableTarget = Annotated[str | None, typer.Option(help="The target column, by nam
 Missing = Annotated[
     str,
     typer.Option(
-        help="Missing values of a table: error; drop (the rows); or mean, which fills numbers and dates with the mean "
-        "of their column, makes missing texts a level of their own, and drops rows without a target."
+        help="Policy for missing values of a table: error, drop (leave out the rows) or mean. mean fills numbers and "
+        "dates with the mean of their column, makes missing texts a level, and drops rows without a target."
     ),
 ]
-Drop = Annotated[list[str] | None, typer.Option(help="A column of a table to leave out; repeatable.")]
+Drop = Annotated[list[str] | None, typer.Option(help="A column of a table to leave out. Repeatable.")]
 AsCategory = Annotated[
-    list[str] | None, typer.Option(help="A column to read as text, even if it holds numbers; repeatable.")
+    list[str] | None, typer.Option(help="A column to read as text, even if it holds numbers. Repeatable.")
 ]
 Decimal = Annotated[str, typer.Option(help="The decimal mark of a text table, . or ,")]
 Thousands = Annotated[str | None, typer.Option(help="The separator of thousands in a text table, as , in 1,200.")]
 Comment = Annotated[str | None, typer.Option(help="Lines of a text table that start with this mark are skipped.")]
 Encoding = Annotated[str, typer.Option(help="The encoding of a text table.")]
 MissingMark = Annotated[
-    list[str] | None, typer.Option(help="A text that stands for a missing value, besides the usual; repeatable.")
+    list[str] | None, typer.Option(help="A text that marks a missing value, in addition to the defaults. Repeatable.")
 ]
 Approximation = Annotated[
     str,
@@ -33,10 +33,12 @@ Approximation = Annotated[
 Metric = Annotated[
     str | None,
     typer.Option(
-        help="Of roads: haversine (degrees) or euclidean (a plane). [default: as the file's crs says, else haversine]"
+        help="Metric of roads: haversine (degrees) or euclidean (a plane). [default: by the file's crs, else haversine]"
     ),
 ]
-Weights = Annotated[str, typer.Option(help="Of a mesh's edges: unit, edge-length, or cotangent (between vertices).")]
+Weights = Annotated[
+    str, typer.Option(help="Weights of a mesh's edges: unit, edge-length, or cotangent (between vertices).")
+]
 TimeLimit = Annotated[
     str | None,
     typer.Option(help="The most time of the selection of a kernel: 30s, 5min, 2h. [default: it grows with the rows]"),
@@ -55,7 +57,7 @@ Memory = Annotated[
     ),
 ]
 Log = Annotated[
-    bool, typer.Option("--log", help="Fit the logarithm of a positive target; predictions are in its own units.")
+    bool, typer.Option("--log", help="Fit the logarithm of a positive target. Predictions are in its own units.")
 ]
 Holdout = Annotated[
     str,

@@ -27,20 +27,20 @@ def predict(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="A .csv file for the predictions; rows count from 0, after the header. [default: print them]"
+            help="A .csv file for the predictions. Rows count from 0, after the header. [default: print them]"
         ),
     ] = None,
     terms: Annotated[
         bool,
         typer.Option(
             "--terms",
-            help="Mean and standard deviation of the effect of each term as well, in columns TERM_mean and TERM_sd. An "
-            "effect is the value of the term minus its mean over the rows of the table (of 1,000 of them if there are "
-            "more), as in the report; with --log of the logarithm.",
+            help="Add columns TERM_mean and TERM_sd: mean and standard deviation of the effect of each term. An effect "
+            "is the value of the term minus its mean over at most 1,000 rows of the table, as in the report. With "
+            "--log it is an effect on the logarithm.",
         ),
     ] = False,
     id: Annotated[
-        list[str] | None, typer.Option(help="A column of the table to copy into the predictions; repeatable.")
+        list[str] | None, typer.Option(help="A column of the table to copy into the predictions. Repeatable.")
     ] = None,
     missing: Annotated[
         str | None,
@@ -65,10 +65,10 @@ def predict(
     or a logarithm.
     """
     if as_json and out is None:
-        raise typer.BadParameter("--json describes a file of predictions; name it with --out.")
+        raise typer.BadParameter("--json needs a file of predictions. Name it with --out.")
     carried = tuple(dict.fromkeys(id or ()))
     if clashing := [name for name in carried if name in _RESULTS]:
-        raise typer.BadParameter(f"--id {clashing[0]} is the name of a result; rename the column.")
+        raise typer.BadParameter(f"--id {clashing[0]} must not be the name of a result. Rename the column.")
     check_outputs(() if out is None else (out,), (check_input(model), check_input(file)), makes_folder=False)
     given = options.spelling(decimal, thousands, comment, encoding, None)
     gp, inputs, target = _opened(model, file, missing, given, missing_mark or (), carried)

@@ -24,7 +24,7 @@ def run() -> None:
         finally:
             sys.stdout.flush()
     except MemoryError:
-        fail("There is not enough memory for this; ask for less, such as a smaller --approximation, --size or graph.")
+        fail("There is not enough memory. Use a smaller --approximation, --size or graph.")
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         _mute()
         sys.exit(1)

@@ -66,7 +66,12 @@ def learn_options(command: Any) -> None:
 
 
 def printable(text: str) -> str:
-    """Return text without characters that steer the terminal, wherever they come from."""
+    r"""Return text without characters that steer the terminal, wherever they come from.
+
+    Example:
+        >>> printable("a\x1bb")
+        'a?b'
+    """
     return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
 
 

@@ -196,10 +196,13 @@ def _groups(file: Path, column: str, reading: dict[str, Any], table: Any, holdou
     from rfgp.tables import read_groups
 
     if holdout != "random":
-        raise typer.BadParameter(f"--holdout {holdout} takes rows by their order; leave out --holdout-by.")
+        raise typer.BadParameter(f"--holdout {holdout} holds out rows by their order. Leave out --holdout-by.")
     found = read_groups(resolve(file, "fit"), column, rows=table.rows, **table_options(file, reading))
     number = counted(len(set(found.tolist())), "group")
-    say(f"Rows are held out by {column}, in {number}; it is not an input, for a new one is unknown.", as_json=True)
+    say(
+        f"Rows are held out by {column}, in {number}. It is not an input, since its new values are unknown.",
+        as_json=True,
+    )
     return {"groups": found, "split_by": column}
 
 

@@ -75,7 +75,7 @@ def distance_from_exact(
         >>> from rfgp import kernels as k
         >>> from rfgp.compare import distance_from_exact
         >>> X = np.linspace(0, 10, 100)[:, None]
-        >>> gp = rfgp.GP(k.RBF(), approximation=rfgp.RandomFeatures(64), seed=0).fit(X, np.sin(X[:, 0]))
+        >>> gp = rfgp.GP(k.RBF(), approximation=rfgp.RandomFeatures(64), seed=0).condition(X, np.sin(X[:, 0]))
         >>> distance_from_exact(gp, X, num_points=8).rows
         100
     """

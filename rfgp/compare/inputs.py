@@ -32,17 +32,17 @@ def compare_file(
 ) -> tuple[Comparison, Callable[[], tuple[Field, NodePosterior]] | None]:
     """Compare on a table, a mesh (the z component of its face normals), or roads with sensors.
 
-    Arguments are those of `compare_table` and `compare_nodes`; `target` is a table's column, a property of sensors in
-    GeoJSON (by default "value"), or one of a mesh's file in place of its normals; `table_options` are those of
-    `rfgp.tables.read_table`, and `metric` is that of roads. Of a table, 256 rows are trained on and 256 held out unless
-    said otherwise; of fewer than 512, three quarters (at most 256) and a quarter.
+    Arguments are those of `compare_table` and `compare_nodes`. `target` is a column of a table, a property of sensors
+    in GeoJSON (by default "value"), or a property of a mesh's file instead of its normals. `table_options` are options
+    of `rfgp.tables.read_table`, and `metric` is the metric of roads. By default 256 rows of a table are trained on and
+    256 are held out. Below 512 rows, three quarters (at most 256) are trained on and a quarter is held out.
 
     Returns:
-        The comparison, and for graphs a function that returns the field and the exact posterior at every
-        node, given the training part of the first split.
+        The comparison. For graphs also a function that returns the field and the exact posterior at all nodes, given
+        the training part of the first split.
 
     Raises:
-        InvalidArgumentError: the ending of the file's name is not known.
+        InvalidArgumentError: The ending of the file's name is unknown.
     """
     named: dict[str, Any] = {} if methods is None else {"methods": methods}
     if file.suffix.lower() in TABLE_SUFFIXES:

@@ -18,6 +18,10 @@ class Plan:
         splits: The number of random splits into a training and a test part.
         draws: The number of draws per method, size and split.
         seed: The seed of everything random.
+
+    Example:
+        >>> Plan(splits=2, draws=5).extent
+        '2 splits x 5 draws'
     """
 
     splits: int = 1

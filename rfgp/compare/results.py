@@ -11,7 +11,12 @@ from rfgp.models import Process
 
 
 class Estimate(NamedTuple):
-    """A mean and its standard error (NaN where there is one value only)."""
+    """A mean and its standard error (NaN where there is one value only).
+
+    Example:
+        >>> Estimate(1.5, 0.1).mean
+        1.5
+    """
 
     mean: float
     error: float
@@ -30,6 +35,10 @@ class Draw:
         rmse: The root mean squared error of the test targets, in their units.
         nlpd: The negative log predictive density of a test point, in nats.
         seconds: The seconds to draw, condition and predict.
+
+    Example:
+        >>> Draw("iid", 64, 0, kernel_error=0.1, kl=2.0, rmse=0.5, nlpd=0.7, seconds=0.01).kl
+        2.0
     """
 
     method: str
@@ -44,7 +53,12 @@ class Draw:
 
 @dataclass(frozen=True)
 class Exact:
-    """The exact process on one split: test RMSE, NLPD, seconds to fit, and its hyperparameters in words."""
+    """The exact process on one split: test RMSE, NLPD, seconds to fit, and its hyperparameters in words.
+
+    Example:
+        >>> Exact(rmse=0.5, nlpd=0.7, seconds=0.1, hyperparameters="lengthscale 1").rmse
+        0.5
+    """
 
     rmse: float
     nlpd: float

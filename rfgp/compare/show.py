@@ -72,7 +72,13 @@ def _add_exact(table: "Table", comparison: Comparison) -> None:
 
 
 def format_estimate(estimate: Estimate) -> str:
-    """Write a mean with one digit of its standard error in brackets: 1.2345 with error 0.0432 is 1.23(4)."""
+    """Write a mean with one digit of its standard error in brackets: 1.2345 with error 0.0432 is 1.23(4).
+
+    Example:
+        >>> from rfgp.compare import Estimate
+        >>> format_estimate(Estimate(1.2345, 0.0432))
+        '1.23(4)'
+    """
     if not estimate.error > 0 or not math.isfinite(estimate.error):
         return f"{estimate.mean:.3g}"
     if abs(estimate.mean) >= 1e5:

@@ -1,4 +1,4 @@
-"""What all of this room does on a cluster."""
+"""Helpers for computations on a Dask cluster."""
 
 import uuid
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Rows that lie on a Dask cluster, as a source that every model takes in the place of arrays."""
+"""Rows on a Dask cluster, as a source that models accept instead of arrays."""
 
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -46,22 +46,22 @@ class _Part:
 class Partitions:
     """The rows of Dask arrays or dataframes, for `fit`, `condition` and `update` of a `SparseSpectrumGP` or a `GP`.
 
-    Sums over the rows are taken on the workers, and only what has F x F entries comes back. A pass over rows that are
-    not persisted computes them anew, and a worker that dies has its share computed by the others: `X.persist()` where
-    they fit in the cluster's memory. rfgp must be installed on the workers.
+    The workers take sums over the rows, and only F x F matrices are returned to the client. Each pass computes rows
+    that are not persisted again, so call `X.persist()` if they fit in the cluster's memory. If a worker dies, the
+    others compute its share. rfgp must be installed on the workers.
 
     Args:
-        X: A Dask array (n, d), or a Dask dataframe. Columns that a `SparseSpectrumGP` takes have to be numbers; a `GP`
-            reads dates, text and truth values by the names of columns as well.
-        y: Targets, a Dask array (n,) or (n, k), or a series or dataframe partitioned as X; or, if X is a dataframe,
-            the name of its target column, or k names. If None, there are none.
-        noise: Known variances (n,), likewise.
-        sample_weight: Numbers of observations (n,), likewise.
+        X: A Dask array (n, d), or a Dask dataframe. A `SparseSpectrumGP` needs columns of numbers. A `GP` also reads
+            dates, text and truth values by column name.
+        y: Targets: a Dask array (n,) or (n, k), or a series or dataframe with the partitions of X. If X is a dataframe,
+            the name of its target column or k names are accepted. If None, there are no targets.
+        noise: Known noise variances (n,), or the name of a column.
+        sample_weight: Numbers of observations (n,), or the name of a column.
         client: The client of the cluster. If None, the current one.
 
     Raises:
-        DataError: parts that do not match.
-        InvalidArgumentError: no collection of Dask, or no client.
+        DataError: The partitions do not match.
+        InvalidArgumentError: X is not a Dask collection, or there is no client.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Partitions:
         parts = blocks_of(X, "X")
         for name, found in others.items():
             if len(found) != len(parts):
-                raise DataError(f"X has {counted(len(parts), 'partition')}, {name} has {len(found)}; they must match.")
+                raise DataError(f"{name} must have {counted(len(parts), 'partition')}, as X, got {len(found)}.")
         make = dask.delayed(partial(_part, columns), pure=False)
         rows = zip(parts, *others.values(), strict=True)
         self._parts = [make(x, dict(zip(others, values, strict=True))) for x, *values in rows]
@@ -128,7 +128,7 @@ class Partitions:
         return self  # the rows do not change
 
     def __reduce__(self) -> Any:
-        raise TypeError("Rows on a cluster cannot be pickled; save models without their data.")
+        raise TypeError("Rows on a cluster cannot be pickled. Save models without their data.")
 
 
 def _apply(function: Callable[[RowSource, int], T], part: _Part, first: int) -> T:
@@ -159,18 +159,18 @@ def _part(columns: dict[str, Any], X: Any, others: dict[str, Any]) -> _Part:
         found[name] = value.to_numpy() if hasattr(value, "to_numpy") else value
         if len(found[name]) != len(X):
             raise DataError(
-                f"A partition of X has {counted(len(X), 'row')}, that of {name} {len(found[name])}; they must match."
+                f"Partitions of {name} must match X, with {counted(len(X), 'row')}, got {len(found[name])}."
             )
     return _Part(Chunk(X, names=names, **found))
 
 
 def _values(X: Any, names: tuple[str, ...]) -> Any:
-    """Return a dataframe (n, d) as an array; where some columns are no numbers, which a model may not need, as it is.
+    """Return a dataframe (n, d) as an array, or unchanged if some columns are not numbers.
 
-    Columns of neither numbers nor text, as of categories or dates, then hold the name of their type.
+    Columns of other types than numbers and text, such as dates, then hold the name of their type.
 
     Raises:
-        DataError: a name stands for several columns.
+        DataError: Several columns have one name.
     """
     for name in names:
         if names.count(name) > 1:
@@ -203,16 +203,16 @@ def _is_frame(X: Any) -> bool:
 
 
 def blocks_of(value: Any, name: str, like: Any = None) -> list[Any]:
-    """Return the partitions of a collection as delayed values; those of an array with the rows of another's.
+    """Return the partitions of a collection as delayed values, with the rows of the partitions of another.
 
     Args:
         value: An array (n, ...) or dataframe.
-        name: What it is called.
-        like: The collection whose partitions it is to match.
+        name: The name of the argument, for messages.
+        like: The collection whose partitions it has to match.
 
     Raises:
-        InvalidArgumentError: it is no collection of Dask.
-        DataError: it has another number of rows.
+        InvalidArgumentError: It is not a Dask collection.
+        DataError: It has another number of rows.
     """
     if not hasattr(value, "to_delayed"):
         raise InvalidArgumentError(
@@ -232,7 +232,7 @@ def blocks_of(value: Any, name: str, like: Any = None) -> list[Any]:
 
 
 def known_lengths(X: Any) -> list[int] | None:
-    """Return the numbers of rows of an array's blocks; None where they are not known yet."""
+    """Return the numbers of rows of an array's chunks. None if they are not known yet."""
     if not hasattr(X, "chunks") or any(math.isnan(rows) for rows in X.chunks[0]):
         return None
     return [int(rows) for rows in X.chunks[0]]

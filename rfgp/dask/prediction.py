@@ -40,25 +40,25 @@ def fit(
 ) -> M:
     """Fit a model to rows on a cluster, in place: `gp.fit(Partitions(X, y, ...))`.
 
-    Hyperparameters, and frequencies where they are learned, come from a random sample of 32,768 rows that is taken to
-    the client; noise and output scale, the posterior and the likelihood from all rows, where they lie. The result is
-    that of `gp.fit` on the same rows read in blocks (`rfgp.tables.Batches`) but for the rounding of sums, whatever the
-    workers and partitions. Of rows in memory a fit may use more than the sample for the hyperparameters.
+    Hyperparameters and learned frequencies are fitted on the client, to a random sample of 32,768 rows. The noise, the
+    output scale, the posterior and the likelihood use all rows, on the workers. The result is that of `gp.fit` on the
+    same rows in batches (`rfgp.tables.Batches`), up to the rounding of sums. It does not depend on the workers and
+    partitions. A fit of rows in memory may use more rows for the hyperparameters.
 
     Args:
         gp: The model, a `SparseSpectrumGP` or a `GP` of dense weights.
         X: A Dask array (n, d) or dataframe.
-        y: Targets (n,) or (n, k), or names of columns; see `Partitions`.
-        noise: As there.
-        sample_weight: As there.
-        client: As there.
-        options: Of its `fit`.
+        y: Targets (n,) or (n, k), or names of columns, as for `Partitions`.
+        noise: Known noise variances, as for `Partitions`.
+        sample_weight: Numbers of observations, as for `Partitions`.
+        client: The client of the cluster. If None, the current one.
+        options: Options of the model's `fit`.
 
     Returns:
-        The model; it predicts here, and by `predict` on the cluster.
+        The model. It predicts on the client, or by `rfgp.dask.predict` on the cluster.
 
     Raises:
-        DataError: the data cannot be used.
+        DataError: The data cannot be used.
     """
     return gp.fit(Partitions(X, y, noise, sample_weight, client=client), **options)
 

@@ -25,20 +25,22 @@ def sample_walks(
     num_parts: int | None = None,
     **options: Any,
 ) -> graphs.Walks:
-    """Draw random walks on the workers: bit for bit those of `graphs.sample_walks` with the same seed.
+    """Draw random walks on the workers.
 
-    The graph goes to each worker once, and the loads of the walks come back. Couplings and exact hops are chosen here.
+    The walks are bit for bit those of `graphs.sample_walks` with the same seed. The graph is sent to each worker once,
+    and the loads of the walks are returned. The client chooses couplings and exact hops.
 
     Args:
         graph: The graph.
         nodes: Labels of the start nodes (n,). If None, every node.
         client: The client of the cluster. If None, the current one.
-        num_parts: Into how many parts the nodes are divided. If None, four for each thread of the cluster.
-        options: Of `graphs.sample_walks`, all but `num_threads` and `progress`.
+        num_parts: The number of parts of the nodes. If None, four for each thread of the cluster.
+        options: Options of `graphs.sample_walks` except `num_threads` and `progress`.
 
     Raises:
-        MemoryBudgetError: the result would take more than `max_memory`.
-        InvalidArgumentError: no client, no positive number of parts, or as `graphs.sample_walks`.
+        MemoryBudgetError: The result would take more than `max_memory`.
+        InvalidArgumentError: There is no client, the number of parts is not positive, or an option of
+            `graphs.sample_walks` is wrong.
     """
     client = client_of(client)
     check_graph(graph)

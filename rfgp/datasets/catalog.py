@@ -269,11 +269,15 @@ def names(kind: Kind | None = None) -> tuple[str, ...]:
     """Return the names of all data sets, or of those of one kind, in the catalog's order.
 
     Raises:
-        InvalidArgumentError: there is no such kind.
+        InvalidArgumentError: There is no such kind.
+
+    Example:
+        >>> names("mesh")[:2] == tuple(sorted(names("mesh"))[:2])
+        True
     """
     kinds = get_args(Kind)
     if kind is not None and kind not in kinds:
-        raise InvalidArgumentError(f"There is no kind {kind!r} of data set; the kinds are {', '.join(kinds)}.")
+        raise InvalidArgumentError(f"kind must be one of {', '.join(kinds)}, got {kind!r}.")
     return tuple(name for name, entry in CATALOG.items() if kind in (None, entry.kind))
 
 
@@ -281,7 +285,11 @@ def describe(name: str) -> Entry:
     """Return the catalog's entry of a data set.
 
     Raises:
-        InvalidArgumentError: there is no such data set; the message lists similar names.
+        InvalidArgumentError: There is no such data set. The message lists similar names.
+
+    Example:
+        >>> describe("airfoil").kind
+        'table'
     """
     if isinstance(name, str) and name in CATALOG:
         return CATALOG[name]

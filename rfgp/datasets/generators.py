@@ -27,6 +27,10 @@ def make_table(seed: int = 0) -> Table:
     """Return a table (600, 4) with a smooth target of three of its columns and noise.
 
     Columns have different units, so that standardising matters; "idle" has no effect.
+
+    Example:
+        >>> make_table().X.shape
+        (600, 4)
     """
     generator = random.numpy_generator(seed, random.Role.DATA, 0)
     unit = generator.uniform(-1, 1, size=(_TABLE_ROWS, 4))
@@ -95,6 +99,10 @@ def make_roads(seed: int = 0) -> Roads:
     """Return a town's road grid with 120 speed sensors, values in mph.
 
     Speed varies over a few blocks and drops along one diagonal; the noise has standard deviation 1.5.
+
+    Example:
+        >>> make_roads().metric
+        'haversine'
     """
     generator = random.numpy_generator(seed, random.Role.DATA, 2)
     places = np.stack(np.meshgrid(np.arange(_GRID), np.arange(_GRID), indexing="ij"), axis=-1).reshape(-1, 2)
@@ -121,6 +129,12 @@ def write_all(folder: str | Path) -> list[Path]:
     """Write table.csv, mesh.ply and roads.geojson with seed 0; return their paths.
 
     Each file appears whole or not at all.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     [path.name for path in write_all(folder)]
+        ['table.csv', 'mesh.ply', 'roads.geojson']
     """
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,12 @@ _STREAM = {"table": 0, "classification": 1, "mesh": 2, "roads": 3}
 
 
 class Split(NamedTuple):
-    """The positions of one division into training and test part, ascending, without common members."""
+    """The positions of one division into training and test part, ascending, without common members.
+
+    Example:
+        >>> Split(np.array([0, 2]), np.array([1])).test.tolist()
+        [1]
+    """
 
     train: NDArray[np.int64]  # (n_train,)
     test: NDArray[np.int64]  # (n_test,)
@@ -35,17 +40,17 @@ def load(name: str, folder: str | Path | None = None, *, download: bool = True, 
 
     Args:
         name: A name of the catalog.
-        folder: A local folder to look in first; see `fetch`.
+        folder: A local folder to search first, as for `fetch`.
         download: Whether to download a missing file.
-        progress: Called as progress(name, bytes so far, bytes in all) during a download.
+        progress: Called as progress(name, bytes so far, bytes in total) during a download.
 
     Returns:
         `rfgp.tables.Table` for tables and classification, `trimesh.Trimesh` for meshes, `graphs.Graph`
         for graphs, `graphs.Roads` for road networks.
 
     Raises:
-        InvalidArgumentError: there is no such data set.
-        DataError: the file cannot be had; see `fetch`.
+        InvalidArgumentError: There is no such data set.
+        DataError: The file cannot be read or downloaded, as in `fetch`.
     """
     entry = describe(name)
     return _read(entry, fetch(name, folder, download=download, progress=progress))
@@ -72,9 +77,9 @@ def load_classes(
 
     Args:
         name: A name of the catalog, of a graph.
-        folder: A local folder to look in first; see `fetch`.
+        folder: A local folder to search first, as for `fetch`.
         download: Whether to download a missing file.
-        progress: Called as progress(name, bytes so far, bytes in all) during a download.
+        progress: Called as progress(name, bytes so far, bytes in total) during a download.
 
     Raises:
         InvalidArgumentError: there is no such data set, or it is no graph.
@@ -82,7 +87,9 @@ def load_classes(
     """
     entry = describe(name)
     if entry.kind != "graph":
-        raise InvalidArgumentError(f"{name} is no graph but a {entry.kind}; rfgp.datasets.names('graph') lists those.")
+        raise InvalidArgumentError(
+            f"The data set must be a graph, got {name}, a {entry.kind}. rfgp.datasets.names('graph') lists graphs."
+        )
     from graphs.builders import read_gml
 
     nodes = read_gml(fetch(name, folder, download=download, progress=progress)).nodes(data=_CLASS)
@@ -108,6 +115,11 @@ def split(name: str, index: int = 0) -> Split:
 
     Raises:
         InvalidArgumentError: There is no such data set or split, or the data set is a graph.
+
+    Example:
+        >>> train, test = split("airfoil")
+        >>> len(train), len(test)
+        (1353, 150)
     """
     entry = describe(name)
     if entry.kind == "graph":

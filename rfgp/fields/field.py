@@ -119,9 +119,9 @@ class Field:
         )
         if silent:
             those = "One part has" if silent == 1 else f"{silent:,} parts have"
-            text += f" {those} no observation; the prior's mean and standard deviation stand there."
+            text += f" {those} no observation. Predictions there are the mean and standard deviation of the prior."
         if self.roads is not None:
-            text += " Roads meet where they share points; those that cross between their points do not."
+            text += " Roads meet only at shared points, and not where they cross between points."
         return text + self._snap_hint(len(sizes))
 
     def _snap_hint(self, parts: int) -> str:

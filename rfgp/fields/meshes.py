@@ -42,6 +42,14 @@ def read_mesh_field(
 
     Raises:
         InvalidArgumentError: Several columns have values, and `target` names none of them.
+
+    Example:
+        >>> import tempfile
+        >>> import trimesh
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = trimesh.creation.icosphere(1).export(f"{folder}/sphere.ply")
+        ...     read_mesh_field(f"{folder}/sphere.ply").graph.num_nodes
+        80
     """
     targets = None if target is None else [target]
     options: dict[str, Any] = {"weights": weights, "nodes": nodes, "within": within, "table_options": table_options}
@@ -96,6 +104,14 @@ def read_mesh_fields(
     Warns:
         graphs.DisconnectedWarning: the mesh falls into parts.
         graphs.UnreferencedVerticesWarning: vertices are on no face.
+
+    Example:
+        >>> import tempfile
+        >>> import trimesh
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = trimesh.creation.icosphere(1).export(f"{folder}/sphere.ply")
+        ...     len(read_mesh_fields(f"{folder}/sphere.ply"))
+        1
     """
     if nodes is not None:
         check_choice("nodes", nodes, ("faces", "vertices"))

@@ -75,7 +75,20 @@ def node_inputs(model: Process[Any], field: Field) -> Any:
 
 
 def posterior_at_nodes(model: Process[Any], field: Field) -> NodePosterior:
-    """Return the predictions of a fitted model at all nodes of a field."""
+    """Return the predictions of a fitted model at all nodes of a field.
+
+    Example:
+        >>> import tempfile
+        >>> import trimesh
+        >>> import rfgp
+        >>> from rfgp import fields
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = trimesh.creation.icosphere(1).export(f"{folder}/sphere.ply")
+        ...     field = fields.read_mesh_field(f"{folder}/sphere.ply")
+        >>> gp = rfgp.GraphGP(field.graph, features="exact").condition(list(field.nodes), field.values)
+        >>> fields.posterior_at_nodes(gp, field).mean.shape
+        (80,)
+    """
     latent: Any = model.predict(node_inputs(model, field))
     observed = latent.observed()
     deviations = latent.std, np.sqrt(observed.variance)

@@ -26,8 +26,16 @@ def read_field(path: str | Path, target: str = "value", metric: str | None = Non
     `target` and `metric` are those of `read_road_field`.
 
     Raises:
-        InvalidArgumentError: the ending of the file's name is not known.
-        FileFormatError: the file is missing, empty or of another format.
+        InvalidArgumentError: The ending of the file's name is unknown.
+        FileFormatError: The file is missing, empty or of another format.
+
+    Example:
+        >>> import tempfile
+        >>> import trimesh
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = trimesh.creation.icosphere(1).export(f"{folder}/sphere.ply")
+        ...     read_field(f"{folder}/sphere.ply").on_faces
+        True
     """
     file = Path(path)
     suffix = file.suffix.lower()
@@ -36,7 +44,7 @@ def read_field(path: str | Path, target: str = "value", metric: str | None = Non
     if suffix in ROAD_SUFFIXES:
         return read_road_field(file, target, metric)
     known = ", ".join((*TABLE_SUFFIXES, *FIELD_SUFFIXES))
-    raise InvalidArgumentError(f"{file.name}: what it holds is not clear from its ending; known are {known}.")
+    raise InvalidArgumentError(f"The ending of path must be one of {known}, got {file.name}.")
 
 
 def read_road_field(

@@ -160,9 +160,8 @@ class Surface:
         wrong = np.array((named != np.floor(named)) | (named < 0) | (named >= count))
         if wrong.any():
             row = int(wrong.argmax())
-            raise DataError(
-                f"{file}: row {table.rows[row]} names {kind} {named[row]:g}; there are 0 to {count - 1}. {_COUNTED}"
-            )
+            fault = f"row {table.rows[row]} must name a {kind} from 0 to {count - 1}, got {named[row]:g}"
+            raise DataError(f"{file}: {fault}. {_COUNTED}")
         found = self.numbers[named.astype(np.int64)]
         if found.min(initial=0) < 0:
             lost = np.unique(named[found < 0]).astype(np.int64)

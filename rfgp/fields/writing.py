@@ -47,6 +47,19 @@ def write_nodes(path: str | Path, field: Field, posterior: NodePosterior) -> Pat
     Predictions are the mean and standard deviation of the field, and the standard deviation and 95 % interval of an
     observation. For a mesh from a file the rows are the file's faces or vertices, by their numbers. Those that are not
     nodes of the field, such as vertices without a face, only have their number.
+
+    Example:
+        >>> import tempfile
+        >>> import trimesh
+        >>> import rfgp
+        >>> from rfgp import fields
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = trimesh.creation.icosphere(1).export(f"{folder}/sphere.ply")
+        ...     field = fields.read_mesh_field(f"{folder}/sphere.ply")
+        ...     gp = rfgp.GraphGP(field.graph, features="exact").condition(list(field.nodes), field.values)
+        ...     file = fields.write_nodes(f"{folder}/nodes.csv", field, fields.posterior_at_nodes(gp, field))
+        ...     len(file.read_text().splitlines())
+        81
     """
     axes: tuple[str, ...] = ("x", "y", "z") if field.mesh is not None else ("longitude", "latitude")
     if field.roads is not None and field.roads.metric == "euclidean":
@@ -93,7 +106,7 @@ def write_roads(path: str | Path, field: Field, posterior: NodePosterior) -> Pat
     roads, (_, _, place) = field.roads, field.roads.places()
     if field.quantity in RESULTS:
         raise InvalidArgumentError(
-            f"The values are called {field.quantity!r}, which is the name of a result; rename them."
+            f"The values must not have the name of a result, got {field.quantity!r}. Rename them."
         )
     rows = []
     for piece in pieces:

@@ -33,11 +33,11 @@ CHUNK, _CHUNK_ENTRIES = 4096, 2**23
 
 
 class Latent(NamedTuple):
-    """The posterior of the latent functions, each by itself.
+    """Marginal posteriors of the latent functions.
 
     Attributes:
-        mean: (n,) for two classes, (n, C) for more.
-        variance: Of the same shape.
+        mean: Posterior means, (n,) for two classes and (n, C) for more.
+        variance: Posterior variances, with the shape of the mean.
     """
 
     mean: NDArray[np.float64]
@@ -45,7 +45,7 @@ class Latent(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """The same as tensors; all that likelihoods ask of a law."""
+    """The same as tensors, which is the part of a distribution that likelihoods use."""
 
     mean: Tensor
     variance: Tensor
@@ -53,7 +53,7 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Fitted:
-    """What a fit leaves behind."""
+    """The results of a fit."""
 
     classes: NDArray[np.generic]
     model: LatentFunctions
@@ -67,36 +67,37 @@ class _Fitted:
 class GraphClassifier:
     """A Gaussian process classifier of graph nodes.
 
-    Two classes: one latent function and P(second class) = Phi(f), `gpytorch.likelihoods.BernoulliLikelihood`. More: one
-    latent function for each class, independent in the prior and in the posterior's approximation, which share the
-    kernel but not the constant mean, and the softmax. The posterior is a Gaussian at the observed nodes with a free
-    mean and covariance, `CholeskyVariationalDistribution`; it and the hyperparameters maximise the evidence lower bound
-    (Hensman et al., 2015, "Scalable variational Gaussian process classification"). A node may be observed more than
-    once, in different classes. A part of the graph without observations gets the prior.
+    Two classes have one latent function with P(second class) = Phi(f) (`gpytorch.likelihoods.BernoulliLikelihood`).
+    More classes have a softmax of one latent function for each class. These are independent in the prior and in the
+    approximate posterior. They share the kernel, but have constant means of their own.
 
-    Where more than `max_inducing` different nodes are observed, so many of them, drawn at random, carry the posterior,
-    and Adam sees `batch_size` observations a step, of a random division into batches.
+    The approximate posterior is a Gaussian at the observed nodes with a free mean and covariance
+    (`CholeskyVariationalDistribution`). It and the hyperparameters maximise the evidence lower bound (Hensman et al.,
+    2015, "Scalable variational Gaussian process classification"). If more than `max_inducing` nodes are observed, a
+    random subset of that size is inducing, and Adam uses minibatches of `batch_size` observations.
+
+    A node may be observed more than once, in different classes. A part of the graph without observations has the prior.
 
     Args:
         graph: The graph.
         kernel: One of `graphs.kernels.names()` that needs no options, or a kernel whose parameters are the start.
-        features: "exact", "walks", "chebyshev", "taylor", "spectrum", or "auto": exact up to 2,000 nodes, walks beyond.
-            What it chose is readable in `.features`.
+        features: "exact", "walks", "chebyshev", "taylor", "spectrum" or "auto". "auto" is exact up to 2,000 nodes, and
+            walks beyond. `.features` has the choice.
         num_walkers: Walkers per node.
-        degree: Of "chebyshev" and "taylor".
-        rank: Of "spectrum": the number of eigenvectors.
-        outputscale: Start of the factor of the kernel; None: such that the mean prior variance at the observed nodes
-            is 1. Graph kernels are far from 1 on their diagonal: a diffusion kernel may have .05 there.
-        mean: Start of the constant means, which stay within -3 and 3 unless fixed.
+        degree: The degree of "chebyshev" and "taylor".
+        rank: The number of eigenvectors of "spectrum".
+        outputscale: Starting value of the output scale. If None, the mean prior variance at the observed nodes is 1,
+            although the diagonal of a graph kernel may be far from 1 (0.05 for a diffusion kernel).
+        mean: Starting value of the constant means, which stay within -3 and 3 unless fixed.
         max_inducing: The most inducing nodes.
-        batch_size: Observations in a mini-batch.
-        seed: An integer, or None for one from the system, kept as `.seed`: for walks, the softmax's draws, inducing
-            nodes and batches. The global random state is neither used nor changed.
+        batch_size: Observations in a minibatch.
+        seed: The seed of walks, draws of the softmax, inducing nodes and batches. If None, one from the system. It is
+            kept as `.seed`. The global random state is neither used nor changed.
         walk_options: Further options of `graphs.sample_walks`, such as `p_halt` or `lengths`.
 
     Raises:
-        InvalidArgumentError: no graph, an unknown name, or a number that cannot be; `graphs` raises its own for
-            the walks.
+        InvalidArgumentError: There is no graph, a name is unknown, or a number is out of range. `graphs` raises its
+            own for the walks.
     """
 
     def __init__(
@@ -179,26 +180,27 @@ class GraphClassifier:
         max_iterations: int | None = None,
         callback: Callable[[int, float], object] | None = None,
     ) -> Self:
-        """Learn the hyperparameters and the posterior from labelled nodes, in place.
+        """Learn the hyperparameters and the posterior from labeled nodes, in place.
 
         Args:
-            nodes: Labels of n nodes; a node may come more than once.
-            labels: Their classes (n,): strings, integers, booleans, anything hashable.
+            nodes: Labels of n nodes. A node may occur more than once.
+            labels: Their classes (n,), any hashable values.
             fixed: Names of hyperparameters that keep their starting values.
-            max_iterations: Of L-BFGS, 500 where None; or steps of Adam, 3,000 where None.
-            callback: Called after every iteration with (iterations done, the bound in nats).
+            max_iterations: The most iterations of L-BFGS, or steps of Adam. If None, 500 or 3,000.
+            callback: Called after each iteration with (iterations done, the bound in nats).
 
         Returns:
             The classifier.
 
         Raises:
-            DataError: no observations, numbers of nodes and labels that differ, missing labels, or one class only.
-            InvalidArgumentError: `fixed` has a name that there is not.
-            UnknownNodeError: of `graphs`, a label names no node.
+            DataError: There are no observations, numbers of nodes and labels differ, labels are missing, or there is
+                only one class.
+            InvalidArgumentError: `fixed` has an unknown name.
+            graphs.UnknownNodeError: A label is not a node.
 
         Warns:
-            ConvergenceWarning: the optimiser stopped early.
-            LargeVarianceWarning, InfiniteVarianceWarning: of `graphs`, the walks estimate the learned kernel badly.
+            ConvergenceWarning: The optimiser stopped early.
+            graphs.LargeVarianceWarning, graphs.InfiniteVarianceWarning: The walks estimate the learned kernel poorly.
         """
         names = self._learned(fixed)
         positions = self._positions(nodes)
@@ -238,12 +240,12 @@ class GraphClassifier:
     def predict_proba(self, nodes: Any) -> NDArray[np.float64]:
         """Return the probabilities (n, C) of the classes of n nodes, by their labels.
 
-        They are averages over the posterior of the latent functions, in closed form for two classes, by 512 Sobol
-        points for more (errors of some .001), in chunks of nodes.
+        They are averages over the posterior of the latent functions. Two classes have a closed form. More classes use
+        512 Sobol points, with errors of about 0.001.
 
         Raises:
-            NotFittedError: before `fit`.
-            UnknownNodeError: of `graphs`, a label names no node.
+            NotFittedError: The model is not fitted.
+            graphs.UnknownNodeError: A label is not a node.
         """
         likelihood, count = self._needed().likelihood, len(self.classes)
         out = [np.zeros((0, count))]
@@ -268,7 +270,7 @@ class GraphClassifier:
 
     def _needed(self) -> _Fitted:
         if self._fitted is None:
-            raise NotFittedError("This GraphClassifier has not seen any labels yet; call fit(nodes, labels) first.")
+            raise NotFittedError("This GraphClassifier is not fitted. Call fit(nodes, labels) first.")
         return self._fitted
 
     def _positions(self, nodes: Any) -> NDArray[np.int64]:
@@ -282,7 +284,7 @@ class GraphClassifier:
         given = (fixed,) if isinstance(fixed, str) else tuple(fixed)
         unknown = sorted(set(given) - set(names))
         if unknown:
-            raise InvalidArgumentError(f"There is no hyperparameter {unknown[0]!r}; there are {', '.join(names)}.")
+            raise InvalidArgumentError(f"Hyperparameters must be among {', '.join(names)}, got {unknown[0]!r}.")
         return [name for name in names if name not in given]
 
     def _inducing(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""A kernel and approximations of its terms, resolved on rows, as the state behind a `TermKernel`."""
+"""The state of a `TermKernel`: a kernel and approximations of its terms, resolved on rows."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ from rfgp.rows import Chunk
 OTHERS = ("noise", "mean")
 """The hyperparameters of a model that its kernel does not have."""
 INSTEAD = "Use RandomFeatures(), InducingPoints() or Exact(). rfgp.GP serves the others."
-"""What to use for terms without a covariance."""
+"""Remedies for approximations that are not covariance functions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +213,7 @@ class DrawnTerms:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What repeats the draws for the same kernel and rows, ready for JSON."""
+        """The data for JSON that repeat the draws for the same kernel and rows."""
         assert self.spec.columns is not None
         rows = self.spec.columns.sample.double().cpu().contiguous().numpy()
         return {

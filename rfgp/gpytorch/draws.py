@@ -1,4 +1,4 @@
-"""What a classifier's kernel is made of, by name: the exact kernel, or features."""
+"""The kernels of a classifier by name: exact, or through features."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,10 +13,14 @@ from rfgp.gpytorch.graph_exact import GraphExactKernel
 
 
 def choose(features: str, graph: graphs.Graph) -> str:
-    """Return the features that a name stands for: "auto" is exact up to 2,000 nodes, walks beyond.
+    """Return the features of a name. "auto" is exact up to 2,000 nodes, and walks beyond.
 
     Raises:
-        InvalidArgumentError: an unknown name.
+        InvalidArgumentError: The name is unknown.
+
+    Example:
+        >>> choose("walks", graphs.Graph.from_edges([(0, 1)]))
+        'walks'
     """
     if features not in FEATURES:
         raise InvalidArgumentError(f"features must be one of {', '.join(map(repr, FEATURES))}, got {features!r}.")
@@ -28,14 +32,14 @@ def choose(features: str, graph: graphs.Graph) -> str:
 def make_kernel(
     graph: graphs.Graph, kernel: GraphKernel, features: str, seed: int, options: Mapping[str, Any]
 ) -> GraphExactKernel | GraphFeatureKernel:
-    """Return the kernel that a name stands for, of no nodes yet where it has features: `.at` gives it some.
+    """Return the kernel of a name. With features it has no nodes until `.at` gives it some.
 
     Args:
         graph: The graph.
-        kernel: The graph kernel, at its starting values; the walks are tuned to it.
-        features: One of `FEATURES`, but "auto".
-        seed: Of the walks.
-        options: `degree` and `rank` of the features without randomness; the others are those of `graphs.sample_walks`.
+        kernel: The graph kernel at its starting values. Walks are tuned to it.
+        features: One of `FEATURES` except "auto".
+        seed: Seed of the walks.
+        options: `degree` and `rank` of the deterministic features, and options of `graphs.sample_walks`.
     """
     made = _make(graph, kernel, features, seed, dict(options)).double()
     for name, value in zip(kernel.parameters, kernel.values, strict=True):

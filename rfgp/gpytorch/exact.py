@@ -10,21 +10,27 @@ from torch import Tensor
 from rfgp import spectra
 
 _MATERN = (0.5, 1.5, 2.5)
-"""What GPyTorch's Matern kernel knows of nu."""
+"""The values of nu of GPyTorch's Matern kernel."""
 
 
 class SpectrumKernel(Kernel):
     """The stationary kernel of a spectrum, exactly.
 
-    GPyTorch's own kernels are faster where they exist: Gaussian, Matern with nu in {1/2, 3/2, 5/2}, rational
-    quadratic. This one serves the others.
+    Use GPyTorch's own kernels, which are faster, for the Gaussian, Matern (nu in {1/2, 3/2, 5/2}) and rational
+    quadratic kernels. This class evaluates the others.
 
     Args:
         spectrum: A spectrum, by name or as an object.
-        kernel_kwargs: Of `gpytorch.kernels.Kernel`.
+        kernel_kwargs: Options of `gpytorch.kernels.Kernel`.
 
     Raises:
-        InvalidArgumentError: an unknown name.
+        InvalidArgumentError: The name is unknown.
+
+    Example:
+        >>> import torch
+        >>> from rfgp.gpytorch import SpectrumKernel
+        >>> SpectrumKernel("gaussian")(torch.rand(5, 2)).shape
+        torch.Size([5, 5])
     """
 
     has_lengthscale = True
@@ -60,11 +66,11 @@ def columns_as_batch(
 
 
 def exact_kernel(spectrum: spectra.Spectrum, like: Kernel) -> Kernel:
-    """Return the exact kernel of a spectrum with the lengthscale, its prior and its constraint of another kernel.
+    """Return the exact kernel of a spectrum, with lengthscale, prior and constraint copied from a kernel.
 
     Args:
-        spectrum: Of the kernel.
-        like: A kernel with a lengthscale; nothing is shared with it.
+        spectrum: The spectrum of the new kernel.
+        like: A kernel with a lengthscale. The new kernel shares no parameters with it.
     """
     options: dict[str, Any] = {"ard_num_dims": like.ard_num_dims, "batch_shape": like.batch_shape}
     options["lengthscale_constraint"] = like.raw_lengthscale_constraint

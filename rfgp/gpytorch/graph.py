@@ -19,20 +19,29 @@ from rfgp.sparse import SparsityPattern
 
 
 class GraphFeatureKernel(PositionKernel):
-    """A graph kernel estimated by the sparse features of random walks, or by those without randomness.
+    """A graph kernel estimated by sparse features: of random walks, or deterministic ones.
 
-    Inputs are positions of nodes (..., n, 1), integer or float64. The graph kernel's parameters are GPyTorch parameters
-    `raw_<name>` with a positive constraint, one for each element of a batch, reachable as `kernel.<name>`. The features
-    stay sparse; for inputs that differ along a batch the covariances of all nodes among them are dense.
+    Inputs are positions of nodes (..., n, 1), integer or float64. Parameters of the graph kernel are GPyTorch
+    parameters `raw_<name>` with a positive constraint, one for each element of a batch. `kernel.<name>` has their
+    values. Features stay sparse, except for inputs that differ along a batch, whose covariances are dense.
 
     Args:
-        walks: The draw: `graphs.sample_walks`, or `graphs.chebyshev_features`, `taylor_features`, `spectral_features`.
-            Its nodes must include every input.
-        kernel: The graph kernel, at its starting values.
-        kernel_kwargs: Of `gpytorch.kernels.Kernel`.
+        walks: Features of `graphs.sample_walks`, `chebyshev_features`, `taylor_features` or `spectral_features`. Their
+            nodes must include all inputs.
+        kernel: The graph kernel at its starting values.
+        kernel_kwargs: Options of `gpytorch.kernels.Kernel`.
 
     Raises:
-        InvalidArgumentError: at a call, where an input is no start node of the walks.
+        InvalidArgumentError: At a call, if an input is not a start node of the walks.
+
+    Example:
+        >>> import graphs
+        >>> import networkx as nx
+        >>> import torch
+        >>> from rfgp.gpytorch import GraphFeatureKernel
+        >>> walks = graphs.sample_walks(graphs.Graph.from_networkx(nx.path_graph(5)), num_walkers=16, seed=0)
+        >>> GraphFeatureKernel(walks, graphs.kernels.Diffusion())(torch.tensor([[0], [4]])).shape
+        torch.Size([2, 2])
     """
 
     def __init__(self, walks: Draw, kernel: GraphKernel, **kernel_kwargs: Any) -> None:

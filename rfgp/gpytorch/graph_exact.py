@@ -25,17 +25,27 @@ class _Shared:
 
 
 class GraphExactKernel(PositionKernel):
-    """A graph kernel, exactly, through all eigenpairs of the Laplacian: O(N^3) once per graph, kept by the graph.
+    """A graph kernel, evaluated exactly through all eigenpairs of the Laplacian.
 
-    Inputs are positions of nodes (..., n, 1), integer or float64; parameters as those of `GraphFeatureKernel`.
+    The eigenpairs cost O(N^3) once per graph, which keeps them. Inputs are positions of nodes (..., n, 1), integer or
+    float64. Parameters are those of `GraphFeatureKernel`.
 
     Args:
-        graph: The graph, of at most 20,000 nodes.
-        kernel: The graph kernel, at its starting values.
-        kernel_kwargs: Of `gpytorch.kernels.Kernel`.
+        graph: The graph, with at most 20,000 nodes.
+        kernel: The graph kernel at its starting values.
+        kernel_kwargs: Options of `gpytorch.kernels.Kernel`.
 
     Raises:
-        InvalidArgumentError: at a call, where an input is no position.
+        InvalidArgumentError: At a call, if an input is not a position.
+
+    Example:
+        >>> import networkx as nx
+        >>> import torch
+        >>> from graphs import Graph, kernels
+        >>> from rfgp.gpytorch import GraphExactKernel
+        >>> kernel = GraphExactKernel(Graph.from_networkx(nx.path_graph(5)), kernels.Diffusion())
+        >>> kernel(torch.tensor([[0], [4]])).shape
+        torch.Size([2, 2])
     """
 
     def __init__(self, graph: graphs.Graph, kernel: GraphKernel, **kernel_kwargs: Any) -> None:
@@ -68,7 +78,7 @@ class GraphExactKernel(PositionKernel):
         positions, count = whole(x).squeeze(-1).cpu().numpy(), self._shared.graph.num_nodes
         outside = (positions < 0) | (positions >= count)
         if outside.any():
-            raise InvalidArgumentError(f"There is no position {positions[outside][0]}; nodes are 0..{count - 1}.")
+            raise InvalidArgumentError(f"Positions must be in 0..{count - 1}, got {positions[outside][0]}.")
         rows = self._shared.graph.spectrum.eigenvectors[positions]
         return torch.as_tensor(rows).to(device=x.device, dtype=self._theta().dtype)
 

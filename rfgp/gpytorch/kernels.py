@@ -28,21 +28,29 @@ _DISTRIBUTION = ("feature_kind", "coupling", "spectrum")
 class RandomFeatureKernel(gpytorch.kernels.Kernel):
     """A stationary kernel estimated by coupled random features.
 
-    The lengthscale is GPyTorch's own (ARD through `ard_num_dims`); wrap it in a `ScaleKernel` for an output scale. The
-    draw lives in the sub-module `feature_map`; it depends on the seed and on d alone, so it may wait for the first
-    inputs, and a `state_dict` repeats it. All elements of a batch share it.
+    The lengthscale is a parameter of GPyTorch (ARD through `ard_num_dims`). Wrap the kernel in a `ScaleKernel` for an
+    output scale. The submodule `feature_map` has the draw, which all elements of a batch share. It depends only on the
+    seed and d. Therefore it can be drawn at the first inputs, and a `state_dict` repeats it.
 
     Args:
-        num_frequencies: m; there are 2m Fourier features, or m Laplace features.
+        num_frequencies: The number m of frequencies, for 2m Fourier or m Laplace features.
         spectrum: A spectrum, by name or as an object.
-        coupling: A coupling, by name or as an object; "energy" is tuned to the features.
-        num_dims: d; None: taken from the first inputs.
-        seed: An integer, or None for one from the system, kept as `.seed`.
-        features: "fourier", or "laplace" (positive; Gaussian spectrum only, for inputs within a few lengthscales of 0).
-        kernel_kwargs: Of `gpytorch.kernels.Kernel`.
+        coupling: A coupling, by name or as an object. "energy" is tuned to the features.
+        num_dims: The number d of columns. If None, that of the first inputs.
+        seed: The seed, kept as `.seed`. If None, one from the system.
+        features: "fourier", or "laplace" for positive features of the Gaussian spectrum. Laplace features need inputs
+            within a few lengthscales of 0.
+        kernel_kwargs: Options of `gpytorch.kernels.Kernel`.
 
     Raises:
-        InvalidArgumentError: an unknown name, m not a positive integer, or numbers of dimensions that disagree.
+        InvalidArgumentError: A name is unknown, m is not a positive integer, or numbers of dimensions differ.
+
+    Example:
+        >>> import torch
+        >>> from rfgp.gpytorch import RandomFeatureKernel
+        >>> kernel = RandomFeatureKernel(64, seed=0)
+        >>> kernel(torch.rand(5, 2)).shape
+        torch.Size([5, 5])
     """
 
     has_lengthscale = True
@@ -161,6 +169,10 @@ def encode(state: dict[str, Any]) -> Tensor:
     """Return a dictionary as JSON in a tensor (b,) of bytes, of the same length whether `num_dims` is known or not.
 
     BoTorch puts saved states back element by element, also after a draw.
+
+    Example:
+        >>> decode(encode({"seed": 1, "num_dims": None}))
+        {'seed': 1, 'num_dims': None}
     """
     width = len(json.dumps({**state, "num_dims": None})) + 16
     return torch.frombuffer(bytearray(json.dumps(state).ljust(width).encode()), dtype=torch.uint8)
@@ -171,6 +183,10 @@ def decode(state: Any) -> dict[str, Any]:
 
     Raises:
         InvalidArgumentError: this is nothing that it returned.
+
+    Example:
+        >>> decode(encode({"seed": 1, "num_dims": None}))["seed"]
+        1
     """
     try:
         found = json.loads(bytes(state.detach().cpu().to(torch.uint8).tolist()))

@@ -17,10 +17,14 @@ def listed(values: Any, what: str) -> list[Any]:
 
     Args:
         values: The values.
-        what: What they are, for messages.
+        what: Their name in messages.
 
     Raises:
-        DataError: they are no sequence.
+        DataError: They are not a sequence.
+
+    Example:
+        >>> listed(np.array([1, 2]), "Nodes")
+        [1, 2]
     """
     if isinstance(values, Tensor):
         values = values.detach().cpu().numpy()
@@ -40,20 +44,25 @@ def encode(labels: Any) -> tuple[NDArray[np.generic], NDArray[np.int64]]:
 
     Raises:
         DataError: there are none, one is missing (None, NaN) or not hashable, or all are of one class.
+
+    Example:
+        >>> classes, numbers = encode(["b", "a", "b"])
+        >>> classes.tolist(), numbers.tolist()
+        (['a', 'b'], [1, 0, 1])
     """
     values = listed(labels, "Labels of classes")
     if not values:
         raise DataError("There are no labels: at least two observations of different classes are needed.")
     for place, value in enumerate(values):
         if not isinstance(value, Hashable) or (isinstance(value, tuple) and not _is_hashable(value)):
-            raise DataError(f"The label at place {place} is {value!r}; labels of classes are (n,) hashable values.")
+            raise DataError(f"Labels must be (n,) hashable values, got {value!r} at place {place}.")
         if _is_missing(value):
-            raise DataError(f"The label at place {place} is missing ({value!r}). Leave nodes of unknown class out.")
+            raise DataError(
+                f"Labels must not be missing, got {value!r} at place {place}. Leave out nodes of unknown class."
+            )
     distinct = _sorted(dict.fromkeys(values))
     if len(distinct) == 1:
-        raise DataError(
-            f"All {len(values)} labels are {distinct[0]!r}; a classifier needs observations of at least two classes."
-        )
+        raise DataError(f"Labels must have at least two classes, got {distinct[0]!r} for all {len(values)}.")
     number = {value: place for place, value in enumerate(distinct)}
     dtype = labels.dtype if isinstance(labels, np.ndarray) and labels.dtype != object else None
     return _array(distinct, dtype), np.array([number[value] for value in values], dtype=np.int64)

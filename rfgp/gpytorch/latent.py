@@ -77,19 +77,19 @@ class LatentFunctions(gpytorch.models.ApproximateGP):
 
 
 class SoftmaxLikelihood(gpytorch.likelihoods.SoftmaxLikelihood):
-    """P(class c | f) = exp(f_c) / sum_k exp(f_k), with expectations over normal numbers that a seed fixes.
+    """The softmax likelihood P(class c | f) = exp(f_c) / sum_k exp(f_k), with seeded expectations.
 
-    E log p(y | f) = mean_y - E logsumexp(f): only the last term needs draws. They are scrambled Sobol points (Owen,
-    1995), rotated modulo 1 for each observation by `redraw` (Cranley and Patterson, 1976), so that each expectation is
-    unbiased and the errors of different observations are independent. `marginal` uses the same points for every node:
-    a node's probabilities do not depend on which others are asked for. GPyTorch's own class draws from the global
-    random state, and mistakes the axes of C observations of C classes.
+    Only the last term of E log p(y | f) = mean_y - E logsumexp(f) needs draws. They are scrambled Sobol points (Owen,
+    1995). `redraw` rotates them modulo 1 for each observation (Cranley and Patterson, 1976), so that expectations are
+    unbiased and their errors independent. `marginal` uses the same points for all nodes, so that the probabilities of a
+    node do not depend on the others. GPyTorch's own class uses the global random state, and confuses the axes of C
+    observations of C classes.
 
     Args:
         num_classes: The number C of classes.
-        seed: Of the points.
-        training_draws: The number of points in `expected_log_prob`; a power of 2.
-        marginal_draws: The number of points in `marginal`; a power of 2.
+        seed: Seed of the points.
+        training_draws: The number of points in `expected_log_prob`, a power of 2.
+        marginal_draws: The number of points in `marginal`, a power of 2.
     """
 
     def __init__(self, num_classes: int, seed: int, training_draws: int = 64, marginal_draws: int = 512) -> None:
@@ -117,14 +117,14 @@ class SoftmaxLikelihood(gpytorch.likelihoods.SoftmaxLikelihood):
         *args: Any,
         **kwargs: Any,
     ) -> Tensor:  # (n,)
-        """Return E log p(y | f) for classes (n,), 0..C-1, and laws of f, (n, C), independent over classes."""
+        """Return E log p(y | f) for classes (n,), 0..C-1, and independent Gaussians of f, (n, C)."""
         mean = function_dist.mean
         samples = mean + function_dist.variance.sqrt() * self._rotated
         chosen = mean.gather(-1, observations.unsqueeze(-1)).squeeze(-1)
         return chosen - samples.logsumexp(-1).mean(0)
 
     def marginal(self, function_dist: Any, *args: Any, **kwargs: Any) -> Categorical:
-        """Return the law of the classes (n,), averaged over laws of f, (n, C), independent over classes."""
+        """Return the predictive distribution of classes (n,), given independent Gaussians of f, (n, C)."""
         samples = function_dist.mean + function_dist.variance.sqrt() * self._normal.unsqueeze(1)
         return Categorical(probs=samples.softmax(-1).mean(0))
 

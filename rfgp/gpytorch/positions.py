@@ -1,4 +1,4 @@
-"""What the kernels of graph nodes share: a graph kernel's parameters as GPyTorch's own, and positions as inputs."""
+"""The base of kernels of graph nodes: inputs are positions, and parameters are GPyTorch's."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ from rfgp.errors import InvalidArgumentError
 class PositionKernel(gpytorch.kernels.Kernel):
     """A kernel of nodes' positions (..., n, 1) with the parameters of a graph kernel.
 
-    They are GPyTorch parameters `raw_<name>` with a positive constraint, one for each element of a batch, reachable as
-    `kernel.<name>`.
+    The parameters are GPyTorch parameters `raw_<name>` with a positive constraint, one for each element of a batch.
+    `kernel.<name>` has their values.
 
     Args:
-        kernel: The graph kernel, at its starting values.
-        kernel_kwargs: Of `gpytorch.kernels.Kernel`.
+        kernel: The graph kernel at its starting values.
+        kernel_kwargs: Options of `gpytorch.kernels.Kernel`.
     """
 
     def __init__(self, kernel: GraphKernel, **kernel_kwargs: Any) -> None:

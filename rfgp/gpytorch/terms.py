@@ -45,12 +45,12 @@ def kernel_of(
 
     Args:
         kernel: The kernel.
-        approximations: One approximation, which applies to every term that it can serve; a dict of approximations by
-            the names of terms; or "auto". Terms without one are planned. They must be covariance functions: not
-            Vecchia, sparse precisions, and inducing points with method="vfe". Frequencies and points that are learned
-            are parameters.
-        X: Training inputs (n, d), or rows like them. They decide starting values, bounds, levels, inducing points and
-            the plan, and their type is that of the parameters. Of batches (..., n, d) all rows count.
+        approximations: One approximation for all terms that it can serve, a dict of approximations by the names of
+            terms, or "auto". Other terms are planned. Approximations must be covariance functions, which excludes
+            Vecchia, sparse precisions, and inducing points with method="vfe". Learned frequencies and points are
+            parameters.
+        X: Training inputs (n, d), or batches of them (..., n, d), or similar rows. They decide starting values, bounds,
+            levels, inducing points and the plan. Parameters have their type.
         start: Starting values by path or unique suffix, such as {"trend.lengthscale": 2.0}.
         priors: GPyTorch priors by path or unique suffix.
         fixed: Paths, unique suffixes or patterns of hyperparameters that have no gradient.

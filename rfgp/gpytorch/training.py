@@ -21,8 +21,9 @@ RATES = (0.03, 0.01, 0.003)
 """Adam's step sizes, one after the other."""
 
 WARM_UP = 20
-"""Iterations of L-BFGS over the posterior alone. At the start it is the prior, which may be worse than no latent
-function at all: hyperparameters would leave for where the kernel has no effect, and some fits would stay there."""
+"""Iterations of L-BFGS over the posterior alone, before hyperparameters move.
+The posterior starts at the prior, which may be worse than no latent function. Hyperparameters could then move to values
+without an effect of the kernel, and stay there."""
 
 WINDOW = 100
 """Steps of Adam over which the bound is averaged before two averages are compared."""
@@ -36,19 +37,19 @@ _HISTORY = ((200_000, 10), (np.inf, 4))
 
 @dataclass(frozen=True)
 class ClassifierReport:
-    """How the fit of a `GraphClassifier` went.
+    """The report of the fit of a `GraphClassifier`.
 
     Attributes:
-        converged: Whether the optimiser's test was met.
-        iterations: Of L-BFGS, or steps of Adam.
-        evaluations: Of the bound and its gradient.
-        elbo: The bound at the end, over all observations, total nats: a lower bound of log p(labels).
-        constant: What the frequencies of the classes alone would have, total nats: where `elbo` is not above it, the
-            kernel has no effect, by nature or because its start was too far off.
-        message: How it ended, in words.
-        trace: The bound after each iteration, total nats, the start first; of mini-batches it is an estimate.
+        converged: Whether the convergence test of the optimiser was met.
+        iterations: The number of iterations of L-BFGS, or of steps of Adam.
+        evaluations: The number of evaluations of the bound and its gradient.
+        elbo: The final evidence lower bound of log p(labels) over all observations, in total nats.
+        constant: The log probability of the labels by class frequencies alone, in total nats. If `elbo` is not above
+            it, the kernel has no effect, or its starting values were poor.
+        message: The message of the optimiser.
+        trace: The bound at the start and after each iteration, in total nats. With minibatches it is an estimate.
         num_inducing: The number M of inducing nodes.
-        batches: The number of mini-batches; 1 where every step saw all observations.
+        batches: The number of minibatches. 1 if each step uses all observations.
     """
 
     converged: bool
@@ -84,8 +85,8 @@ class Objective:
         model: The latent functions.
         likelihood: Bernoulli or softmax.
         batches: All observations.
-        generator: Of the draws for the softmax likelihood and of the order of batches.
-        bounds: For each of the model's raw hyperparameters that is learned, by its name, its lower and upper bound.
+        generator: The generator of draws for the softmax likelihood and of the order of batches.
+        bounds: The lower and upper bounds of the learned raw hyperparameters, by name.
     """
 
     def __init__(
@@ -174,12 +175,12 @@ class Vector:
 
 
 def train(objective: Objective, max_iterations: int | None, callback: Callable[[int, float], object] | None) -> Any:
-    """Maximise the bound over what is learned, in place, and return the `ClassifierReport`.
+    """Maximise the bound over the learned parameters, in place, and return the `ClassifierReport`.
 
-    First over the posterior alone, then over the hyperparameters as well.
-    One batch: L-BFGS with bounds; the softmax's draws stay the same throughout, so that the bound is a smooth function.
-    Several: Adam, with new draws at each step, at three step sizes; each ends when the mean of the bound over
-    100 steps exceeds that over the 100 before by less than two standard errors.
+    The posterior alone is learned first, and then the hyperparameters as well. One batch uses L-BFGS with bounds and
+    fixed draws of the softmax, so that the bound is a smooth function. Several batches use Adam with new draws at each
+    step, at three step sizes. A step size ends if the mean of the bound over 100 steps exceeds that of the 100 steps
+    before by less than two standard errors.
     """
     objective.model.train()
     objective.likelihood.train()

@@ -31,7 +31,12 @@ class BaselinePrediction(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """A baseline with the root mean squared error of its predictions of the held-out observations."""
+    """A baseline with the root mean squared error of its predictions of the held-out observations.
+
+    Example:
+        >>> Baseline("mean", 1.5).rmse
+        1.5
+    """
 
     name: str
     rmse: float
@@ -126,7 +131,12 @@ def nearest(
     rows: NDArray[np.float64],  # (n, d)
     points: NDArray[np.float64],  # (k, d)
 ) -> NDArray[np.int64]:  # (k,)
-    """Return the row nearest to each point, the first among equals."""
+    """Return the row nearest to each point, the first among equals.
+
+    Example:
+        >>> nearest(np.array([[0.0], [1.0], [2.0]]), np.array([[0.9], [5.0]])).tolist()
+        [1, 2]
+    """
     out, squares = [], (rows**2).sum(axis=1)
     for first in range(0, len(points), _CHUNK):
         out.append((squares - 2 * points[first : first + _CHUNK] @ rows.T).argmin(axis=1))

@@ -37,12 +37,12 @@ class Effect:
     """The posterior of some terms along one or two variables, minus its mean over the points.
 
     Attributes:
-        terms: The names of the terms, whose sum this is.
+        terms: The names of the terms. The effect is of their sum.
         shape: "curve", "levels", "map" or "scatter".
-        variables: The variables along which it is known.
-        values: The values of each variable at the points, (g,) each. Those of a map are its sides.
-        mean: The posterior mean, (g,); of a map (second side, first side).
-        deviation: The posterior standard deviation, likewise.
+        variables: The variables of the points.
+        values: The values of each variable at the points, (g,) each. For a map, the values along its sides.
+        mean: The posterior mean, (g,). For a map, (second side, first side).
+        deviation: The posterior standard deviation, with the shape of the mean.
         is_partial: Whether further variables of the terms are at typical values.
         data: The values of each variable in the table, (n,) each.
         num_levels: The number of levels of the variable, of which those with the largest effects are here.
@@ -88,10 +88,10 @@ class _Setting:
 def effects_of(model: GP, table: Table) -> list[Effect]:
     """Return the effects of the terms of a fitted model, centred over their points.
 
-    A term of one variable has a curve, or levels; one of two numbers a map; one of more variables has a curve for each
-    of the variables with the largest effects, with the others at typical values (medians, or the most frequent level).
-    Terms that read the same more than two variables are added. Of an average of models, the effects are those of the
-    model with the largest weight. Terms of the noise have no effects.
+    A term of one variable has a curve or levels, and a term of two numbers has a map. A term of more variables has a
+    curve for each of the variables with the largest effects. The other variables are at typical values: medians, or the
+    most frequent level. Terms that read the same more than two variables are added. For an average of models, the model
+    with the largest weight is shown. Noise terms have no effects.
 
     Args:
         model: A fitted model of the table.

@@ -26,7 +26,12 @@ _BINS = 16
 
 
 def figure_of(traces: Sequence[Any], x: str, y: str, **layout: Any) -> go.Figure:
-    """Return a figure of traces in the look of reports, with titles of both axes."""
+    """Return a figure of traces in the look of reports, with titles of both axes.
+
+    Example:
+        >>> figure_of([], "time", "level").layout.xaxis.title.text
+        'time'
+    """
     axis = {"gridcolor": "#e6eaee", "zeroline": False, "linecolor": _GREY, "ticks": "outside", "automargin": True}
     base: dict[str, Any] = {
         "template": "none",
@@ -44,18 +49,33 @@ def figure_of(traces: Sequence[Any], x: str, y: str, **layout: Any) -> go.Figure
 
 
 def plain(text: object, width: int = 40) -> str:
-    """Return text without control characters, cut to a width."""
+    """Return text without control characters, cut to a width.
+
+    Example:
+        >>> plain("a long name", width=6)
+        'a lon…'
+    """
     shown = printable(str(text))
     return shown if len(shown) <= width else shown[: width - 1] + "…"
 
 
 def label(text: object, width: int = 40) -> str:
-    """Return text as plotly may show it: no markup, no control characters, not too long."""
+    """Return text as plotly may show it: no markup, no control characters, not too long.
+
+    Example:
+        >>> label("a < b")
+        'a &lt; b'
+    """
     return html.escape(plain(text, width), quote=False)
 
 
 def thin(count: int, most: int = MOST_POINTS) -> NDArray[np.int64]:
-    """Return at most so many positions (k,), evenly spread."""
+    """Return at most so many positions (k,), evenly spread.
+
+    Example:
+        >>> thin(100, most=3).tolist()
+        [0, 49, 99]
+    """
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
 
 
@@ -262,7 +282,12 @@ def by_size(comparison: Comparison, figure: str, name: str) -> go.Figure:
 
 
 def log_axis(heights: Sequence[float]) -> dict[str, Any]:
-    """Return a logarithmic axis with ticks that are written out."""
+    """Return a logarithmic axis with ticks that are written out.
+
+    Example:
+        >>> log_axis([1.0, 100.0])["type"]
+        'log'
+    """
     if not heights:
         return {"type": "log"}
     ticks, (low, high) = log_ticks(heights)

@@ -11,7 +11,7 @@ from rfgp.errors import DataError, InvalidArgumentError
 
 HOLDOUTS = ("random", "last")
 _LARGEST = 0.25
-"""Of the wanted number of held-out rows: a larger group is not held out, if others hold enough rows."""
+"""The share of the target of held-out rows above which a group is always trained on, if other groups have enough."""
 
 
 def split(
@@ -26,8 +26,8 @@ def split(
     The target is share * count held-out observations, at least 2. Without groups it is met exactly.
 
     Observations of one group stay together, because the rest of a group that was trained on is no test of the model.
-    Groups are drawn uniformly, whatever their size: sorted by size, with ties in random order, every (1 / p)-th one is
-    taken from a random start (systematic sampling; Cochran (1977), "Sampling Techniques", chapter 8). Each group that
+    Groups are drawn uniformly by systematic sampling (Cochran (1977), "Sampling Techniques", chapter 8). They are
+    sorted by size, with ties in random order, and every (1 / p)-th one is taken from a random start. Each group that
     can be drawn therefore has the same probability p = target / (rows of those groups), and the expected number of
     held-out rows is the target. Because the sizes are sorted, the number differs from the target by at most the size of
     the largest of these groups. Groups with more than a quarter of the target are always trained on, so that no group
@@ -40,11 +40,16 @@ def split(
         share: The share to hold out.
         seed: The seed of the split.
         groups: A number for each observation. If None, each observation is a group.
-        holdout: "random"; or "last", the last observations in their order, whatever their groups.
+        holdout: "random", or "last" for the last observations in their order, even if it splits groups.
 
     Raises:
-        InvalidArgumentError: the share is not inside (0, 1), or there is no such holdout.
-        DataError: fewer than 8 observations, or fewer than 3 groups.
+        InvalidArgumentError: The share is not inside (0, 1), or there is no such holdout.
+        DataError: There are fewer than 8 observations, or fewer than 3 groups.
+
+    Example:
+        >>> train, test = split(100, 0.2, seed=0)
+        >>> len(train), len(test)
+        (80, 20)
     """
     if holdout not in HOLDOUTS:
         raise InvalidArgumentError(f"holdout must be one of {', '.join(HOLDOUTS)}, got {holdout!r}.")
@@ -93,7 +98,11 @@ def group_numbers(groups: ArrayLike, count: int) -> NDArray[np.int64]:
     """Return the numbers (count,) of groups that are given by numbers or texts.
 
     Raises:
-        InvalidArgumentError: they are not one for each row.
+        InvalidArgumentError: There is not one for each row.
+
+    Example:
+        >>> group_numbers(["b", "a", "b"], 3).tolist()
+        [1, 0, 1]
     """
     given = np.asarray(groups)
     if given.shape != (count,):
@@ -105,7 +114,12 @@ def joined_groups(
     groups: NDArray[np.int64],  # (count,)
     others: NDArray[np.int64],  # (count,)
 ) -> NDArray[np.int64]:  # (count,)
-    """Return the finest groups that keep together what either of two partitions does."""
+    """Return the finest partition that is coarser than both partitions.
+
+    Example:
+        >>> joined_groups(np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2])).tolist()
+        [0, 0, 0, 1]
+    """
     first = np.unique(groups, return_inverse=True)[1].reshape(-1)
     second = np.unique(others, return_inverse=True)[1].reshape(-1) + first.max() + 1
     size = int(second.max()) + 1
@@ -120,6 +134,10 @@ def independent_groups(
 
     The variance of a mean over observations that are equal within a group, and independent between groups, is that of
     a mean over so many independent observations.
+
+    Example:
+        >>> independent_groups(np.array([0, 0, 1, 1]))
+        2.0
 
     Source: Kish (1965), "Survey Sampling", Section 11.7.
     """

@@ -36,7 +36,12 @@ _MEANINGS = {
 
 
 def of_baselines(baselines: Sequence[Baseline], rmse: float) -> tuple[str, ...]:
-    """Return a note if a baseline has a smaller error than the model, whose error is given."""
+    """Return a note if a baseline has a smaller error than the model, whose error is given.
+
+    Example:
+        >>> of_baselines([Baseline("mean", 1.0)], rmse=2.0)
+        ('A baseline predicts the held-out part better: the RMSE of the mean is 1.',)
+    """
     best = min(baselines, key=lambda baseline: baseline.rmse)
     if best.rmse >= _BETTER * rmse:
         return ()
@@ -57,6 +62,10 @@ def of_scale(y: NDArray[np.float64], name: str) -> tuple[str, ...]:
     """Return a note if the logarithm of targets (n,) may be fitted better.
 
     The targets are positive, span a factor of 10, and have a skewness above 1, at least twice that of their logarithms.
+
+    Example:
+        >>> len(of_scale(np.exp(np.linspace(0, 8, 50)), "price"))
+        1
     """
     if y.min() <= 0 or y.max() < _SPANNED * y.min():
         return ()

@@ -55,6 +55,10 @@ class Grid:
         caption: The content of the table.
         wide: Whether it takes the page's full width.
         texts: The places of further columns of text, which wraps. Others are figures.
+
+    Example:
+        >>> Grid(["column", "mean"], [["size", "1.5"]], "1 row.").rows
+        [['size', '1.5']]
     """
 
     header: Sequence[str]

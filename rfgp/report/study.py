@@ -140,7 +140,7 @@ class Study:
 
 
 def _selected(model: Process[Any]) -> dict[str, Any] | None:
-    """Return the selected options with the reason and the weights, for JSON; None without a selection."""
+    """Return the selected options, the reason and the weights for JSON. None without a selection."""
     found = None if model.fit_report is None else model.fit_report.selection
     if found is None:
         return None
@@ -244,9 +244,9 @@ def study_field(
     """Fit a model to a part of a field's observations, evaluate it on the rest, and compare with the exact process.
 
     Observations of one node, and of one group of the field, are on one side of the split. With holdout="last" the last
-    ones in their order are held out, whatever their nodes. Other arguments and errors are those of `study_table`, but
-    for the model. It is a `GraphGP`, whose features are compared with the exact process of the same kernel if that can
-    be computed; or a `MeshGP` or `RoadGP`, which is exact and is compared with a fit of random walks.
+    ones in their order are held out, even if it splits a node. Other arguments and errors are those of `study_table`,
+    except for the model. The features of a `GraphGP` are compared with the exact process of the same kernel, if that
+    can be computed. A `MeshGP` or `RoadGP` is exact, and is compared with a fit of random walks.
     """
     tell = report or (lambda step, done, total: None)
     at_nodes = field.graph.index(field.nodes)

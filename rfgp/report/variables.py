@@ -159,7 +159,12 @@ def columns_of(model: Process[Any], path: str) -> list[str]:
 
 
 def as_dates(days: ArrayLike) -> list[str]:
-    """Return days (n,) since 1970-01-01 as dates, with the time of day if some are not midnights."""
+    """Return days (n,) since 1970-01-01 as dates, with the time of day if some are not midnights.
+
+    Example:
+        >>> as_dates([0, 0.5])
+        ['1970-01-01T00:00:00', '1970-01-01T12:00:00']
+    """
     numbers = np.asarray(days, dtype=np.float64).reshape(-1)
     times = np.datetime64("1970-01-01T00:00:00") + np.round(numbers * 86_400).astype("timedelta64[s]")
     is_whole = bool(np.all(numbers == np.round(numbers)))

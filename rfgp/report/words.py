@@ -27,7 +27,12 @@ _ROUNDING = 1e-9  # nats
 
 
 def number(value: float) -> str:
-    """Write a figure with four significant digits."""
+    """Write a figure with four significant digits.
+
+    Example:
+        >>> number(1234.567), number(12345.67)
+        ('1235', '12,346')
+    """
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"
 
 
@@ -188,7 +193,12 @@ def _errors(study: Study) -> list[Block]:
 
 
 def shown(count: int, most: int) -> str:
-    """Return the number that is drawn, if not all are."""
+    """Return the number that is drawn, if not all are.
+
+    Example:
+        >>> shown(5000, 2000)
+        ', 2,000 of 5,000 shown'
+    """
     return "" if count <= most else f", {most:,} of {count:,} shown"
 
 
@@ -231,11 +241,11 @@ def accuracy(study: Study) -> Section:
             Plot(
                 figures.by_size(comparison, "kl", "KL from the exact posterior (nats)"),
                 f"KL from the exact to the approximate posterior at the held-out points, against the number of {noun}. "
-                "It is a total over the points; below 1 nat the two hardly differ. Bars are two standard errors.",
+                "It is a total over the points. Below 1 nat the posteriors hardly differ. Bars are 2 standard errors.",
             ),
             Plot(
                 figures.by_size(comparison, "kernel_error", "relative error of the kernel"),
-                "Relative error of the kernel matrix in the Frobenius norm; 0.1 is ten percent.",
+                "Relative error of the kernel matrix in the Frobenius norm, where 0.1 is 10 %.",
             ),
             Plot(
                 figures.against_exact(comparison),
@@ -253,8 +263,8 @@ def accuracy(study: Study) -> Section:
                     "seconds",
                 ],
                 rows,
-                "Means over draws; 1.23(4) means 1.23 with standard error 0.04. Seconds are those to draw, condition "
-                "and predict.",
+                "Means over draws. 1.23(4) is 1.23 with standard error 0.04. Seconds include drawing, conditioning and "
+                "prediction.",
             ),
         ],
     )
@@ -268,7 +278,12 @@ def _accuracy_row(comparison: Comparison, method: str, size: int) -> list[str]:
 
 
 def mebibytes(count: float) -> str:
-    """Return a number of bytes in MiB."""
+    """Return a number of bytes in MiB.
+
+    Example:
+        >>> mebibytes(2**21)
+        '2.0 MiB'
+    """
     return f"{count / 2**20:,.1f} MiB"
 
 
@@ -283,7 +298,12 @@ def statistics(names: Sequence[str], columns: NDArray[np.float64], noun: str) ->
 
 
 def statistics_row(name: str, values: NDArray[Any], role: str = NUMBER) -> list[str]:
-    """Return the statistics of values (n,) of a variable of a role."""
+    """Return the statistics of values (n,) of a variable of a role.
+
+    Example:
+        >>> statistics_row("size", np.array([1.0, 2.0, 3.0]))
+        ['size', '2', '1', '1', '2', '3', '3']
+    """
     found, counts = np.unique(values, return_counts=True)
     shown, distinct = figures.plain(name), f"{len(found):,}"
     if role == CATEGORY:

@@ -54,7 +54,9 @@ def read_file(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     from safetensors.torch import load as from_bytes
 
     if file.is_dir():
-        raise ModelFileError(f"{file} is a folder; name the model in it, as {file / 'model.safetensors'}.")
+        raise ModelFileError(
+            f"The model must be a file, got the folder {file}. Name a file, such as {file / 'model.safetensors'}."
+        )
     if not file.is_file():
         raise ModelFileError(f"There is no file {file}.")
     content = file.read_bytes()

@@ -1,4 +1,4 @@
-"""What the estimators check in common, on scikit-learn 1.4 and later."""
+"""Checks that all estimators share, for scikit-learn 1.4 and later."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,14 +30,20 @@ FLOATS = (np.float64, np.float32)
 
 
 def resolve_seed(random_state: Any) -> int:
-    """Return the seed that a `random_state` stands for.
+    """Return the seed of a `random_state`.
+
+    numpy's global state is neither read nor changed.
 
     Args:
-        random_state: An integer, which is the seed; a `numpy.random.RandomState`, of which one is drawn; or None for
-            one from the system. numpy's global state is neither read nor changed.
+        random_state: An integer, which is the seed, or a `numpy.random.RandomState`, which draws one. If None, the seed
+            is from the system.
 
     Raises:
-        InvalidArgumentError: something else.
+        InvalidArgumentError: It has another type.
+
+    Example:
+        >>> resolve_seed(7)
+        7
     """
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1))
@@ -55,6 +61,10 @@ def read_weights(sample_weight: Any, n: int) -> Any:
 
     Raises:
         DataError: another shape, or weights that are negative or not finite, or fewer than two positive ones.
+
+    Example:
+        >>> read_weights([1.0, 0.0, 2.0], 3)[0].tolist()
+        [1.0, 2.0]
     """
     if sample_weight is None:
         return None, np.ones(n, dtype=bool)
@@ -71,7 +81,7 @@ def read_weights(sample_weight: Any, n: int) -> Any:
     if len(bad):
         raise DataError(f"sample_weight must be finite and not negative, but is {weight[bad[0]]:g} in row {bad[0]}.")
     if np.count_nonzero(weight) < 2:
-        raise DataError("At least two observations need a positive sample_weight; rows of weight zero are left out.")
+        raise DataError("At least two weights of sample_weight must be positive. Rows of weight zero are left out.")
     return weight[weight > 0], weight > 0
 
 
@@ -82,9 +92,13 @@ def common_float(X: Any, y: Any) -> Any:
 
     Raises:
         DataError: y is not numeric.
+
+    Example:
+        >>> common_float(np.zeros((2, 1), dtype=np.float32), np.zeros(2)).name
+        'float64'
     """
     if y.dtype.kind not in "fiub":
-        raise DataError(f"y holds {y.dtype} values; encode text and dates as numbers first.")
+        raise DataError(f"y must be numeric, got {y.dtype}. Encode text and dates as numbers first.")
     common = np.result_type(getattr(X, "dtype", y.dtype), y.dtype)
     return common if common in FLOATS else np.dtype(np.float64)
 

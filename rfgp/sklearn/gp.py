@@ -149,23 +149,21 @@ class GPRegressor(GPOptions, ProcessRegressor):
 class GPClassifier(GPOptions, ProcessClassifier):
     """Gaussian process classification of the rows of a table, by `rfgp.GP`.
 
-    Two classes have a logit link unless `likelihood` has another, more have a softmax of as many latent functions with
-    one kernel.
-    scikit-learn's `GaussianProcessClassifier` fits one class against the others. With the same seed and data `rfgp.GP`
-    with the labels 0 to C - 1 gives the same numbers.
+    Two classes have a logit link unless `likelihood` has another. More classes have a softmax of one latent function
+    for each class, with one kernel. scikit-learn's `GaussianProcessClassifier` fits one class against the others. With
+    the same seed and data `rfgp.GP` with the labels 0 to C - 1 gives the same numbers.
 
-    By default a fit selects one kernel: exact up to 2,000 rows, by the log probabilities of left-out labels, and beyond
-    with 128 or 512 random frequencies, by those of held-out labels. Give a kernel with `rfgp.RandomFeatures()` for time
-    linear in the rows without a selection.
+    By default a fit selects one kernel. Up to 2,000 rows, exact models are scored by the log probabilities of left-out
+    labels. Beyond, models with 128 or 512 random frequencies are scored by those of held-out labels. Give a kernel and
+    `rfgp.RandomFeatures()` for a fit in linear time without a selection.
 
     Args:
         kernel: As for `GPRegressor`, like the other options that are not listed here.
-        approximation: As for `GPRegressor`. This is how terms are computed; `inference` is the approximation of the
-            posterior.
+        approximation: The approximation of terms, as for `GPRegressor`. `inference` approximates the posterior.
         likelihood: "bernoulli" or `rfgp.likelihoods.Bernoulli(link="probit")` for two classes, "categorical" for more.
             If "auto", the one for the number of classes.
-        inference: "laplace" or "variational". If None, variational up to 4,000 rows, of several classes without
-            features up to 500.
+        inference: "laplace" or "variational". If None, variational up to 4,000 rows, or up to 500 rows of several
+            classes without features.
         mean: "constant" or "zero".
         standardize: Whether numbers in X are mapped to mean 0 and standard deviation 1 inside.
         start: Starting values.

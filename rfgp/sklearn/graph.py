@@ -24,38 +24,47 @@ from rfgp.sklearn.regressor import ProcessRegressor
 class GraphGPRegressor(ProcessRegressor):
     """Gaussian process regression on the nodes of a graph, through random walks or the exact kernel.
 
-    An adapter of `rfgp.GraphGP`. X are labels of nodes, not columns of numbers: n labels in a list, a one-dimensional
-    array or a Series, or (n, 1) as scikit-learn's tools make them; (n, 2) and wider are labels that are tuples. A list
-    of tuples is a list of labels. There is no `n_features_in_`.
+    An adapter of `rfgp.GraphGP`. X has labels of nodes instead of columns of numbers: n labels in a list, an array or a
+    Series. Arrays (n, 1) are accepted, as scikit-learn's tools make them. Rows of wider arrays are labels that are
+    tuples, and so are the entries of a list of tuples. There is no `n_features_in_`.
 
     The standard deviations of `predict` are those of the latent function. `gp_.predict(X).observed()` is the
-    distribution of an observation. A constant output is predicted as it is, as `GPRegressor` does.
+    distribution of an observation. A constant output is predicted exactly, as by `GPRegressor`.
 
     Copies by `sklearn.base.clone` share the graph, which never changes.
 
     Args:
         graph: The `graphs.Graph`.
         kernel: One of `graphs.kernels.names()` that needs no options, or a kernel whose parameters are the start.
-        n_walkers: Walkers per node, as the next four for `graphs.sample_walks`.
-        random_state: An integer, which is the seed of the process; a `numpy.random.RandomState`, of which each fit
-            draws one; or None for one from the system. numpy's global state is never used.
+        n_walkers: Walkers per node, as for `graphs.sample_walks`.
+        random_state: The seed, or a `numpy.random.RandomState` from which each fit draws one. If None, the seed is from
+            the system. numpy's global state is never used.
         features: "walks", "chebyshev", "taylor", "spectrum", "precision", "rational", "exact", or "auto", as
             for `rfgp.GraphGP`.
         p_halt: The halting probability.
         lengths: The coupling of a node's lengths.
         directions: The coupling of a node's directions.
         exact_hops: An integer, a `graphs.HopRule`, or "auto".
-        outputscale: Starting value of the latent variance; None: the targets' variance.
-        noise: Starting value of the noise variance; None: a tenth of the targets' variance.
-        priors: Log densities (objects with `log_prob`) of named hyperparameters; see `rfgp.GraphGP`.
+        outputscale: Starting value of the latent variance. If None, the variance of the targets.
+        noise: Starting value of the noise variance. If None, a tenth of the variance of the targets.
+        priors: Log densities of named hyperparameters (objects with `log_prob`), as for `rfgp.GraphGP`.
         fixed: Names of hyperparameters that keep their starting values.
-        max_iter: Of the optimiser; None: 500.
+        max_iter: The most iterations of the optimiser. If None, 500.
         walk_options: Further options of `graphs.sample_walks`.
 
     Attributes:
-        gp_: The fitted `rfgp.GraphGP`; None where every output is constant.
-        log_marginal_likelihood_value_: The log density of y, total nats, in its units; nan where `gp_` is None.
+        gp_: The fitted `rfgp.GraphGP`. None if every output is constant.
+        log_marginal_likelihood_value_: The log density of y in total nats, in its units. nan if `gp_` is None.
         n_iter_: Iterations of the optimiser.
+
+    Example:
+        >>> import networkx as nx
+        >>> from graphs import Graph
+        >>> from rfgp.sklearn import GraphGPRegressor
+        >>> graph = Graph.from_networkx(nx.path_graph(20))
+        >>> model = GraphGPRegressor(graph, features="exact", random_state=0).fit([0, 5, 10, 15], [0.0, 0.5, 1.0, 0.5])
+        >>> model.predict([1, 2]).shape
+        (2,)
     """
 
     gp_: GraphGP | None
@@ -99,21 +108,21 @@ class GraphGPRegressor(ProcessRegressor):
         """Learn the hyperparameters and condition on the data.
 
         Args:
-            X: n labels, at least 2; a node may come more than once.
-            y: Targets (n,), or (n, k) for k outputs that share one kernel; (n, 1) is taken as (n,).
-            sample_weight: How often each observation counts (n,), not negative; None: once.
+            X: Labels (n,), at least 2. A node may occur more than once.
+            y: Targets (n,) or (n, 1), or (n, k) for k outputs that share one kernel.
+            sample_weight: Nonnegative weights (n,). A weight w counts an observation w times. If None, once.
 
         Returns:
             The estimator.
 
         Raises:
-            InvalidArgumentError: there is no graph, or an option that there is not.
-            UnknownNodeError: of `graphs`, a label names no node.
-            ValueError: the data cannot be used.
+            InvalidArgumentError: There is no graph, or an unknown option.
+            graphs.UnknownNodeError: A label is not a node.
+            ValueError: The data cannot be used.
 
         Warns:
-            ConstantTargetWarning: an output is constant.
-            RfgpWarning: as `rfgp.GraphGP.fit`; and those of `graphs`.
+            ConstantTargetWarning: An output is constant.
+            RfgpWarning: The warnings of `rfgp.GraphGP.fit`, and those of `graphs`.
         """
         gp = self._process()
         if y is None:
@@ -161,23 +170,24 @@ class GraphGPRegressor(ProcessRegressor):
 class GraphGPClassifier(ProcessClassifier):
     """Gaussian process classification of the nodes of a graph.
 
-    An adapter of `rfgp.GraphGP`, as `GraphGPRegressor` is; two classes by a logit or a probit, more by one softmax of
-    as many processes with one kernel (at most 4,000 observations of more than two classes in n x n algebra).
+    An adapter of `rfgp.GraphGP`, as `GraphGPRegressor` is. Two classes have a logit or probit link. More classes have a
+    softmax of one process for each class, with one kernel. In n x n algebra, more than two classes have at most 4,000
+    observations.
     `rfgp.gpytorch.GraphClassifier` learns from minibatches.
 
     Args:
         graph: The `graphs.Graph`.
         kernel: One of `graphs.kernels.names()` that needs no options, or a kernel whose parameters are the start.
-        n_walkers: Walkers per node, where features are walks.
-        random_state: As for `GraphGPRegressor`.
-        link: Of two classes, "logit" or "probit".
+        n_walkers: Walkers per node, if features are walks.
+        random_state: The seed, as for `GraphGPRegressor`.
+        link: The link of two classes, "logit" or "probit".
         inference: "laplace" or "variational". If None, variational up to 4,000 observations of two classes, and 500 of
             several.
-        features: As for `rfgp.GraphGP`; through "precision" several classes are variational only.
-        outputscale: Starting value of the latent variance; None: 2, on average over the nodes.
-        priors: Log densities (objects with `log_prob`) of named hyperparameters; see `rfgp.GraphGP`.
+        features: As for `rfgp.GraphGP`. With "precision", several classes need variational inference.
+        outputscale: Starting value of the latent variance. If None, 2 on average over the nodes.
+        priors: Log densities of named hyperparameters (objects with `log_prob`), as for `rfgp.GraphGP`.
         fixed: Names of hyperparameters that keep their starting values.
-        max_iter: Of the optimiser; None: 500.
+        max_iter: The most iterations of the optimiser. If None, 500.
         walk_options: Further options of `graphs.sample_walks`.
 
     Attributes:
@@ -185,6 +195,15 @@ class GraphGPClassifier(ProcessClassifier):
         classes_: The labels of the classes, (C,).
         log_marginal_likelihood_value_: The approximate log probability of the classes, total nats.
         n_iter_: Iterations of the optimiser.
+
+    Example:
+        >>> import networkx as nx
+        >>> from graphs import Graph
+        >>> from rfgp.sklearn import GraphGPClassifier
+        >>> graph = Graph.from_networkx(nx.path_graph(20))
+        >>> model = GraphGPClassifier(graph, features="exact", random_state=0).fit([0, 5, 14, 19], ["a", "a", "b", "b"])
+        >>> model.predict([2, 17]).tolist()
+        ['a', 'b']
     """
 
     gp_: GraphGP
@@ -225,17 +244,17 @@ class GraphGPClassifier(ProcessClassifier):
         """Learn the hyperparameters and condition on the data.
 
         Args:
-            X: n labels, at least 2; a node may come more than once.
-            y: Classes (n,), numbers or texts, two of them at least.
-            sample_weight: How often each observation counts (n,), not negative; None: once.
+            X: Labels (n,), at least 2. A node may occur more than once.
+            y: Classes (n,), numbers or texts, with at least two different ones.
+            sample_weight: Nonnegative weights (n,). A weight w counts an observation w times. If None, once.
 
         Returns:
             The estimator.
 
         Raises:
-            InvalidArgumentError: there is no graph, or an option that there is not.
-            UnknownNodeError: of `graphs`, a label names no node.
-            ValueError: the data cannot be used, or are of one class.
+            InvalidArgumentError: There is no graph, or an unknown option.
+            graphs.UnknownNodeError: A label is not a node.
+            ValueError: The data cannot be used, or are of one class.
 
         Warns:
             RfgpWarning: as `rfgp.GraphGP.fit`; and those of `graphs`.
@@ -315,7 +334,7 @@ def _taken(labels: Any, rows: Any) -> Any:
 def _read_labels(X: Any) -> Any:
     """Return n labels in a list or an array; rows of two and more columns are labels that are tuples."""
     if sp.issparse(X):
-        raise DataError("X is a sparse matrix; labels of nodes are needed.")
+        raise DataError("X must be labels of nodes, got a sparse matrix.")
     values = X.to_numpy() if hasattr(X, "to_numpy") else X
     if isinstance(values, np.ndarray):
         if values.ndim not in (1, 2):

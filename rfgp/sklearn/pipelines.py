@@ -1,4 +1,4 @@
-"""Kernel methods of scikit-learn through random features: linear models behind a transformer."""
+"""Pipelines that approximate kernel methods of scikit-learn by linear models of random features."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from rfgp.spectra import Spectrum
 INTERCEPT_SCALING = 3.0
 """`LinearSVC` penalises its intercept, divided by this; larger values are closer to `SVC`, and converge more slowly."""
 MOST_ITERATIONS = 50_000
-"""Of `LinearSVC`, whose hinge loss needs more than its default of 1000."""
+"""The most iterations of `LinearSVC`, whose default of 1,000 is too small for the hinge loss."""
 
 
 def make_kernel_ridge(
@@ -44,6 +44,13 @@ def make_kernel_ridge(
         An unfitted `sklearn.pipeline.Pipeline`, with steps "standardscaler", "randomfeatures", "ridge".
 
     Source: Rahimi and Recht (2007).
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.linspace(0, 6, 50)[:, None]
+        >>> model = make_kernel_ridge(random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> bool(model.score(X, np.sin(X[:, 0])) > 0.9)
+        True
     """
     features = RandomFeatures(n_frequencies, coupling, lengthscale, random_state, spectrum=spectrum)
     return make_pipeline(StandardScaler(), features, Ridge(alpha, fit_intercept=False))
@@ -61,10 +68,9 @@ def make_kernel_svc(
     """Return a pipeline that approximates a support vector classifier: StandardScaler, RandomFeatures, LinearSVC.
 
     With the Gaussian spectrum and two classes it approximates `make_pipeline(StandardScaler(), SVC(C=C, kernel="rbf",
-    gamma=1 / (2 * lengthscale**2)))`, with the same hinge loss. `SVC` leaves its intercept b free; here b^2 / 9 is
-    added to the squared norm of the weights, as if the kernel had 9 added and no intercept. Of more classes each is
-    told from all others, where `SVC` tells every two apart. With lengthscale="scale", gamma is that of gamma="scale",
-    the default of `SVC`.
+    gamma=1 / (2 * lengthscale**2)))`, with the same hinge loss. The intercept b of `SVC` is free. Here b^2 / 9 is
+    added to the squared norm of the weights, as if 9 were added to the kernel. More than two classes are fitted one
+    against the rest, but one against one by `SVC`. lengthscale="scale" is gamma="scale", the default of `SVC`.
 
     Args:
         C: The inverse of the penalty.
@@ -78,6 +84,13 @@ def make_kernel_svc(
         An unfitted `sklearn.pipeline.Pipeline`, with steps "standardscaler", "randomfeatures", "linearsvc".
 
     Source: Rahimi and Recht (2007).
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.linspace(0, 6, 50)[:, None]
+        >>> model = make_kernel_svc(random_state=0).fit(X, np.sin(X[:, 0]) > 0)
+        >>> bool(model.score(X, np.sin(X[:, 0]) > 0) > 0.9)
+        True
     """
     features = RandomFeatures(n_frequencies, coupling, lengthscale, random_state, spectrum=spectrum)
     machine = LinearSVC(

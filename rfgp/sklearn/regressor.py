@@ -30,16 +30,16 @@ class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
 
         Args:
             X: Rows (n, d), or n labels of nodes.
-            return_std: Whether the standard deviation is returned too.
-            return_cov: Whether the covariance is returned too. Only one of the two may be asked for.
+            return_std: Whether to return the standard deviation as well.
+            return_cov: Whether to return the covariance as well. Only one of the two can be True.
 
         Returns:
-            The mean (n,), or (n, k) for k outputs; or a pair of the mean and the standard deviation, shaped as the
-            mean, or of the mean and the covariance (n, n), or (n, n, k).
+            The mean (n,), or (n, k) for k outputs. With `return_std` a pair of the mean and the standard deviation of
+            the same shape. With `return_cov` a pair of the mean and the covariance (n, n), or (n, n, k).
 
         Raises:
-            NotFittedError: scikit-learn's, before `fit`.
-            InvalidArgumentError: both the standard deviation and the covariance are asked for.
+            sklearn.exceptions.NotFittedError: The model is not fitted.
+            InvalidArgumentError: Both `return_std` and `return_cov` are True.
             ValueError: X cannot be used.
         """
         if return_std and return_cov:

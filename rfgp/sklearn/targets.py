@@ -47,12 +47,12 @@ class Targets:
         lead: tuple[int, ...],
         constant: Any,
     ) -> NDArray[Any]:  # (...) or (..., k)
-        """Return values of all outputs, from those that were learned.
+        """Return values of all outputs, given those of the learned outputs.
 
         Args:
-            learned: Of shape `lead` for one output, else (*lead, j); None where nothing was learned.
+            learned: Values of shape `lead` for one output, or (*lead, j). None if no output was learned.
             lead: The shape without the axis of outputs.
-            constant: What constant outputs get, () or (k,).
+            constant: The values of constant outputs, () or (k,).
         """
         if learned is not None and bool(self.varies.all()):
             return learned

@@ -16,30 +16,37 @@ from rfgp.sklearn.checks import FLOATS, resolve_seed, validate_data
 
 
 class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Coupled random features of rows, whose products estimate a kernel.
+    """A transformer to coupled random features, whose inner products estimate a kernel.
 
-    For the Gaussian spectrum that kernel is exp(-|x - z|^2 / (2 lengthscale^2)), the "rbf" kernel of scikit-learn with
+    For the Gaussian spectrum the kernel is exp(-|x - z|^2 / (2 lengthscale^2)), the "rbf" kernel of scikit-learn with
     gamma = 1 / (2 lengthscale^2). `sklearn.kernel_approximation.RBFSampler` is the uncoupled estimate with random
-    phases. Standardise the columns first, or give each its lengthscale.
+    phases. Standardise the columns first, or give each column its own lengthscale.
 
     Args:
-        n_frequencies: m. Fourier features are m cosines, then m sines; Laplace features number m.
-        coupling: The frequencies' coupling, one of `rfgp.couplings.names()` or a `rfgp.couplings.Coupling`.
-        lengthscale: A positive number, or one for each column, (d,); or "scale" for sqrt(d Var(X) / 2), which is
-            gamma="scale" of `sklearn.svm.SVC`.
-        random_state: An integer, a `numpy.random.RandomState`, of which each fit draws a seed, or None for one from the
-            system. numpy's global state is never used.
+        n_frequencies: The number m of frequencies. There are 2m Fourier features (m cosines, then m sines), or m
+            Laplace features.
+        coupling: The coupling of the frequencies, one of `rfgp.couplings.names()` or a `rfgp.couplings.Coupling`.
+        lengthscale: A positive number, or one for each column (d,). "scale" is sqrt(d Var(X) / 2), as gamma="scale" of
+            `sklearn.svm.SVC`.
+        random_state: The seed, or a `numpy.random.RandomState` from which each fit draws one. If None, the seed is from
+            the system. numpy's global state is never used.
         spectrum: The kernel's spectrum, by name or as a `rfgp.spectra.Spectrum`.
-        features: "fourier", or "laplace" (positive; Gaussian spectrum only).
+        features: "fourier", or "laplace" for positive features of the Gaussian spectrum.
 
     Attributes:
-        feature_map_: The `rfgp.features.Fourier` or `Laplace` with its draw, which is all that `transform` depends on
-            beside `lengthscale_`.
+        feature_map_: The drawn `rfgp.features.Fourier` or `Laplace`. `transform` depends only on it and `lengthscale_`.
         lengthscale_: The lengthscale, () or (d,).
-        n_features_in_: d.
-        feature_names_in_: The columns' names, where X had some.
+        n_features_in_: The number d of columns.
+        feature_names_in_: The names of the columns, if X had some.
 
     Source: Rahimi and Recht (2007); couplings as named in `rfgp.couplings`.
+
+    Example:
+        >>> import numpy as np
+        >>> from rfgp.sklearn import RandomFeatures
+        >>> X = np.linspace(0, 1, 10)[:, None]
+        >>> RandomFeatures(n_frequencies=8, random_state=0).fit_transform(X).shape
+        (10, 16)
     """
 
     def __init__(

@@ -44,6 +44,11 @@ class Column:
         cells: (n,) Arrow texts, null where missing; None where the file held typed values.
         is_target: Whether this is the target, which cannot be left out.
         is_level: Whether a kernel reads the cells as levels.
+
+    Example:
+        >>> column = Column("t.csv", "size", 0, True, "number", np.array([1.0, np.nan]))
+        >>> column.missing.tolist(), column.drop
+        ([False, True], "drop='size'")
     """
 
     file: Path | str
@@ -193,6 +198,10 @@ def find_column(names: Sequence[str], wanted: str | int) -> int:
 
     Raises:
         InvalidArgumentError: there is no such column.
+
+    Example:
+        >>> find_column(["size", "price"], "price"), find_column(["size", "price"], -2)
+        (1, 0)
     """
     if isinstance(wanted, str) and wanted in names:
         return names.index(wanted)
@@ -204,12 +213,18 @@ def find_column(names: Sequence[str], wanted: str | int) -> int:
     if -width <= place < width and not isinstance(wanted, bool):
         return place % width
     raise InvalidArgumentError(
-        f"There is no column {show(str(wanted))}; the columns are {listed(names)}.{like(str(wanted), names)}"
+        f"There is no column {show(str(wanted))}. The columns are {listed(names)}.{like(str(wanted), names)}"
     )
 
 
 def is_readable(kind: Any) -> bool:
-    """Say whether a column of this Arrow type can be read."""
+    """Say whether a column of this Arrow type can be read.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> is_readable(pa.float32()), is_readable(pa.list_(pa.float32()))
+        (True, False)
+    """
     import pyarrow.types as t
 
     kind = kind.value_type if t.is_dictionary(kind) else kind
@@ -284,7 +299,13 @@ def _read_texts(cells: Any, form: TextFormat) -> tuple[Kind, NDArray[np.float64]
 
 
 def all_match(cells: Any, pattern: str) -> bool:
-    """Return whether all Arrow texts (n,) match a pattern. Missing ones are ignored."""
+    """Return whether all Arrow texts (n,) match a pattern. Missing ones are ignored.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> all_match(pa.array(["1", "2"]), NUMBER)
+        True
+    """
     import pyarrow.compute as pc
 
     return bool(pc.all(pc.match_substring_regex(cells, pattern)).as_py())
@@ -299,7 +320,13 @@ _ISO = (  # Arrow's reader of times needs a time, no blank before the zone, and 
 
 
 def timestamps(cells: Any) -> Any:
-    """Return the times (n,) of ISO 8601 dates; null for those that do not exist."""
+    """Return the times (n,) of ISO 8601 dates; null for those that do not exist.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> timestamps(pa.array(["2026-01-01", "2026-02-30"])).is_null().to_pylist()
+        [False, True]
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -336,5 +363,10 @@ def _days(array: Any) -> NDArray[np.float64]:
 
 
 def is_value(cell: str, form: TextFormat) -> bool:
-    """Say whether a text is a number or a date."""
+    """Say whether a text is a number or a date.
+
+    Example:
+        >>> is_value("1e3", TextFormat()), is_value("2026-01-01", TextFormat()), is_value("red", TextFormat())
+        (True, True, False)
+    """
     return re.match(NUMBER, pointed_text(cell, form)) is not None or re.match(DATE, cell) is not None

@@ -34,10 +34,15 @@ def check_file(file: Path) -> None:
 
     Raises:
         DataError: It is missing, empty, a folder, or a device.
+
+    Example:
+        >>> check_file(Path("missing.csv"))
+        Traceback (most recent call last):
+        rfgp.errors.DataError: There is no file missing.csv.
     """
     try:
         if file.is_dir():
-            raise DataError(f"{title(file)} is a folder; give a file in it.")
+            raise DataError(f"{title(file)} is a folder. Give a file in it.")
         if not file.exists():
             raise DataError(f"There is no file {title(file)}.")
         if not file.is_file():
@@ -53,6 +58,14 @@ def read_utf8(file: Path, encoding: str) -> bytes:
 
     Raises:
         DataError: there is no such file, it is not text in this encoding, cannot be unpacked, or is larger than 1 GiB.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+        ...     _ = file.write("size,price")
+        ...     file.flush()
+        ...     read_utf8(Path(file.name), "utf-8")
+        b'size,price'
     """
     data = bytearray()
     with _opened(file) as stream:
@@ -120,7 +133,7 @@ def _check_kind(head: bytes, file: Path, encoding: str) -> None:
 
 def _as_utf8(data: bytes, file: Path, encoding: str, remedy: str) -> bytes:
     if not _is_wide(encoding) and b"\0" in data:
-        raise unreadable(file, f"byte {data.find(0):,} is NUL, which text never holds; it looks binary.")
+        raise unreadable(file, f"byte {data.find(0):,} is NUL, which text never holds. It looks binary.")
     try:
         text = str(data, encoding)
     except UnicodeDecodeError as error:

@@ -40,6 +40,14 @@ def encode_table(frame: Frame, request: Request) -> Table:
     Raises:
         DataError: A column has text, dates or gaps that the request does not allow.
         InvalidArgumentError: there is no such target or dropped column.
+
+    Example:
+        >>> import pandas as pd
+        >>> from rfgp.tables.frames import read_frame
+        >>> request = Request("price")
+        >>> frame = read_frame(pd.DataFrame({"size": [1, 2], "price": [2.0, 4.0]}), request.format)
+        >>> encode_table(frame, request).columns
+        ('size',)
     """
     inputs, output = _choose(frame, request)
     columns = (*inputs, output)
@@ -47,7 +55,7 @@ def encode_table(frame: Frame, request: Request) -> Table:
     gap = np.any([column.missing for column in lacking], axis=0)
     rows = used_rows(frame, gap, request.missing, "; leave out the columns with the most gaps")
     if frame.holds_truth(output):
-        said = f"{title(frame.file)}: the target {show(output.name)} holds truth values; they are fitted as 0 and 1."
+        said = f"{title(frame.file)}: the target {show(output.name)} holds truth values. They are fitted as 0 and 1."
         warnings.warn(BooleanTargetWarning(said), stacklevel=4)
     inputs, output = [column.take(rows) for column in inputs], output.take(rows)
     *rules, target = all_of(frame, [partial(_rule, column, frame) for column in (*inputs, output)])
@@ -86,7 +94,7 @@ def _choose(frame: Frame, request: Request) -> tuple[list[Column], Column]:
     levels = {frame.find(name) for name in request.as_levels}
     places = [place for place in range(len(frame.names)) if place not in dropped]
     if len(frame.names) < 2:
-        raise DataError(f"{title(frame.file)} has one column; a table needs inputs and a target.")
+        raise DataError(f"{title(frame.file)} has one column. A table needs inputs and a target.")
     forced = {frame.find(name) for name in request.forced}
     target = frame.find(request.target) if request.target is not None else _last(frame, places)
     if target in dropped:
@@ -105,7 +113,7 @@ def _choose(frame: Frame, request: Request) -> tuple[list[Column], Column]:
     output = found.pop(target)
     inputs = [column for column in found.values() if column is not None]
     if not inputs:
-        raise DataError(f"{title(frame.file)} has no input columns left; the others were dropped.")
+        raise DataError(f"{title(frame.file)} has no input columns left. The others were dropped.")
     assert output is not None
     return inputs, output
 

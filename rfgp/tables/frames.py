@@ -10,7 +10,13 @@ _NAME = "The dataframe"
 
 
 def is_frame(table: Any) -> bool:
-    """Return whether this is a dataframe rather than a path."""
+    """Return whether this is a dataframe rather than a path.
+
+    Example:
+        >>> import pandas as pd
+        >>> is_frame(pd.DataFrame()), is_frame("table.csv")
+        (True, False)
+    """
     return hasattr(table, "columns") and (hasattr(table, "__array__") or hasattr(table, "to_arrow"))
 
 
@@ -19,6 +25,11 @@ def read_frame(table: Any, form: TextFormat) -> Frame:
 
     Raises:
         DataError: it has no rows or columns.
+
+    Example:
+        >>> import pandas as pd
+        >>> read_frame(pd.DataFrame({"size": [1, 2]}), TextFormat()).names
+        ('size',)
     """
     names = tuple(str(name).strip() for name in getattr(table, "column_names", table.columns))
     columns = [_arrow(table, place) for place in range(len(names))]

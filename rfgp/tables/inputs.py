@@ -23,6 +23,13 @@ def encode_inputs(frame: Frame, schema: Schema, carried: Sequence[str | int] = (
     Raises:
         DataError: Columns are missing, or hold cells that the schema does not know.
         InvalidArgumentError: There is no such further column.
+
+    Example:
+        >>> import pandas as pd
+        >>> from rfgp.tables.frames import read_frame
+        >>> schema = Schema.of_numbers(("size",), "price")
+        >>> encode_inputs(read_frame(pd.DataFrame({"size": [3.0]}), schema.format), schema).X.tolist()
+        [[3.0]]
     """
     places, target = _match_names(frame, schema) if schema.header else _match_places(frame, schema)
     others = [frame.find(wanted) for wanted in carried]

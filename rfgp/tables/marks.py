@@ -15,6 +15,11 @@ def pointed(
     """Return Arrow texts (n,) with a point as the decimal mark and without separators of thousands.
 
     A separator that is not between groups of three digits stays, and the cell is not a number.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> pointed(pa.array(["1.200,5"]), TextFormat(decimal=",", thousands=".")).to_pylist()
+        ['1200.5']
     """
     import pyarrow.compute as pc
 
@@ -27,7 +32,12 @@ def pointed(
 
 
 def pointed_text(cell: str, form: TextFormat) -> str:
-    """Return one cell likewise. A cell that cannot be a number becomes a text that is none."""
+    """Return one cell likewise. A cell that cannot be a number becomes a text that is none.
+
+    Example:
+        >>> pointed_text("1.200,5", TextFormat(decimal=",", thousands="."))
+        '1200.5'
+    """
     if form.thousands is not None and re.match(_grouped(form.thousands, form.decimal), cell):
         cell = cell.replace(form.thousands, "")
     if form.decimal == ".":
@@ -51,6 +61,10 @@ def advice(columns: Mapping[str, Sequence[str]], name: str, form: TextFormat) ->
         columns: The cells that could be numbers with marks (`marked`), by column name.
         name: The column that cannot be read.
         form: The spelling of cells in the current options.
+
+    Example:
+        >>> advice({"price": ["0,5", "1,25"]}, "price", TextFormat())
+        'Give decimal="," if a comma is the decimal mark. '
     """
     if form.thousands is not None:
         return ""
@@ -77,7 +91,12 @@ def advice(columns: Mapping[str, Sequence[str]], name: str, form: TextFormat) ->
 
 
 def has_marks(cell: str) -> bool:
-    """Return whether a text could be a number with a comma or a point."""
+    """Return whether a text could be a number with a comma or a point.
+
+    Example:
+        >>> has_marks("1,200"), has_marks("1200")
+        (True, False)
+    """
     return re.match(_MARKED, cell) is not None
 
 

@@ -13,10 +13,20 @@ from rfgp.messages import show as show
 
 
 def title(file: Path | str) -> str:
-    """Return a file's path, or the name of a dataframe, as a message shows it."""
+    """Return a file's path, or the name of a dataframe, as a message shows it.
+
+    Example:
+        >>> title("table.csv")
+        'table.csv'
+    """
     return printable(str(file))
 
 
 def unreadable(file: Path, why: str) -> DataError:
-    """Return the error for a file that is not a table."""
+    """Return the error for a file that is not a table.
+
+    Example:
+        >>> str(unreadable(Path("table.csv"), "it is a picture."))
+        'table.csv is not a table that can be read: it is a picture.'
+    """
     return DataError(f"{title(file)} is not a table that can be read: {why}")

@@ -29,7 +29,12 @@ CHOICES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How a text file spells its cells."""
+    """How a text file spells its cells.
+
+    Example:
+        >>> TextFormat(decimal=",", thousands=".").decimal
+        ','
+    """
 
     decimal: str = "."
     comment: str | None = None
@@ -80,7 +85,12 @@ class TableOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Request:
-    """A checked call of `read_table`; the fields are its arguments."""
+    """A checked call of `read_table`; the fields are its arguments.
+
+    Example:
+        >>> Request("price", drop="id").left_out
+        ('id',)
+    """
 
     target: str | int | None = None
     names: Sequence[str] | None = None
@@ -137,6 +147,11 @@ def _as_tuple(columns: str | int | Sequence[str | int]) -> tuple[str | int, ...]
 
 
 def no_choice(option: str, value: object) -> InvalidArgumentError:
-    """Return the error for an option whose value is not among its choices."""
+    """Return the error for an option whose value is not among its choices.
+
+    Example:
+        >>> str(no_choice("decimal", ";"))
+        "decimal must be one of '.', ',', got ';'."
+    """
     choices = ", ".join(repr(choice) for choice in CHOICES[option])
     return InvalidArgumentError(f"{option} must be one of {choices}, got {show(str(value))}.")

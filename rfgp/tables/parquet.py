@@ -51,6 +51,14 @@ def read_parquet_frame(file: Path, form: TextFormat) -> Frame:
 
     Raises:
         DataError: the file is missing, no Parquet, damaged, without rows or columns, or too large.
+
+    Example:
+        >>> import tempfile
+        >>> import pandas as pd
+        >>> with tempfile.NamedTemporaryFile(suffix=".parquet") as file:
+        ...     pd.DataFrame({"size": [1, 2]}).to_parquet(file.name)
+        ...     read_parquet_frame(Path(file.name), TextFormat()).names
+        ('size',)
     """
     with requires_extra("tables"):
         import pyarrow as pa

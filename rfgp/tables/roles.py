@@ -26,6 +26,10 @@ class Roles:
         columns: The names of the inputs, in order. If None, all other columns.
         noise: The name of the column of known noise variances.
         sample_weight: The name of the column of weights.
+
+    Example:
+        >>> Roles("price", noise="variance").inputs(["size", "price", "variance"], "The file")
+        ['size']
     """
 
     target: Target = None
@@ -129,7 +133,12 @@ class Roles:
 
 
 def selected(inputs: Sequence[str], columns: Collection[str | int] | None) -> list[str]:
-    """Return the inputs among some columns. If the columns are None or one is no input, return all inputs."""
+    """Return the inputs among some columns. If the columns are None or one is no input, return all inputs.
+
+    Example:
+        >>> selected(["size", "age"], ["age"])
+        ['age']
+    """
     is_known = columns is not None and all(column in inputs for column in columns)
     return [name for name in inputs if columns is None or not is_known or name in columns]
 

@@ -140,7 +140,13 @@ def times_of(days: NDArray[np.float64]) -> NDArray[np.datetime64]:
 
 
 def frame_of(rules: Sequence[ColumnRule], X: NDArray[np.float64], *, has_dates: bool = True) -> Any:
-    """Return encoded inputs (n, d) as a pandas DataFrame, with texts in columns of levels, and dates as times."""
+    """Return encoded inputs (n, d) as a pandas DataFrame, with texts in columns of levels, and dates as times.
+
+    Example:
+        >>> import numpy as np
+        >>> frame_of([ColumnRule("color", 0, "level", ("blue", "red"))], np.array([[1.0]]))["color"].tolist()
+        ['red']
+    """
     with requires_extra("tables"):
         import pandas as pd
 

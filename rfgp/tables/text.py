@@ -36,7 +36,7 @@ class Head(NamedTuple):
 
 
 def read_text(file: Path, form: TextFormat, *, names: Sequence[str] | None = None, header: bool | None = None) -> Frame:
-    """Read a text table, plain or gzipped, separated by commas, semicolons, tabs or blanks.
+    r"""Read a text table, plain or gzipped, separated by commas, semicolons, tabs or blanks.
 
     Args:
         file: The file.
@@ -47,6 +47,14 @@ def read_text(file: Path, form: TextFormat, *, names: Sequence[str] | None = Non
     Raises:
         DataError: the file is missing, empty, not text, or ragged.
         InvalidArgumentError: `names` has not one name for each column.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+        ...     _ = file.write("size,price\n1,2\n")
+        ...     file.flush()
+        ...     read_text(Path(file.name), TextFormat()).num_rows
+        1
     """
     data = _without_comments(read_utf8(file, form.encoding), form)
     if form.comment is None and re.match(rb"\s*#", data):
@@ -63,11 +71,19 @@ def read_text(file: Path, form: TextFormat, *, names: Sequence[str] | None = Non
 
 
 def read_head(file: Path, form: TextFormat, names: Sequence[str] | None = None) -> Head:
-    """Return the columns' names and the separator of a text table that is read in batches.
+    r"""Return the columns' names and the separator of a text table that is read in batches.
 
     Raises:
         DataError: the file is missing, empty, not text, or separated by blanks.
         InvalidArgumentError: `names` has not one name for each column.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+        ...     _ = file.write("size,price\n1,2\n")
+        ...     file.flush()
+        ...     read_head(Path(file.name), TextFormat()).mark
+        ','
     """
     data = read_first(file, _SAMPLE_BYTES)
     mark = _find_separator(file, data, form)
@@ -81,10 +97,18 @@ def read_head(file: Path, form: TextFormat, names: Sequence[str] | None = None) 
 
 
 def peek_names(file: Path, form: TextFormat) -> tuple[str, ...] | None:
-    """Return the columns' names from the first lines of a text table. None if these are not enough.
+    r"""Return the columns' names from the first lines of a text table. None if these are not enough.
 
     Raises:
         DataError: the file is missing, empty or not text.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+        ...     _ = file.write("size,price\n1,2\n")
+        ...     file.flush()
+        ...     peek_names(Path(file.name), TextFormat())
+        ('size', 'price')
     """
     if form.encoding != TextFormat().encoding:
         return None

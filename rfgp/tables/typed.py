@@ -18,12 +18,23 @@ def reader_of(cells: Any, form: TextFormat) -> Reader:
 
 
 def as_texts(cells: Any, form: TextFormat) -> Any:
-    """Return texts (b,) unchanged."""
+    """Return texts (b,) unchanged.
+
+    Example:
+        >>> as_texts(["a"], TextFormat())
+        ['a']
+    """
     return cells
 
 
 def as_numbers(cells: Any, form: TextFormat) -> Any:
-    """Return texts (b,) as integers or as numbers."""
+    """Return texts (b,) as integers or as numbers.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> as_numbers(pa.array(["1", "2"]), TextFormat()).to_pylist()
+        [1, 2]
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -45,7 +56,13 @@ def as_dates(cells: Any, form: TextFormat) -> Any:
 
 
 def as_truth(cells: Any, form: TextFormat) -> Any:
-    """Return texts (b,) as truth values."""
+    """Return texts (b,) as truth values.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> as_truth(pa.array(["true", "false"]), TextFormat()).to_pylist()
+        [True, False]
+    """
     import pyarrow as pa
 
     return cells.cast(pa.bool_()) if all_match(cells, TRUTH) else cells

@@ -127,9 +127,9 @@ def test_a_folder_that_cannot_be_made_ends_a_command_before_it_reads(command, he
     monkeypatch.setattr("rfgp.tables.reading.read_text", lambda *_, **__: pytest.fail("read"))
     code, _, err = run(monkeypatch, capsys, *command.split(), "--out", "t.csv/o")
     assert (code, "Traceback" in err) == (1, False)
-    assert "t.csv/o cannot be written: Not a directory. A file stands where a folder is needed; choose" in err
+    assert "t.csv/o cannot be written: Not a directory. A file stands where a folder is needed. Choose" in err
     code, _, err = run(monkeypatch, capsys, *command.split(), "--out", "m")
-    assert "cannot be written: Not a directory. A file stands where a folder is needed; choose" in err
+    assert "cannot be written: Not a directory. A file stands where a folder is needed. Choose" in err
 
 
 @pytest.mark.thinned(3)
@@ -160,7 +160,7 @@ def test_gaps_in_a_file_to_predict_are_refused_or_left_out_as_one_says(here, mon
     assert [line.split(",")[0] for line in out.splitlines()] == ["row", "0", "3"]
     code, _, err = run(monkeypatch, capsys, "predict", "m", "gap.csv", "--missing", "mean")
     assert code == 1
-    assert "--missing mean fills gaps with the means of the fitted table" in err
+    assert "--missing mean needs the means of the fitted table" in err
     code, _, err = run(monkeypatch, capsys, "predict", "m", "gap.csv", "--missing", "guess")
     assert (code, "--missing must be one of error, drop, mean, got 'guess'" in err) == (1, True)
     (here / "gap.csv").write_text("a;b\n1,5;-\nNA;1\n1,5;2\n")

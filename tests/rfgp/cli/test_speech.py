@@ -125,7 +125,7 @@ def test_a_mistyped_column_gets_a_hint_and_all_bad_ones_are_named(monkeypatch, c
     code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", "--target", "hieght")
     assert (code, "Did you mean 'height'?" in err) == (1, True)
     code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", "--drop", "size")
-    assert "no column 'size'; the columns are Size, weight, height, cheap. Did you mean 'Size'?" in err
+    assert "no column 'size'. The columns are Size, weight, height, cheap. Did you mean 'Size'?" in err
     options = ("--missing-mark", "x", "--out", tmp_path / "o", "--no-compare", "--kernel", "RBF()")
     code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", *options)
     assert code == 1
@@ -144,4 +144,4 @@ def test_a_mistyped_column_gets_a_hint_and_all_bad_ones_are_named(monkeypatch, c
         run(monkeypatch, capsys, "fit", tmp_path / "t.csv", *options, "--missing", "drop")
     err = capsys.readouterr().err
     assert "BooleanTargetWarning: " in err
-    assert "the target 'cheap' holds truth values; they are fitted as 0 and 1." in err
+    assert "the target 'cheap' holds truth values. They are fitted as 0 and 1." in err

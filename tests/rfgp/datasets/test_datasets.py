@@ -63,5 +63,5 @@ def test_classes_of_nodes(tmp_path, monkeypatch):
     path.write_text(GML.replace("gt", "kind"))
     with pytest.raises(rfgp.DataError, match="cora have no classes"):
         datasets.load_classes("cora")
-    with pytest.raises(rfgp.InvalidArgumentError, match="airfoil is no graph but a table"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="must be a graph, got airfoil"):
         datasets.load_classes("airfoil")

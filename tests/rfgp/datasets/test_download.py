@@ -319,7 +319,7 @@ def test_unknown_names_are_answered_with_similar_ones():
         datasets.load("xyzzy")
     with pytest.raises(InvalidArgumentError, match="no data set None"):
         datasets.split(None)
-    with pytest.raises(InvalidArgumentError, match="no kind 'tables' of data set; the kinds are table, class"):
+    with pytest.raises(InvalidArgumentError, match="kind must be one of table, class"):
         datasets.names("tables")
 
 

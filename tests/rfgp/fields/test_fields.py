@@ -162,10 +162,10 @@ def test_a_field_may_lie_on_vertices_by_place_or_by_normals(ball, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("face,heat\n80,1\n1,2\n", "row 0 names face 80; there are 0 to 79"),
-        ("face,heat\n1,1\n-1,2\n", "row 1 names face -1"),
-        ("face,heat\n1.5,1\n1,2\n", r"names face 1.5"),
-        ("vertex,heat\n42,1\n1,2\n", "names vertex 42; there are 0 to 41"),
+        ("face,heat\n80,1\n1,2\n", "row 0 must name a face from 0 to 79, got 80"),
+        ("face,heat\n1,1\n-1,2\n", "got -1"),
+        ("face,heat\n1.5,1\n1,2\n", r"got 1.5"),
+        ("vertex,heat\n42,1\n1,2\n", "must name a vertex from 0 to 41, got 42"),
         ("x,y,z,heat\n0,0,1,1\n9,9,9,2\n", "within .* of the surface, got row 1 .* same units"),
         ("place,heat\n1,1\n2,2\n", "must say where its values are.* got the columns place, heat"),
         ("face,heat\n1,hot\n2,3\n", "'heat'"),
@@ -194,7 +194,7 @@ def test_sensors_without_a_value_are_predicted_not_observed(tmp_path):
 
 
 def test_unknown_endings_are_named(tmp_path):
-    with pytest.raises(rfgp.InvalidArgumentError, match="not clear from its ending"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="ending of path"):
         fields.read_field(tmp_path / "a.xyz")
 
 
@@ -296,7 +296,7 @@ def test_what_was_written_is_read_again_at_the_same_places(tmp_path):
 
 def test_a_value_with_the_name_of_a_result_is_refused(tmp_path):
     field = fields.read_road_field(roads_file(tmp_path / "r.geojson", [([8.0, 50.004], {"gp_mean": 1.0})]), "gp_mean")
-    with pytest.raises(rfgp.InvalidArgumentError, match="rename them"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="name of a result"):
         fields.write_roads(tmp_path / "out.geojson", field, law_of(field))
 
 
@@ -388,7 +388,7 @@ def test_a_graph_in_parts_is_told_of(tmp_path):
     path = roads_file(tmp_path / "r.geojson", [([8.0, 50.004], {"value": 1}), ([8.01, 50.01], {"value": 2})], LOOSE)
     with pytest.warns(
         graphs.DisconnectedWarning,
-        match="into 3 parts .* One part has no obs.* Roads meet where they share points.*1 m, snap=1, would leave 2",
+        match="into 3 parts .* One part has no obs.* Roads meet only at shared points.*1 m, snap=1, would leave 2",
     ):
         fields.read_road_field(path)
     with pytest.warns(graphs.DisconnectedWarning, match="2 parts") as caught:

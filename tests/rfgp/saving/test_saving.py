@@ -496,7 +496,7 @@ def versioned(version):
 
 BAD = {
     "missing": (lambda path: None, "There is no file"),
-    "folder": (lambda path: path.mkdir(), "is a folder; name the model in it, as "),
+    "folder": (lambda path: path.mkdir(), "must be a file, got the folder"),
     "empty": (lambda path: path.write_bytes(b""), "not a saved model"),
     "text": (lambda path: path.write_text("hello, world"), "not a saved model"),
     "torch.save": (pickle_bomb, "pickle"),

@@ -212,7 +212,7 @@ def test_the_tags_say_what_it_takes():
         ({}, SEEN[:1], Y[:1], ValueError, "at least two observations, got one sample"),
         ({}, "node", Y[::2], ValueError, "X must be n labels of nodes, got 'node'"),
         ({}, np.zeros((2, 2, 2)), Y[:2], ValueError, r"got shape \(2, 2, 2\)"),
-        ({}, sp.csr_array(np.eye(21)), Y[::2], ValueError, "X is a sparse matrix"),
+        ({}, sp.csr_array(np.eye(21)), Y[::2], ValueError, "got a sparse matrix"),
         ({"graph": NUMBERED}, np.linspace(0, 1, 21), Y[::2], KeyError, r"integers 0\.\.41"),
     ],
 )

@@ -201,7 +201,7 @@ def spoiled(value):
         (spoiled(np.inf), Y, "Input X contains infinity"),
         (X, spoiled(np.nan)[:, 1], "Input y contains NaN"),
         ([*X.astype(str).tolist(), ["red"] * 3], [*Y, 0.0], "could not convert string to float"),
-        (X, np.full(60, "red"), "y holds <U3 values; encode text"),
+        (X, np.full(60, "red"), "y must be numeric, got <U3. Encode text"),
         (X + 1j, Y, "Complex data not supported"),
         (sp.csr_array(X), Y, "[Ss]parse.*dense data is required"),
         (X[0], Y[:3], "Expected 2D array, got 1D array"),
@@ -223,7 +223,7 @@ def test_bad_data_are_named(x, y, message):
         (np.ones(3), r"one value for each of the 60 rows, got shape \(3,\)"),
         (-np.ones(60), "must be finite and not negative, but is -1 in row 0"),
         (np.full(60, np.nan), "but is nan in row 0"),
-        (np.eye(60)[0], "At least two observations need a positive sample_weight"),
+        (np.eye(60)[0], "At least two weights of sample_weight must be positive"),
         (["a"] * 60, "sample_weight is not an array of numbers"),
     ],
 )

@@ -79,7 +79,7 @@ BAD = [
     ("comma2.csv", b"1,5;2,3\n2,5;3,3\n", {}, ["'1,5'", 'decimal=","']),
     ("groups.csv", b"a;b\n1,200;2\n950;3\n", {}, ["('1,200' in row 0", 'Give thousands="," if a comma separates']),
     ("groups2.csv", b"1,200;2\n950;3\n", {}, ["got numbers and text ('1,200')", 'Give thousands=","']),
-    ("groups3.csv", b"1,200;2,300\n950;3\n", {}, ["cells like '1,200'", 'Give thousands="," where']),
+    ("groups3.csv", b"1,200;2,300\n950;3\n", {}, ["cells like '1,200'", 'Give thousands="," if']),
     ("groups4.csv", b"a;b\n1.200,5;3\n0,5;9\n", {}, ['Give decimal="," and thousands="."']),
     ("groups5.csv", b"a;b\n1.200,5;3\n0,5;9\n", {"decimal": ","}, ['Give thousands="." if a point']),
     ("groups6.csv", b"a;b\n12,00;3\n1,200;9\n", {"thousands": ","}, ["holds text ('12,00' in row 0, 1 such"]),
@@ -176,7 +176,7 @@ def test_files_that_nobody_has_are_named_soon(tmp_path, name):
 
 
 CALLS = [
-    ({"target": "cost"}, "no column 'cost'; the columns are a, b"),
+    ({"target": "cost"}, "no column 'cost'. The columns are a, b"),
     ({"target": 2}, "no column '2'"),
     ({"target": -3}, "no column '-3'"),
     ({"drop": "c"}, "no column 'c'"),

@@ -73,7 +73,7 @@ def test_missing_files_columns_and_bad_gzip(tmp_path):
         read_csv(tmp_path / "none.csv")
     with pytest.raises(rfgp.DataError, match="not a table"):
         read_csv(write(tmp_path, "no gzip", "t.csv.gz"))
-    with pytest.raises(rfgp.InvalidArgumentError, match="no column 'cost'; the columns are a, b"):
+    with pytest.raises(rfgp.InvalidArgumentError, match=r"no column 'cost'\. The columns are a, b"):
         read_csv(write(tmp_path, "a,b\n1,2\n"), "cost")
     with pytest.raises(rfgp.InvalidArgumentError, match="no column '2'"):
         read_csv(write(tmp_path, "a,b\n1,2\n"), "2")
