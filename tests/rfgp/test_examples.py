@@ -8,8 +8,8 @@ import pytest
 
 from examples import public, without_example
 
-ROOMS = ["attention", "couplings", "features", "learn", "theory"]
-MODULES = ["rfgp.lengthscales", "rfgp.sampling", "rfgp.special", "rfgp.spectra", "rfgp.transport"]
+ROOMS = ["attention", "couplings", "features", "learn", "spectra", "theory"]
+MODULES = ["rfgp.lengthscales", "rfgp.sampling", "rfgp.special", "rfgp.transport"]
 for room in ROOMS:
     package = importlib.import_module(f"rfgp.{room}")
     MODULES += [module.name for module in pkgutil.walk_packages(package.__path__, f"rfgp.{room}.")]

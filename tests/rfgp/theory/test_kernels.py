@@ -97,8 +97,8 @@ class TestClosedForms:
             assert (theory.pairwise_moment(Z, d) < theory.orthogonal_moment(Z, d)).all()
 
     def test_planted_missing_factor(self, monkeypatch):
-        original = theory.kernels.kummer
-        monkeypatch.setattr(theory.kernels, "kummer", lambda d, x: original(d, 2 * np.asarray(x)))
+        original = theory.moments.kummer
+        monkeypatch.setattr(theory.moments, "kummer", lambda d, x: original(d, 2 * np.asarray(x)))
         assert fails(check_closed_form, "orthogonal", "laplace", 3, 3)
         assert fails(check_closed_form, "simplex", "laplace", 3, 3)
 
@@ -138,7 +138,7 @@ class TestRotations:
     def test_chunks_change_nothing(self, monkeypatch):
         draw = couplings.IID().sample(50, 4, generator=random.generator(0))
         whole = theory.rotated_error(draw, Z)
-        monkeypatch.setattr(theory.kernels, "ROWS", 7)
+        monkeypatch.setattr(theory.moments, "ROWS", 7)
         np.testing.assert_allclose(theory.rotated_error(draw.dense(), Z), whole, rtol=1e-10)
 
 
