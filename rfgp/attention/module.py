@@ -17,8 +17,7 @@ from rfgp.couplings import Coupling, Frequencies, by_name
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax import FeaturePair
 
-MOST_WEIGHTS = 2**28
-"""The largest number of attention weights that a call returns."""
+MOST_WEIGHTS = 2**28  # the largest number of attention weights that a call returns
 _DRAWN = ("frequencies", "weights", "other_frequencies", "_extra_state")
 
 
@@ -81,8 +80,7 @@ class RandomFeatureAttention(nn.MultiheadAttention):
         >>> from rfgp import attention
         >>> layer = attention.RandomFeatureAttention(16, 2, num_features=32, batch_first=True, seed=0)
         >>> x = torch.randn(3, 100, 16)
-        >>> output, _ = layer(x, x, x, is_causal=True)
-        >>> output.shape
+        >>> layer(x, x, x, is_causal=True)[0].shape
         torch.Size([3, 100, 16])
     """
 

@@ -1,11 +1,11 @@
 """Theory of random features: variances, the costs of couplings, and the required number of frequencies."""
 
+from rfgp.theory.counts import kernel_error as kernel_error
+from rfgp.theory.counts import required_num_frequencies as required_num_frequencies
 from rfgp.theory.kernels import independent_variance as independent_variance
-from rfgp.theory.kernels import kernel_error as kernel_error
 from rfgp.theory.kernels import orthogonal_moment as orthogonal_moment
 from rfgp.theory.kernels import orthogonality_gap as orthogonality_gap
 from rfgp.theory.kernels import pairwise_moment as pairwise_moment
-from rfgp.theory.kernels import required_num_frequencies as required_num_frequencies
 from rfgp.theory.kernels import rotated_error as rotated_error
 from rfgp.theory.kernels import rotated_moments as rotated_moments
 from rfgp.theory.kernels import simplex_moment as simplex_moment

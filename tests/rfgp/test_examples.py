@@ -9,7 +9,14 @@ import pytest
 from examples import public, without_example
 
 ROOMS = ["attention", "couplings", "features", "learn", "theory"]
-MODULES = ["rfgp.lengthscales", "rfgp.sampling", "rfgp.special", "rfgp.spectra", "rfgp.transport"]
+MODULES = [
+    "rfgp.lengthscales",
+    "rfgp.sampling",
+    "rfgp.special",
+    "rfgp.spectra.measures",
+    "rfgp.spectra.role",
+    "rfgp.transport",
+]
 for room in ROOMS:
     package = importlib.import_module(f"rfgp.{room}")
     MODULES += [module.name for module in pkgutil.walk_packages(package.__path__, f"rfgp.{room}.")]

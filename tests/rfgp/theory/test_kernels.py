@@ -152,7 +152,7 @@ def test_the_error_of_positive_features_has_the_factor_of_each_pair():
     assert theory.kernel_error("iid", table, 5, 3, features="laplace") == pytest.approx(expected)
 
 
-class TestFrequenciesFor:
+class TestRequiredNumFrequencies:
     X = np.random.default_rng(0).standard_normal((60, 4)) / 2
 
     def measured(self, coupling, m, scale, features="fourier"):
@@ -213,7 +213,7 @@ class TestFrequenciesFor:
             assert float(theory.orthogonal_moment(x, d)) == pytest.approx(exact, abs=1e-10)
 
     def test_too_many(self, monkeypatch):
-        monkeypatch.setattr(theory.kernels, "LARGEST_DRAWN", 16)
+        monkeypatch.setattr(theory.counts, "LARGEST_DRAWN", 16)
         with pytest.raises(rfgp.InvalidArgumentError, match="the error of 16 frequencies"):
             theory.required_num_frequencies(self.X, 1e-4)
 

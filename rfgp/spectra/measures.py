@@ -1,7 +1,6 @@
-"""Spectra: the spectral measures of stationary kernels at unit scale."""
+"""The spectral measures, and their names."""
 
 import math
-from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,124 +21,7 @@ from rfgp.special import (
     rational_quadratic_quantile,
     student_t_log_density,
 )
-
-
-class Spectrum(ABC):
-    """A spectral measure: the distribution of a frequency omega.
-
-    kernel_between(x, z) = E cos(omega . (x - z)), which is 1 at coincident points. In an isotropic spectrum omega is a
-    uniform direction times an independent norm, and the kernel is a function of the distance. A product has independent
-    coordinates of one distribution. Spectra of one class with the same options are equal.
-
-    Examples:
-        >>> from rfgp import spectra
-        >>> spectrum = spectra.Matern(1.5)
-        >>> spectrum.is_isotropic, spectrum == spectra.Matern(1.5)
-        (True, True)
-    """
-
-    is_isotropic: ClassVar[bool] = True
-
-    @property
-    def is_quick(self) -> bool:
-        """Whether a value of the kernel takes no longer than a few exponentials."""
-        return True
-
-    @property
-    def has_slope(self) -> bool:
-        """Whether the kernel is a function of the squared distance whose derivative has a closed form."""
-        return False
-
-    @property
-    def is_steep(self) -> bool:
-        """Whether that derivative is infinite at 0."""
-        return False
-
-    @property
-    def slope_variance(self) -> float:
-        """The variance of one coordinate of omega, which is that of the derivative of a process.
-
-        Raises:
-            InvalidArgumentError: If it is infinite.
-        """
-        if not self.has_slope:
-            raise self._refusal("has no derivative: its paths are rough")
-        return 1.0
-
-    @abstractmethod
-    def kernel_between(
-        self,
-        x: Tensor,  # (..., n, d)
-        z: Tensor,  # (..., k, d)
-    ) -> Tensor:  # (..., n, k)
-        """Return the exact kernel between points at unit lengthscale."""
-
-    def kernel(self, r: Tensor) -> Tensor:
-        """Return the exact kernel at distances r >= 0, (...) -> (...).
-
-        Raises:
-            InvalidArgumentError: If the spectrum is not isotropic.
-        """
-        raise self._refusal("has no kernel of the distance alone; use kernel_between")
-
-    def gram_and_slope(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the exact kernel of points (n, d) with themselves and its derivative in r^2, (n, n) each, detached.
-
-        The derivative at coincident points may be set to 0, as it is multiplied by 0 there.
-
-        Raises:
-            InvalidArgumentError: If the spectrum is not isotropic.
-        """
-        with torch.enable_grad():
-            r = distance(z.detach(), z.detach()).requires_grad_()
-            kernel = self.kernel(r)
-            (slope,) = torch.autograd.grad(kernel.sum(), r)
-        return kernel.detach(), torch.where(r > 0, slope / (2 * r), 0.0).detach()
-
-    def radial_quantile(self, u: Tensor, d: int) -> Tensor:
-        """Return the quantiles of |omega| in d dimensions at u in (0, 1), (...) -> (...), float64.
-
-        Raises:
-            InvalidArgumentError: If the spectrum is not isotropic.
-        """
-        raise self._refusal("has no radial distribution")
-
-    def radial_log_density(self, r: Tensor, d: int) -> Tensor:
-        """Return the log density of |omega| in d dimensions at r > 0, (...) -> (...), float64.
-
-        Raises:
-            InvalidArgumentError: If the spectrum is not isotropic.
-        """
-        raise self._refusal("has no radial distribution")
-
-    def log_density(self, omega: Tensor) -> Tensor:
-        """Return the log density of omega, (F, d) -> (F,), float64. It is differentiable once.
-
-        Raises:
-            InvalidArgumentError: If it has no closed form here, or is infinite at 0.
-        """
-        raise self._refusal("has no density in closed form")
-
-    def coordinate_quantile(self, u: Tensor) -> Tensor:
-        """Return the quantiles of one coordinate of omega at u in (0, 1), (...) -> (...), float64.
-
-        Raises:
-            InvalidArgumentError: If the coordinates are not independent.
-        """
-        raise self._refusal("has coordinates that depend on each other")
-
-    def _refusal(self, why: str) -> InvalidArgumentError:
-        return InvalidArgumentError(f"{self!r} {why}.")
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and vars(self) == vars(other)
-
-    def __hash__(self) -> int:
-        return hash((type(self), *vars(self).values()))
-
-    def __repr__(self) -> str:
-        options = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
-        return f"{type(self).__name__}({options})"
+from rfgp.spectra.role import Spectrum
 
 
 class Gaussian(Spectrum):
@@ -454,7 +336,3 @@ def names() -> tuple[str, ...]:
         True
     """
     return _REGISTRY.names
-
-
-def __dir__() -> list[str]:
-    return sorted(name for name, value in globals().items() if getattr(value, "__module__", None) == __name__)
