@@ -173,7 +173,7 @@ class Answer(NamedTuple):
     """Predictions at the new rows, (n,) each, those of the mean at the rows, and the printed score with its error."""
 
     mean: Array
-    log_density: Array
+    log_prob: Array
     covered: NDArray[np.bool_]
     at_rows: Array
     printed: tuple[float, float] | None = None

@@ -27,7 +27,7 @@ PHRASES = (  # patterns of what the library says, and what the command line says
         r"the exact process (--features exact, up to \1 nodes)",
     ),
     (
-        r"by_name\(\"energy\", effort=\"full\"\) solves them, once\.",
+        r"by_name\(\"energy\", effort=\"full\"\) solves them once\.",
         "Another coupling, such as orthogonal, takes no time.",
     ),
     (r"Give the noise a prior or a larger start, fit fewer observations, or use", "Use"),

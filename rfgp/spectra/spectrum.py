@@ -131,7 +131,15 @@ class Spectrum(ABC):
 
 
 def positive(name: str, value: float) -> float:
-    """Return a positive number, or raise InvalidArgumentError with its name."""
+    """Return a positive number.
+
+    Raises:
+        InvalidArgumentError: If it is none, with its name.
+
+    Examples:
+        >>> positive("nu", 2)
+        2.0
+    """
     number = isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
     if not number or not 0 < float(value) < math.inf:
         raise InvalidArgumentError(f"{name} must be a positive number, got {value!r}.")

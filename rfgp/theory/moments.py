@@ -246,7 +246,12 @@ def simplex_moment(distances: Any, num_dims: int) -> Array:
 
 
 def expected(z: Array, spectrum: Spectrum, features: str) -> Array:
-    """Return the kernel at distances z (...), or exp(z^2 / 2) for positive features, (...)."""
+    """Return the kernel at distances z (...), or exp(z^2 / 2) for positive features, (...).
+
+    Examples:
+        >>> expected(np.array([0.0]), Gaussian(), "fourier").tolist()
+        [1.0]
+    """
     if features == "laplace":
         return np.asarray(np.exp(z**2 / 2))
     return np.asarray(spectrum.kernel(torch.as_tensor(z)).numpy())

@@ -117,7 +117,7 @@ def named(pattern):
 
 def test_the_environment_variables_are_those_of_the_page():
     ours = {name for text in sources().values() for name in re.findall(r"environ[^\n]*?\"([A-Z_]+)\"", text)}
-    assert ours == {"RFGP_CACHE_DIR", "RFGP_DATA_DIR", "RFGP_DATA_URL"}
+    assert ours == {"LOCALAPPDATA", "RFGP_CACHE_DIR", "RFGP_DATA_DIR", "RFGP_DATA_URL", "XDG_CACHE_HOME"}
     assert all(f"`{name}`" in PAGE for name in ours)
 
 

@@ -103,7 +103,7 @@ def ship(solutions: dict[str, Solution], path: Path = SHIPPED) -> None:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp(), "solved.npz")
         >>> ship({"key": solver.Solution(np.eye(2, dtype=np.float16), 1.0, 0, 1)}, path)
-        >>> sorted(np.load(path).files)
+        >>> sorted(np.load(path, allow_pickle=False).files)
         ['key.directions', 'key.meta']
     """
     content = {f"{key}.{name}": value for key, found in solutions.items() for name, value in _arrays(found).items()}

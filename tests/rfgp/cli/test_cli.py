@@ -269,7 +269,7 @@ def test_several_classes_and_wrong_targets_are_named(monkeypatch, capsys, tmp_pa
     for name, words in (
         ("categorical", "GPClassifier"),
         ("poisson", "counts"),
-        ("gaussian", "likelihood"),
+        ("normal", "likelihood"),
     ):
         options = ("--likelihood", name, *SMALL, "--target", "y", "--out", tmp_path / "o")
         code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", *options)
@@ -508,8 +508,8 @@ def test_predict_names_the_decimal_mark_that_the_model_brings(decimal, monkeypat
     gp.save(tmp_path / "m")
     code, _, err = run(monkeypatch, capsys, "predict", tmp_path / "m", tmp_path / "other.csv")
     assert code == 1
-    assert f"where the decimal mark is {decimal!r}; in " in err
-    assert f"it may be another: give --decimal {mark} if so." in err
+    assert f"The decimal mark is {decimal!r}, as in the fitted table" in err
+    assert f"Give --decimal {mark} if so." in err
     assert run(monkeypatch, capsys, "predict", tmp_path / "m", tmp_path / "other.csv", "--decimal", mark)[0] == 0
 
 
@@ -816,7 +816,7 @@ def test_targets_of_two_classes_are_recognized(monkeypatch, capsys, tmp_path):
     common = (*SMALL, "--target", "y")
     code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "text.csv", *common, "--out", tmp_path / "o")
     assert code == 1
-    assert "--likelihood bernoulli) has the probability of 'yes'" in " ".join(err.split())
+    assert "--likelihood bernoulli) to predict 'yes'" in " ".join(err.split())
     law = ("--likelihood", "bernoulli", "--inference", "laplace")
     code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "text.csv", *common, *law, "--out", tmp_path / "o")
     assert code == 0, err

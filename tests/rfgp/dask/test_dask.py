@@ -354,7 +354,7 @@ class TestErrors:
             (lambda: Partitions(arrays()[0], Y), "y must be a Dask array"),
             (lambda: Partitions(arrays()[0], "y"), "X must be a Dask dataframe"),
             (lambda: Partitions(arrays()[0], arrays()[1][:90]), "X has 600 rows and y has 90"),
-            (lambda: Partitions(frame(4)[["a"]], frame(3)["y"]), "X has 4 partitions, y has 3"),
+            (lambda: Partitions(frame(4)[["a"]], frame(3)["y"]), "must have 4 partitions"),
         ],
     )
     def test_what_does_not_match(self, client, make, message):

@@ -206,7 +206,7 @@ def test_names_and_numbers_are_checked():
         ({"num_frequencies": 0}, "positive integer"),
         ({"num_frequencies": 2.0}, "positive integer"),
         ({"features": "cosine"}, "features must be one of"),
-        ({"features": "laplace", "spectrum": "matern"}, "must be Gaussian"),
+        ({"features": "laplace", "spectrum": "matern"}, "Gaussian spectrum"),
         ({"num_dims": 2, "ard_num_dims": 3}, "num_dims is 2"),
     ]:
         with pytest.raises(rfgp.InvalidArgumentError, match=words):

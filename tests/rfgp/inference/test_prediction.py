@@ -123,7 +123,7 @@ def test_metrics_of_log_normal_laws_are_in_the_targets_units():
     other = d.p.linear(np.eye(5)).exp()
     assert rfgp.metrics.kl_divergence(p, other) == pytest.approx(0, abs=1e-9)
     for wrong in (-y, np.where(y == y[0], 0.0, y)):
-        with pytest.raises(rfgp.InvalidArgumentError, match=f"of positive targets, got {wrong.min():g}"):
+        with pytest.raises(rfgp.InvalidArgumentError, match=f"must be positive, got {wrong.min():g}"):
             rfgp.metrics.nlpd(wrong, p)
 
 
