@@ -77,7 +77,7 @@ def test_remedies_of_python_alone_have_words_of_their_own(command):
         "to few rows (try ard=False, or priors), or the target has outliers.",
         "More of them (num_walkers, degree, rank), other ones (features='auto' measures which), or the exact process "
         "(gp.exact(), up to 20,000 nodes) are the remedy;",
-        'takes few steps. by_name("energy", effort="full") solves them, once.',
+        'takes few steps. by_name("energy", effort="full") solves them once.',
         "Give the noise a prior or a larger start, fit fewer observations, or use features='spectrum'.",
         'Merge coincident vertices (mesh.merge_vertices()), or pass weights="unit".',
         "These walks take up to 9 MiB, more than max_memory allows (3 MiB). Use fewer walkers",
