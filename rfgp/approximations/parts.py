@@ -13,7 +13,7 @@ from rfgp.columns import Kind
 from rfgp.couplings import Frequencies
 from rfgp.features import Fourier, Laplace
 from rfgp.grams import Gram
-from rfgp.kernels.role import Factor, Functions, Values, Waves
+from rfgp.kernels.role import Factor, FourierFunctions, Functions, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, of_prefix
 
@@ -121,10 +121,10 @@ class SpectralPart:
 
     def functions(self, columns: ColumnSummary) -> Functions:
         """Return the features as functions of rows (n, D) and of values by path, whatever the columns."""
-        waves = self._waves if self.feature_map.is_trigonometric else None
-        return Functions(self.feature_map.num_features, self._features, waves=waves)
+        fourier = self._fourier if self.feature_map.is_trigonometric else None
+        return Functions(self.feature_map.num_features, self._features, fourier=fourier)
 
-    def _waves(self, values: Values) -> Waves:
+    def _fourier(self, values: Values) -> FourierFunctions:
         """Return the frequencies (m, c) in the units of the columns."""
         frequencies = self._map_at(values).frequencies
         lengthscales = [
@@ -133,7 +133,7 @@ class SpectralPart:
         ]
         amplitudes = frequencies.amplitudes.double().expand(frequencies.shape[0])
         places = [place for own in self.places for place in own]
-        return Waves(frequencies.dense().double() / torch.cat(lengthscales), places, amplitudes)
+        return FourierFunctions(frequencies.dense().double() / torch.cat(lengthscales), places, amplitudes)
 
     def _features(self, x: Tensor, values: Values) -> Tensor:
         """Return the features (n, F) of rows (n, D)."""
@@ -163,15 +163,15 @@ class TermFeatures:
         return math.prod(part.size for part in self.parts)
 
     @property
-    def has_waves(self) -> bool:
+    def is_fourier(self) -> bool:
         """Whether the features are cosines and sines."""
-        return len(self.parts) == 1 and self.parts[0].waves is not None
+        return len(self.parts) == 1 and self.parts[0].fourier is not None
 
-    def waves(self, *parameters: Tensor) -> Waves:
+    def fourier(self, *parameters: Tensor) -> FourierFunctions:
         """Return their frequencies (m, c), if they are cosines and sines."""
         (part,) = self.parts
-        assert part.waves is not None
-        return part.waves(self._values(parameters))
+        assert part.fourier is not None
+        return part.fourier(self._values(parameters))
 
     def _values(self, parameters: tuple[Tensor, ...]) -> dict[str, Tensor]:
         return {**self.constants, **dict(zip(self.names, parameters, strict=True))}

@@ -50,7 +50,7 @@ class WeightTerm(TermPrior):
             name=self.term.name,
             new_levels=NewLevels.through(self.term, names, constants, columns),
             design=self._design(features, values, columns),
-            waves=features.waves if features.has_waves else None,
+            fourier=features.fourier if features.is_fourier else None,
         )
         return Prior(weights=(block,))
 

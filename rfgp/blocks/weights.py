@@ -77,7 +77,7 @@ class WeightBlock(LatentBlock):
         name: The name of the term.
         new_levels: The covariance of f between inputs with levels that no row has, for a variance of 1. If None, 0.
         design: The features of rows as a design that depends on no hyperparameter. If None, there is none.
-        waves: Maps `parameters` to frequencies (m, c), the columns that they read, and amplitudes (m,) of phi that are
+        fourier: Maps `parameters` to frequencies (m, c), the columns that they read, and amplitudes (m,), if phi are
             cosines followed by sines. If None, they are not.
     """
 
@@ -90,7 +90,7 @@ class WeightBlock(LatentBlock):
     name: str = "weights"
     new_levels: NewLevels | None = None
     design: Design | None = None
-    waves: Callable[..., tuple[Tensor, list[int], Tensor]] | None = None
+    fourier: Callable[..., tuple[Tensor, list[int], Tensor]] | None = None
 
     @property
     def unit(self) -> Tensor:

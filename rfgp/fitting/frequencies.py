@@ -31,7 +31,7 @@ from rfgp.parameters import Values
 from rfgp.regression import FitReport, Stage
 from rfgp.regression.spec import block_scales, learnable_draws
 from rfgp.rows import Block, JoinedRows, gathered
-from rfgp.solvers.lowrank import LowRankSolver, accumulate_gram, has_waves, log_density_of_waves
+from rfgp.solvers.lowrank import LowRankSolver, accumulate_gram, fourier_log_likelihood, has_fourier_features
 
 BATCH_ROWS = 6000
 """The most rows of a batch."""
@@ -56,7 +56,7 @@ _SEGMENT, _LEAST_SEGMENTS = 10, 4
 """The number of steps between two scores of the held-out rows, and the least number of scores of a learning curve."""
 MARGIN = 0.005
 """The nats a row by which learned frequencies must promise to be ahead."""
-TRACED = 8
+TRACE_DIVISOR = 8
 """The divisor of the rows of a batch from which the derivative of the log determinant is estimated in a step."""
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8
 
@@ -332,11 +332,11 @@ class Learning:
                 return LowRankSolver(model).log_marginal_likelihood()
             single = replace(model, rows=replace(rows, inputs=rows.inputs.float()))
             model = model if single.is_precise else single
-            if not has_waves(model):
+            if not has_fourier_features(model):
                 return LowRankSolver(model).log_marginal_likelihood()
-            size = max(len(rows) // TRACED, 1)
+            size = max(len(rows) // TRACE_DIVISOR, 1)
             first = step * size % (len(rows) - size + 1)
-            return log_density_of_waves(model, slice(first, first + size))
+            return fourier_log_likelihood(model, slice(first, first + size))
         return self._fit.regression.replace(hyperparameters=both).infer(rows).log_marginal_likelihood()
 
     def _beside(self, values: Values, parameters: dict[str, Tensor]) -> Values:

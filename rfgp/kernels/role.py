@@ -18,7 +18,7 @@ Values = Mapping[str, Tensor]
 """Hyperparameters and constants in standardised units, by name."""
 
 
-class Waves(NamedTuple):
+class FourierFunctions(NamedTuple):
     """Functions a cos(w . x), followed by a sin(w . x)."""
 
     frequencies: Tensor  # (m, c)
@@ -37,7 +37,7 @@ class Functions:
             is none.
         scale: Maps values to these factors, (F,).
         reads: The names of the values that the design depends on.
-        waves: Maps values to the frequencies of functions that are cosines and sines. If None, they are not.
+        fourier: Maps values to the frequencies of functions that are cosines and sines. If None, they are not.
     """
 
     size: int
@@ -45,7 +45,7 @@ class Functions:
     design: Callable[[Tensor, Values], Tensor] | None = None
     scale: Callable[[Values], Tensor] | None = None
     reads: tuple[str, ...] = ()
-    waves: Callable[[Values], Waves] | None = None
+    fourier: Callable[[Values], FourierFunctions] | None = None
 
 
 Projector = Callable[[Tensor], sp.csr_array]

@@ -49,13 +49,13 @@ def merged_pool(begun: Regression) -> tuple[Block, int]:
     return pool, len(rows)
 
 
-def twins(pool: Block) -> Any:
+def duplicate_labels(pool: Block) -> Any:
     """Return the number of the group of each row (n,) with near inputs, or with equal ones if half of them are near."""
     near, equal = input_groups(pool.inputs, SPACING), input_groups(pool.inputs)
     return near if 2 * (near.max() + 1) > equal.max() + 1 else equal
 
 
-def labels_of(begun: Regression, pool: Block, key: Any) -> Any:
+def group_labels(begun: Regression, pool: Block, key: Any) -> Any:
     """Return the number of the group of each row (n,) by a column."""
     return input_groups(pool.inputs[:, [_place(begun, key)]])
 

@@ -9,7 +9,7 @@ import torch
 
 from rfgp.counts import counted
 from rfgp.fitting import Plan, fit_terms
-from rfgp.fitting.neighbors import MOST_SHARED
+from rfgp.fitting.neighbors import MOST_SHARED, finalize
 from rfgp.regression import FitReport, Regression, Score, SelectionReport
 from rfgp.regression.selection_report import CONSTANT, LINE, RATE
 from rfgp.regression.spec import ModelSpec, averaged
@@ -81,7 +81,7 @@ def _fitted(rounds: SuccessiveHalving, state: CandidateState) -> tuple[Regressio
     if found is not None and found.is_whole:
         return validation.last(found), found.report
     if found is not None and (candidate.learns_frequencies or _is_searched(found, len(rows))):
-        return _conditioned(regression, state)
+        return _conditioned(rounds, state)
     plan = validation.plan_of(candidate, found)
     if found is not None and len(candidate.terms) > 1 and found.searched < FEW * len(rows):
         plan = replace(plan, is_begun=False)
@@ -94,19 +94,23 @@ def _is_searched(found: FittedCandidate, rows: int) -> bool:
     return is_alone and found.searched >= MOST_SHARED and rows > 2 * MOST_SHARED
 
 
-def _conditioned(regression: Regression, state: CandidateState) -> tuple[Regression, FitReport]:
+def _conditioned(rounds: SuccessiveHalving, state: CandidateState) -> tuple[Regression, FitReport]:
     """Return a candidate with its fitted frequencies and hyperparameters, conditioned on all rows.
 
-    Searches and validation rows in its report are those of the last fit.
+    Searches in its report, and the validation rows of learned frequencies, are those of the last fit.
     """
     assert state.fitted is not None
-    rows, found, report = regression.needed_rows("a fit"), state.fitted.regression, state.fitted.report
+    regression, found, report = rounds.validation.begun, state.fitted.regression, state.fitted.report
+    rows = regression.needed_rows("a fit")
     begun = start_of(regression, state.candidate, rows, None)
     begun = begun.replace(family=found.family, hyperparameters=found.hyperparameters)
+    words = f"{report.message}; fitted to {counted(state.fitted.searched, 'row')} and conditioned on {len(rows):,}"
+    if state.candidate.neighbors is not None:
+        begun, report = finalize(begun, rounds.validation.plan, [report])
+        return begun, replace(report, message=words)
     with torch.no_grad():
         inference = begun.infer(rows)
         total = float(inference.log_marginal_likelihood()) + begun.scaling.targets.log_jacobian(rows.count)
-    words = f"{report.message}; fitted to {counted(state.fitted.searched, 'row')} and conditioned on {len(rows):,}"
     report = replace(
         report, log_marginal_likelihood=total, message=words, effective_dof_fraction=inference.effective_dof_fraction
     )

@@ -192,8 +192,8 @@ class SuccessiveHalving:
     def _without_folds(self, states: Sequence[CandidateState]) -> list[CandidateState]:
         """Score candidates by fits without each fold, the best first; return those that were scored.
 
-        A score of rows that the hyperparameters have seen is too good, if it is wrong. A candidate that it puts clearly
-        behind an honest score is behind.
+        A left-out score is optimistic, because the hyperparameters have seen the row. A candidate with an optimistic
+        score clearly below the best honest one cannot be the best, and is not fitted again.
         """
         best, found = -math.inf, list[CandidateState]()
         for state in sorted((one for one in states if one.scores and not one.status), key=lambda one: -one.score):

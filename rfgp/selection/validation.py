@@ -33,7 +33,7 @@ from rfgp.regression.spec import ModelSpec, data_summary
 from rfgp.rows import ArrayRows, Block, Rows
 from rfgp.rows.arrays import Origin
 from rfgp.selection.candidates import FEW_ROWS, Candidate
-from rfgp.selection.groups import FORWARD, date_column, labels_of, merged_pool, twins
+from rfgp.selection.groups import FORWARD, date_column, duplicate_labels, group_labels, merged_pool
 
 MOST_LEFT_OUT = 1000
 """The most rows that are left out in turn."""
@@ -83,7 +83,7 @@ class Validation:
         rows: The rows that candidates are fitted to, in random order if some are held out.
         held_out: The rows that are held out. If None, each of the others is left out in turn, alone or with its fold.
         folds: The numbers of the rows of each fold. Empty if there are none.
-        splits_folds: Whether each row of a fold is predicted given all others, those of its fold included.
+        conditions_on_fold: Whether each row is predicted given all others, those of its fold included.
         groups: How rows are kept together or ordered: None, "forward", or the key of a column.
         are_exact: Whether all candidates are exact.
     """
@@ -93,7 +93,7 @@ class Validation:
     rows: Block
     held_out: Block | None = None
     folds: tuple[Tensor, ...] = ()
-    splits_folds: bool = False
+    conditions_on_fold: bool = False
     groups: Any = None
     are_exact: bool = False
 
@@ -118,7 +118,7 @@ class Validation:
         if groups == FORWARD:
             order = pool.inputs[:, date_column(begun)].argsort()
         else:
-            labels = torch.from_numpy(twins(pool) if groups is None else labels_of(begun, pool, groups))
+            labels = torch.from_numpy(duplicate_labels(pool) if groups is None else group_labels(begun, pool, groups))
             number = int(labels.max()) + 1
             if number < 2 and groups is not None:
                 raise DataError(f"Rows of at least two groups are needed, got one value of {groups!r}.")
@@ -142,8 +142,8 @@ class Validation:
         has_few = begun.family.is_gaussian and len(pool) < A_HYPERPARAMETER * hyperparameters
         count = min(FOLDS, int(places.max()) + 1) if has_few or groups is not None else 0
         members = [(places % count == fold).nonzero()[:, 0] for fold in range(count)]
-        is_split = groups is None and int(places.max()) + 1 == len(places)
-        return cls(begun, plan, pool, None, tuple(one for one in members if len(one)), is_split, groups)
+        conditions_on_fold = groups is None and int(places.max()) + 1 == len(places)
+        return cls(begun, plan, pool, None, tuple(one for one in members if len(one)), conditions_on_fold, groups)
 
     @property
     def validated(self) -> Block:
@@ -230,8 +230,8 @@ class Validation:
     def without_folds(self, found: FittedCandidate) -> FittedCandidate:
         """Return a fitted candidate with the densities of rows by fits without their folds, which start at its optimum.
 
-        Without folds a score would be that of rows that the hyperparameters have seen. With four fifths of the rows it
-        would be that of a smaller table, which matters without noise: 2 nats a row for 40 rows of a simulator.
+        Rows are conditioned on those of their fold, too, unless inputs are equal or in groups. Given only four fifths
+        of the rows, noise-free targets have too low a score: by 2 nats a row for 40 rows of a simulator.
         """
         density = torch.empty_like(found.density)
         for fold in self.folds:
@@ -242,7 +242,7 @@ class Validation:
             begun = begun.replace(hyperparameters=begun.hyperparameters.replaced(found.regression.hyperparameters.raw))
             plan = replace(self.plan_of(found.candidate, None), is_begun=True)
             refitted, _ = fit_terms(begun, replace(plan, given_iterations=min(REFITTED, plan.max_iterations)))
-            if self.splits_folds:
+            if self.conditions_on_fold:
                 left_out = self._left_out(found.regression.replace(hyperparameters=refitted.hyperparameters))[fold]
             else:
                 left_out = _densities(refitted, self.rows.take(fold))

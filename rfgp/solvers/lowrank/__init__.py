@@ -2,6 +2,8 @@
 
 from rfgp.solvers.lowrank.bounds import EvidenceBounds as EvidenceBounds
 from rfgp.solvers.lowrank.bounds import evidence_bounds as evidence_bounds
+from rfgp.solvers.lowrank.fourier import fourier_log_likelihood as fourier_log_likelihood
+from rfgp.solvers.lowrank.fourier import has_fourier_features as has_fourier_features
 from rfgp.solvers.lowrank.model import LinearModel as LinearModel
 from rfgp.solvers.lowrank.model import ParameterGradients as ParameterGradients
 from rfgp.solvers.lowrank.model import block_rows as block_rows
@@ -19,5 +21,3 @@ from rfgp.solvers.lowrank.statistics import best_ratios as best_ratios
 from rfgp.solvers.lowrank.statistics import best_scales as best_scales
 from rfgp.solvers.lowrank.statistics import solve as solve
 from rfgp.solvers.lowrank.statistics import symmetrized as symmetrized
-from rfgp.solvers.lowrank.waves import has_waves as has_waves
-from rfgp.solvers.lowrank.waves import log_density_of_waves as log_density_of_waves

@@ -259,6 +259,9 @@ def test_neighbors_searched_on_enough_rows_are_conditioned(monkeypatch, most, is
     assert len(fits) == (not is_conditioned)
     assert ("conditioned on 150" in gp.fit_report.message) == is_conditioned
     assert gp.num_observations == 150
+    left_out = gp.leave_one_out().log_prob.mean()
+    assert gp.fit_report.leave_one_out == pytest.approx(left_out, abs=1e-6)
+    assert gp.fit_report.mean_squared_zscore is not None
 
 
 @pytest.mark.parametrize(("share", "is_begun"), [(0.0, True), (2.0, False)])

@@ -11,8 +11,8 @@ from rfgp import kernels as k
 from rfgp.blocks import Weights
 from rfgp.regression.spec import learnable_draws
 from rfgp.rows import Block
-from rfgp.solvers.lowrank import LinearModel, has_waves, log_density_of_waves
-from rfgp.solvers.lowrank import waves as room
+from rfgp.solvers.lowrank import LinearModel, fourier_log_likelihood, has_fourier_features
+from rfgp.solvers.lowrank import fourier as room
 
 F64 = torch.float64
 KERNELS = {
@@ -58,8 +58,8 @@ def dense_density(model: LinearModel) -> Tensor:
 def test_gradient_matches_dense_algebra(kernel, outputs):
     """Planted: without the part of A^-1, or with amplitudes left out, it does not."""
     model, leaves = model_of(kernel, rows_of(outputs))
-    assert has_waves(model)
-    found, expected = log_density_of_waves(model, slice(0, 24)), dense_density(model)
+    assert has_fourier_features(model)
+    found, expected = fourier_log_likelihood(model, slice(0, 24)), dense_density(model)
     assert found.item() == pytest.approx(expected.item(), abs=1e-9)
     pairs = zip(
         *(torch.autograd.grad(one, list(leaves.values()), retain_graph=True) for one in (found, expected)), strict=True
@@ -74,7 +74,7 @@ def test_parts_of_the_rows_have_the_gradient_on_average():
     (path,) = (name for name in leaves if name.endswith("frequencies"))
 
     def gradient(part):
-        return torch.autograd.grad(log_density_of_waves(model, part), leaves[path], retain_graph=True)[0]
+        return torch.autograd.grad(fourier_log_likelihood(model, part), leaves[path], retain_graph=True)[0]
 
     parts = [gradient(slice(first, first + 8)) for first in (0, 8, 16)]
     whole = gradient(slice(0, 24))
@@ -84,15 +84,15 @@ def test_parts_of_the_rows_have_the_gradient_on_average():
 
 def test_single_precision_is_close_unless_noise_is_small():
     model, leaves = model_of(KERNELS["RBF"], rows_of(1), torch.float32)
-    expected, found = dense_density(model), log_density_of_waves(model, slice(0, 24))
+    expected, found = dense_density(model), fourier_log_likelihood(model, slice(0, 24))
     assert 0 < abs(found.item() - expected.item()) < 1e-4
     leaves["noise"].data.fill_(1e-8)
     small = LinearModel(model.weights, model.rows, model.mean, leaves["noise"])
     assert small.is_precise
-    assert log_density_of_waves(small, slice(0, 24)).item() == pytest.approx(dense_density(small).item(), rel=1e-6)
+    assert fourier_log_likelihood(small, slice(0, 24)).item() == pytest.approx(dense_density(small).item(), rel=1e-6)
 
 
-def test_other_terms_and_rows_have_no_waves():
+def test_other_terms_and_rows_are_not_fourier():
     model, _ = model_of(KERNELS["RBF"], rows_of(1))
     block = model.weights.blocks[0]
     with_noise = Block(model.rows.inputs, model.rows.targets, fixed_noise=torch.ones(24, dtype=F64))
@@ -100,26 +100,26 @@ def test_other_terms_and_rows_have_no_waves():
         LinearModel(Weights((block, block)), model.rows, model.mean, model.noise),
         LinearModel(model.weights, with_noise, model.mean, model.noise),
     ]
-    assert not any(map(has_waves, others))
+    assert not any(map(has_fourier_features, others))
     gp = rfgp.GP(k.RBF(0) * k.Group(1), approximation=rfgp.RandomFeatures(4), seed=0)
     x = rows_of(1).inputs.numpy()
     x[:, 1] = x[:, 1].round()
     gp.condition(x, x[:, 0])
-    assert gp.regression.prior().weights[0].waves is None
+    assert gp.regression.prior().weights[0].fourier is None
 
 
 @pytest.mark.parametrize("planted", ["trace", "amplitudes", "outputs"])
 def test_planted_errors_are_seen(planted, monkeypatch):
     original = room.frequency_gradient
 
-    def wrong(phi, x, residual, weights, inverse, outputs, traced):
+    def wrong(phi, x, residual, weights, inverse, outputs, trace_rows):
         if planted == "trace":
             inverse = 0 * inverse
         if planted == "amplitudes":
             phi = phi * math.sqrt(5)
         if planted == "outputs":
             residual, weights = residual[:, :1], weights[:, :1]
-        return original(phi, x, residual, weights, inverse, outputs, traced)
+        return original(phi, x, residual, weights, inverse, outputs, trace_rows)
 
     monkeypatch.setattr(room, "frequency_gradient", wrong)
     with pytest.raises(AssertionError):

@@ -9,7 +9,7 @@ Its first part has rank k, so that its derivative in the frequencies needs one p
     d/dW = s/D sum_j diag(w_sin,j) C^T (r_j x) - diag(w_cos,j) S^T (r_j x),    phi = [C, S].
 
 The second part is a sum over rows of products with A^-1, a third of all operations. Given A it may be estimated from
-some of the rows, without bias if these are random: `traced`. Steps of stochastic gradients do not need more.
+some of the rows, without bias if these are random: `trace_rows`. Steps of stochastic gradients do not need more.
 """
 
 from functools import partial
@@ -24,28 +24,28 @@ from rfgp.solvers.lowrank.solver import Totals, closed_gradients, log_density_of
 from rfgp.solvers.lowrank.statistics import Statistics, add_symmetric_product, solve, symmetrized
 
 
-def has_waves(model: LinearModel) -> bool:
+def has_fourier_features(model: LinearModel) -> bool:
     """Return whether the only term has cosines and sines as features, and rows are in memory and alike."""
     blocks = model.weights.blocks
-    return len(blocks) == 1 and blocks[0].waves is not None and blocks[0].residual is None and model.is_uniform
+    return len(blocks) == 1 and blocks[0].fourier is not None and blocks[0].residual is None and model.is_uniform
 
 
-def log_density_of_waves(model: LinearModel, traced: slice) -> Tensor:
+def fourier_log_likelihood(model: LinearModel, trace_rows: slice) -> Tensor:
     """Return the log marginal likelihood, 0-d, which can be differentiated once in all hyperparameters and frequencies.
 
     Args:
-        model: One block of rows in memory, for which `has_waves`.
-        traced: The rows from which the derivative of log|A| in the frequencies is estimated.
+        model: One block of rows in memory, for which `has_fourier_features`.
+        trace_rows: The rows from which the derivative of log|A| in the frequencies is estimated.
     """
     (block,) = model.weights.blocks
-    assert block.waves is not None
-    frequencies, places, amplitudes = block.waves(*block.parameters)
-    compute = partial(_value, model.detached(), frequencies.detach(), places, amplitudes.detach(), traced)
+    assert block.fourier is not None
+    frequencies, places, amplitudes = block.fourier(*block.parameters)
+    compute = partial(_value, model.detached(), frequencies.detach(), places, amplitudes.detach(), trace_rows)
     return with_gradient(compute, model.mean, model.noise, model.variances, frequencies)
 
 
 def _value(
-    model: LinearModel, frequencies: Tensor, places: list[int], amplitudes: Tensor, traced: slice, needs: Needs
+    model: LinearModel, frequencies: Tensor, places: list[int], amplitudes: Tensor, trace_rows: slice, needs: Needs
 ) -> tuple[Tensor, Gradients]:
     rows, noise, m = gathered(model.rows), model.noise, len(frequencies)
     x = rows.inputs[:, places]
@@ -74,7 +74,9 @@ def _value(
         in_frequencies = None
         if needs[3]:
             scaled = (model.scale[:, None] * inverse * model.scale).to(x)
-            in_frequencies = frequency_gradient(phi, x, residual * each, unscaled, scaled, each.sum(), traced) / noise
+            in_frequencies = (
+                frequency_gradient(phi, x, residual * each, unscaled, scaled, each.sum(), trace_rows) / noise
+            )
         closed = closed_gradients(model, solution, totals, inverse)
         return [g if need else None for g, need in zip((*closed, in_frequencies), needs, strict=True)]
 
@@ -88,7 +90,7 @@ def frequency_gradient(
     weights: Tensor,  # (2m, k)
     inverse: Tensor,  # (2m, 2m) s A^-1 s
     outputs: Tensor,  # 0-d
-    traced: slice,
+    trace_rows: slice,
 ) -> Tensor:  # (m, c)
     """Return the gradient in the frequencies times the noise, float64."""
     m = phi.shape[1] // 2
@@ -96,8 +98,8 @@ def frequency_gradient(
     for r, (w_cos, w_sin) in zip(residual.mT, weights.mT.reshape(-1, 2, m), strict=True):
         in_cos, in_sin = (phi.mT @ (r[:, None].to(x) * x)).double().split(m)
         total += w_sin[:, None] * in_cos - w_cos[:, None] * in_sin
-    some = phi[traced]
+    some = phi[trace_rows]
     pushed = some @ inverse
     in_angles = some[:, :m] * pushed[:, m:] - some[:, m:] * pushed[:, :m]
     share = float(outputs) * len(phi) / len(some)
-    return total - share * (in_angles.mT @ x[traced]).double()
+    return total - share * (in_angles.mT @ x[trace_rows]).double()
