@@ -89,7 +89,7 @@ def test_single_precision_is_close_unless_noise_is_small():
     leaves["noise"].data.fill_(1e-8)
     small = LinearModel(model.weights, model.rows, model.mean, leaves["noise"])
     assert small.is_precise
-    assert fourier_log_likelihood(small, slice(0, 24)).item() == pytest.approx(dense_density(small).item(), rel=1e-6)
+    assert fourier_log_likelihood(small, slice(0, 24)).item() == pytest.approx(dense_density(small).item(), rel=1e-8)
 
 
 def test_other_terms_and_rows_are_not_fourier():
