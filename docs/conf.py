@@ -1,0 +1,76 @@
+"""Settings of the documentation site: `make docs` writes it to out/docs without a network."""
+
+import re
+import sys
+import warnings
+from importlib.metadata import version as version_of
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+project = "rfgp"
+author = "The rfgp authors"
+version = release = version_of("rfgp")
+root_doc = "index"
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 4
+suppress_warnings = ["config.cache"]  # the order of the gallery is a function, which cannot be cached
+
+autosummary_generate = True
+autosummary_ignore_module_all = False
+autodoc_typehints = "none"  # signatures in the sources have shapes; types of torch would hide them
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True, "show-inheritance": True}
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True  # an attribute that is also a property is described once
+default_role = "code"
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+sphinx_gallery_conf = {
+    "examples_dirs": str(ROOT / "examples" / "gallery"),
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"/plot_",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "show_memory": False,
+    "plot_gallery": "True",
+    "show_signature": False,
+}
+warnings.filterwarnings("ignore", category=UserWarning, module="matplotlib")
+
+html_theme = "pydata_sphinx_theme"
+html_title = "rfgp"
+html_static_path = ["_static"]
+html_show_sourcelink = False
+html_theme_options = {"navbar_end": ["theme-switcher"], "show_prev_next": False, "navigation_with_keys": False}
+
+
+def escape_docstring(app, what, name, obj, options, lines):
+    """Keep asterisks, bars and trailing underscores of formulas as they are: docstrings are text, not markup."""
+    lines[:] = [line if line.lstrip().startswith(">>>") else escaped(line) for line in lines]
+
+
+def escaped(line):
+    """Return a line with the characters escaped that reStructuredText would read, outside its code."""
+    parts = re.split(r"(``[^`]*``|`[^`]*`|:\w+(?: [\w.*|]+)*:)", line)
+    parts[::2] = [re.sub(r"(?<!\\)([*|]|(?<=\w)_(?!\w))", r"\\\1", part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def setup(app):
+    """Escape formulas before napoleon reads the sections of a docstring."""
+    app.connect("autodoc-process-docstring", escape_docstring, priority=100)

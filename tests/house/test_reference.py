@@ -1,0 +1,49 @@
+"""Each public name stands in the reference of the documentation exactly once."""
+
+from collections import Counter
+
+import pytest
+import reference_pages as pages
+
+import graphs
+import rfgp
+
+TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in (pages.ROOT / "docs" / "reference").glob("*.rst")}
+
+
+def faults(texts):
+    """Return the names that are missing, repeated or unknown in the pages' texts."""
+    counts = Counter(name for text in texts for name in pages.listed_names(text))
+    names = set(pages.public_names())
+    return {
+        "missing": sorted(names - set(counts)),
+        "repeated": sorted(name for name, count in counts.items() if count > 1),
+        "unknown": sorted(set(counts) - names),
+    }
+
+
+def test_each_public_name_is_listed_once():
+    assert faults(TEXTS.values()) == {"missing": [], "repeated": [], "unknown": []}
+
+
+def test_each_name_of_all_is_listed():
+    names = {f"rfgp.{name}" for name in rfgp.__all__ if not pages.source_of(f"rfgp.{name}").exists()}
+    names |= {f"graphs.{name}" for name in dir(graphs) if name not in ("errors", "kernels")}
+    assert names <= set(pages.public_names())
+
+
+def test_each_page_is_in_the_table_of_contents():
+    assert set(TEXTS["index"].split()) >= set(pages.ROOMS) == set(TEXTS) - {"index"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "old", "new"),
+    [
+        ("missing", "   rfgp.GP\n", ""),
+        ("repeated", "   rfgp.GP\n", "   rfgp.GP\n   rfgp.GP\n"),
+        ("unknown", "   rfgp.GP\n", "   rfgp.GP\n   rfgp.NoSuchName\n"),
+    ],
+)
+def test_planted_fault_is_found(fault, old, new):
+    assert old in TEXTS["models"]
+    assert faults([text.replace(old, new) for text in TEXTS.values()])[fault]
