@@ -2,8 +2,9 @@
 A band with draws beside the exact process
 ==========================================
 
-40 rows of a noisy sine, with a gap. Left the exact process, right 64 random frequencies at the same hyperparameters. Thin
-lines are draws of the function, shaded are 95 % bands of the function. The printed divergence is in nats per point.
+40 rows of a noisy sine, with a gap. Left the exact process, right 64 random frequencies at the same hyperparameters.
+Thin lines are draws of the function, shaded are 95 % bands of the function. The printed divergence is in nats per
+point.
 """
 
 import matplotlib.pyplot as plt

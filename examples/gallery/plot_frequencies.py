@@ -2,8 +2,8 @@
 Independent, orthogonal and energy frequencies
 ==============================================
 
-64 frequencies of the Gaussian kernel in two dimensions. Each point has the same normal distribution in all three panels. Only
-their joint distribution differs: independent points clump, energy points repel each other.
+64 frequencies of the Gaussian kernel in two dimensions. Each point has the same normal distribution in all three
+panels. Only their joint distribution differs: independent points clump, energy points repel each other.
 """
 
 import matplotlib.pyplot as plt

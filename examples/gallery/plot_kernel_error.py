@@ -2,8 +2,9 @@
 Kernel error against the number of frequencies
 ==============================================
 
-Root mean square error of the kernel estimate in four dimensions, over distances from 0.3 to 3 lengthscales, from closed forms
-or 16 draws. All lines fall as one over the square root of m, or faster; couplings differ in the constant.
+Root mean square error of the kernel estimate in four dimensions, over distances from 0.3 to 3 lengthscales, from
+closed forms or 16 draws. All lines fall as one over the square root of m, or faster; couplings differ in the
+constant.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Mean and deviation on a mesh
 ============================
 
-A field on the 320 faces of a bumpy sphere, observed at 80 of them on one side. The mean is a smooth field where there are
-data, and the deviation grows where there are none.
+A field on the 320 faces of a bumpy sphere, observed at 80 of them on one side. The mean is a smooth field where there
+are data, and the deviation grows where there are none.
 """
 
 import matplotlib.pyplot as plt

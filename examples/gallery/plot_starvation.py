@@ -2,8 +2,9 @@
 Variance starvation, from 32 to 512 features
 ============================================
 
-Random features span a space of few functions. With many rows, little noise and a short lengthscale, the data determine all of
-them, and the deviation is too small away from the data. The approximation has the exact process's hyperparameters.
+Random features span a space of few functions. With many rows, little noise and a short lengthscale, the data
+determine all of them, and the deviation is too small away from the data. The approximation has the exact process's
+hyperparameters.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,9 @@
 Walkers on a graph, independent and stratified
 ==============================================
 
-Diffusion kernel between the middle of a 15 x 15 grid and all of its nodes, estimated by 16 walkers per node, once with
-independent walkers and once with lengths and directions that are stratified. The errors are means over 8 draws, for the whole kernel matrix.
+Diffusion kernel between the middle of a 15 x 15 grid and all of its nodes, estimated by 16 walkers per node, once
+with independent walkers and once with lengths and directions that are stratified. The errors are means over 8 draws,
+for the whole kernel matrix.
 """
 
 import matplotlib.pyplot as plt
