@@ -55,6 +55,7 @@ warnings.filterwarnings("ignore", category=UserWarning, module="matplotlib")
 html_theme = "pydata_sphinx_theme"
 html_title = "rfgp"
 html_static_path = ["_static"]
+html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {"navbar_end": ["theme-switcher"], "show_prev_next": False, "navigation_with_keys": False}
 
