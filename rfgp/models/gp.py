@@ -32,7 +32,7 @@ from rfgp.regression.spec import (
     starvation_warnings,
 )
 from rfgp.saving.gp import MODELS, row_terms
-from rfgp.selection import AutoSpace, fit_model, selected
+from rfgp.selection import AutoSpace, fit_model, run_selection
 from rfgp.solvers.lowrank import EvidenceBounds
 
 
@@ -211,7 +211,7 @@ class GP(Process[ModelSpec]):
             raise InvalidArgumentError('There is nothing to select, since the kernel is given. Use kernel="auto".')
         begun = begin(self._family, given(self._family, X, y, noise, sample_weight, exposure))
         with Reporter(progress=progress) as reporter:
-            return selected(begun, Plan(reporter=reporter))
+            return run_selection(begun, Plan(reporter=reporter))
 
     @plain()
     def with_approximation(self, approximation: Any) -> Self:
