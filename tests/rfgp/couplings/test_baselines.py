@@ -22,7 +22,7 @@ def plus(norms):
 
 
 class TestConformity:
-    def test_it_is_the_mean_over_rotations_of_a_product_of_two_features(self):
+    def test_it_is_the_mean_product_of_two_features_over_rotations(self):
         vectors, v = np.random.default_rng(0).standard_normal((3, 4)), 0.8
         generator, x = random.generator(0), torch.tensor([v, 0, 0, 0], dtype=torch.float64)
         rotations = rotated(torch.eye(4, dtype=torch.float64).expand(2000, 4, 4), generator)
