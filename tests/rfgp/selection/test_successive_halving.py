@@ -91,7 +91,7 @@ def test_learned_frequencies_know_the_gain_they_need(monkeypatch):
     assert [plans[name].has_rivals for name in (LEARNED, MORE, NEAR)] == [True, True, False]
 
 
-def test_candidates_behind_an_honest_score_are_not_fitted_without_folds(monkeypatch):
+def test_candidates_that_cannot_win_are_not_fitted_without_folds(monkeypatch):
     """The best left-out score is 3; without folds it is 1, and candidates with less than 0.9 cannot be the best."""
     refitted = []
 
