@@ -230,6 +230,11 @@ def merge_rows(sample_weight: Any, *data: Any) -> tuple[Any, Any]:
 
     Raises:
         DataError: weights that cannot be used.
+
+    Examples:
+        >>> rows, weight = merge_rows(None, np.array([3.0, 1.0, 3.0]))
+        >>> rows.tolist(), weight.tolist()
+        ([0, 1], [2.0, 1.0])
     """
     weight, counts = read_weights(sample_weight, len(data[0]))
     kept = np.flatnonzero(counts)

@@ -86,6 +86,10 @@ def read_classes(y: Any) -> Any:
 
     Raises:
         ValueError: they are not classes.
+
+    Examples:
+        >>> read_classes(["a", "b", "a"]).tolist()
+        ['a', 'b', 'a']
     """
     y = column_or_1d(y, warn=True)
     check_classification_targets(y)

@@ -24,7 +24,13 @@ from rfgp.sklearn.regressor import ProcessRegressor
 
 @dataclass(eq=False, repr=False)
 class GraphOptions:
-    """The options that the estimators of nodes share. `GraphGPRegressor` documents them."""
+    """The options that the estimators of nodes share. `GraphGPRegressor` documents them.
+
+    Examples:
+        >>> from rfgp.sklearn import GraphGPRegressor
+        >>> GraphGPRegressor(features="exact").get_params()["features"]
+        'exact'
+    """
 
     graph: graphs.Graph | None = None
     kernel: str | GraphKernel = "diffusion"

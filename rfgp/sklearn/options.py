@@ -14,7 +14,13 @@ from rfgp.sklearn.checks import read_new, resolve_seed
 
 @dataclass(eq=False, repr=False)
 class GPOptions:
-    """The options of `rfgp.GP` as scikit-learn stores them. `GPRegressor` documents them."""
+    """The options of `rfgp.GP` as scikit-learn stores them. `GPRegressor` documents them.
+
+    Examples:
+        >>> from rfgp.sklearn import GPRegressor
+        >>> GPRegressor("auto", max_iter=20).get_params()["max_iter"]
+        20
+    """
 
     kernel: str | Kernel = "auto"
     approximation: Any = "auto"
