@@ -28,7 +28,13 @@ PHRASES = (  # patterns of what the library says, and what the command line says
 
 
 def learn_options(command: Any) -> None:
-    """Take over the options of the command that runs."""
+    """Take over the options of the command that runs.
+
+    Examples:
+        >>> from types import SimpleNamespace
+        >>> seed = SimpleNamespace(opts=["--seed"], secondary_opts=[])
+        >>> learn_options(SimpleNamespace(params=[seed]))
+    """
     named = (flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts))
     flags = [flag for flag in named if flag.startswith("--")]
     _known.clear()
@@ -46,7 +52,15 @@ def printable(text: str) -> str:
 
 
 def as_options(message: str) -> str:
-    """Return a message of the library with its Python arguments as options of the command that runs."""
+    """Return a message of the library with its Python arguments as options of the command that runs.
+
+    Examples:
+        >>> from types import SimpleNamespace
+        >>> seed = SimpleNamespace(opts=["--num-walkers"], secondary_opts=[])
+        >>> learn_options(SimpleNamespace(params=[seed]))
+        >>> as_options("Raise num_walkers.")
+        'Raise --num-walkers.'
+    """
     for pattern, words in PHRASES:
         message = re.sub(pattern, words, message)
     message = _CHOICE.sub(_choice, message)

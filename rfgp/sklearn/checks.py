@@ -127,6 +127,12 @@ def read_rows(
     Raises:
         DataError: the weights cannot be used.
         ValueError: scikit-learn's; other data cannot be used.
+
+    Examples:
+        >>> from rfgp.sklearn import GPRegressor
+        >>> X, y, weight, _ = read_rows(GPRegressor(), [[0.0], [1.0], [0.0]], [2.0, 3.0, 2.0], None)
+        >>> X.tolist(), y.tolist(), weight.tolist()
+        ([[1.0], [0.0]], [3.0, 2.0], [1.0, 2.0])
     """
     options = {"multi_output": True, "y_numeric": True} if read_targets is None else {}
     estimator.keeps_columns_ = _has_mixed_columns(estimator.kernel, X)

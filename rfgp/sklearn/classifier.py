@@ -15,7 +15,13 @@ from rfgp.sklearn.regressor import learn
 
 
 class ProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
-    """A classifier around a model `gp_`. A subclass makes the model and reads inputs."""
+    """A classifier around a model `gp_`. A subclass makes the model and reads inputs.
+
+    Examples:
+        >>> from rfgp.sklearn import GPClassifier, GraphGPClassifier
+        >>> issubclass(GPClassifier, ProcessClassifier), issubclass(GraphGPClassifier, ProcessClassifier)
+        (True, True)
+    """
 
     gp_: Process[Any]
     classes_: Any

@@ -281,6 +281,11 @@ def join(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.flo
 
     Raises:
         DataError: it would be larger than 1 GiB.
+
+    Examples:
+        >>> number = Column("t.csv", "size", 0, True, "number", np.array([1.0, 2.0]))
+        >>> join((ColumnRule("size", 0, "number"),), [number]).tolist()
+        [[1.0], [2.0]]
     """
     n, width = len(columns[0].values), sum(len(rule.encoded) for rule in rules)
     if n * width * 8 > content.MOST_BYTES:
@@ -298,7 +303,14 @@ def join(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.flo
 
 
 def class_codes(rule: ColumnRule, column: Column) -> NDArray[np.float64]:
-    """Return the positions (n,) of texts among levels, NaN if missing or unknown, or the values (n,) of numbers."""
+    """Return the positions (n,) of texts among levels, NaN if missing or unknown, or the values (n,) of numbers.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> column = Column("t.csv", "color", 0, True, "text", np.full(2, np.nan), pa.array(["red", "blue"]))
+        >>> class_codes(ColumnRule("color", 0, "category", ("blue", "red")), column).tolist()
+        [1.0, 0.0]
+    """
     if not rule.levels:
         return column.values
     import pyarrow as pa
