@@ -208,19 +208,13 @@ class GraphGPClassifier(GraphOptions, ProcessClassifier):
     `rfgp.gpytorch.GraphClassifier` learns from minibatches.
 
     Args:
-        graph: The `graphs.Graph`.
-        kernel: One of `graphs.kernels.names()` that needs no options, or a kernel whose parameters are the start.
+        graph: The graph. Options that are not listed here are as for `GraphGPRegressor`.
         n_walkers: Walkers per node, if features are walks.
-        random_state: The seed, as for `GraphGPRegressor`.
         link: The link of two classes, "logit" or "probit".
         inference: "laplace" or "variational". If None, variational up to 4,000 observations of two classes, and 500 of
             several.
         features: As for `rfgp.GraphGP`. With "precision", several classes need variational inference.
         outputscale: Starting value of the latent variance. If None, 2 on average over the nodes.
-        priors: Log densities of named hyperparameters (objects with `log_prob`), as for `rfgp.GraphGP`.
-        fixed: Names of hyperparameters that keep their starting values.
-        max_iter: The most iterations of the optimiser. If None, 500.
-        walk_options: Further options of `graphs.sample_walks`.
 
     Attributes:
         gp_: The fitted `rfgp.GraphGP`, of labels 0 to C - 1.
