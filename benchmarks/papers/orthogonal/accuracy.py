@@ -10,17 +10,36 @@ import torch
 from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC, LinearSVC
 
+from benchmarks.papers.orthogonal.codes import signs
 from benchmarks.papers.orthogonal.data import ABSENT, NAMES, rows, sampled
 from benchmarks.protocol import geometric, mean_error, ratio_of_means
 from benchmarks.record import AGREES, Result, Scale, Value, everywhere
 from rfgp import couplings, features, random, spectra
+from rfgp.couplings.coupling import uniform
 
-METHODS = {
+
+class Circulant(couplings.Coupling):
+    """Circulant frequencies (Yu et al. 2015, "Compact nonlinear maps and circulant extensions"): blocks of d shifts.
+
+    A block is the circulant matrix of one frequency with random signs of the columns, so its rows have equal lengths.
+    """
+
+    def _rows(self, m: int, d: int, spectrum: spectra.Spectrum, generator: torch.Generator) -> torch.Tensor:
+        blocks = -(-m // d)
+        first = torch.randn(blocks, d, generator=generator, dtype=torch.float64)
+        lengths = spectrum.radial_quantile(uniform(blocks, generator), d)
+        first *= (lengths / first.norm(dim=1))[:, None]
+        shifts = (torch.arange(d) - torch.arange(d)[:, None]) % d
+        rows = first[:, shifts] * torch.stack([signs((d,), generator) for _ in range(blocks)])[:, None]
+        return rows.reshape(-1, d)[:m]
+
+
+METHODS: dict[str, str | couplings.Coupling] = {
     "RFF": "iid",
     "ORF": "orthogonal",
     "SORF": "structured",
     "QMC (digital net)": "digital-net",
-    "circulant": "circulant",
+    "circulant": Circulant(),
     "Fastfood": "fastfood",
 }
 LINEAR = ("RFF", "ORF", "SORF")
