@@ -1,4 +1,4 @@
-"""What data have made of a model, and warnings about a fit."""
+"""The fitted state of a model, and warnings about a fit."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from rfgp.regression import FitReport, Regression
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What data have made of a model; swapped whole.
+    """The fitted state of a model. A model replaces it as one object.
 
     Attributes:
-        regression: The value that answers.
-        live: Its hyperparameters as users may change them.
-        report: How the fit went, where there was one.
+        regression: The regression that computes results.
+        live: Its hyperparameters, which users may change.
+        report: The report of the fit. If None, there was no fit.
     """
 
     regression: Regression
@@ -24,7 +24,7 @@ class Fitted:
     report: FitReport | None = None
 
     def now(self) -> Regression:
-        """Return the regression at the live numbers; the last one asked for is kept, and readers write nothing else."""
+        """Return the regression at the live hyperparameters. The last result is cached."""
         recent: Regression = vars(self).get("_recent", self.regression)
         now = recent.at(self.live.values)
         if now is not recent and now.rows is not None:
@@ -33,7 +33,7 @@ class Fitted:
 
     @classmethod
     def of(cls, regression: Regression, report: FitReport | None = None) -> "Fitted":
-        """Return a regression with live hyperparameters of its own."""
+        """Return the fitted state of a regression, with live hyperparameters of its own."""
         return cls(regression, Hyperparameters(regression.hyperparameters), report)
 
 
@@ -48,11 +48,13 @@ def selection_warnings(report: FitReport) -> Iterator[Warning]:
 
 
 def overfitting_warnings(regression: Regression, fixed: tuple[str, ...]) -> Iterator[Warning]:
-    """Yield a warning where lengthscales of several columns and the rest, which no prior holds, are as many as rows."""
+    """Yield a warning if there are as many free hyperparameters without a prior as rows."""
     values, count = regression.hyperparameters, regression.num_observations
     free = [name for name in values.space.free(fixed) if name not in values.space.hyperpriors]
     entries = sum(values.raw[name].numel() for name in free)
     has_ard = any(name.endswith("lengthscale") and values.raw[name].numel() > 1 for name in free)
     if count <= entries and has_ard:
-        said = f"{counted(count, 'observation')} cannot determine {entries} hyperparameters"
-        yield OverfittingWarning(f"The hyperparameters are over-fitted: {said} (try ard=False, or priors).")
+        yield OverfittingWarning(
+            f"The hyperparameters are over-fitted: {counted(count, 'observation')} cannot determine {entries} "
+            "hyperparameters (try ard=False, or priors)."
+        )

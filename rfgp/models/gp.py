@@ -46,7 +46,7 @@ class GP(Process[ModelSpec]):
         likelihood: The distribution of an observation given the latent function: a name or an object of
             `rfgp.likelihoods`. `Heteroscedastic(kernel=...)` adds terms "noise.<term>" for the log noise variance.
         approximation: One approximation for every term that supports it, a dict of approximations by term name, or
-            "auto". An approximation for each remaining term is chosen by its cost.
+            "auto". Other terms get a default that suits the kernel and the number of rows.
         inference: "laplace" or "variational", for likelihoods that are not Gaussian. If None, the default of the
             likelihood.
         mean: "constant" for a learned constant mean, or "zero".
