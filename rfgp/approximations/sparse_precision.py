@@ -35,8 +35,8 @@ class SparsePrecision(Approximation):
     each pair of distinct positions. Other factors must be functions without hyperparameters: groups replicate the
     field, and one column of a linear kernel multiplies it.
 
-    If the only term of a model is a Matern kernel of one column, it is computed by a Kalman filter and smoother, in time
-    and memory linear in the number of rows.
+    If the only term of a model is a Matern kernel of one column, it is filtered, in time and memory linear in the
+    number of rows.
 
     Source: Rue and Held (2005), Gaussian Markov random fields, Section 2.4.
 
