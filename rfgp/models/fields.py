@@ -118,7 +118,7 @@ class MeshGP(GP):
         (1,)
         >>> gp.predict([[0.0, 0.0, 0.0]])
         Traceback (most recent call last):
-        rfgp.errors.DataError: Points must lie within 0.05 of the surface, got row 0 at a distance of 0.973...
+        rfgp.errors.DataError: Points must lie within 0.05 of the surface, got row 0 at a distance of 0.982...
     """
 
     leaf = Mesh
