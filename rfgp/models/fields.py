@@ -116,7 +116,7 @@ class MeshGP(GP):
         >>> gp = gp.condition(ball.vertices[:20], ball.vertices[:20, 2])
         >>> gp.predict([[0.0, 0.0, 0.97]]).mean.shape  # the north pole, 0.03 below the surface
         (1,)
-        >>> gp.predict([[0.0, 0.0, 0.0]])
+        >>> gp.predict([[0.0, 0.0, 0.0]])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         rfgp.errors.DataError: Points must lie within 0.05 of the surface, got row 0 at a distance of 0.982...
     """

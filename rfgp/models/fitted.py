@@ -1,12 +1,17 @@
 """The fitted state of a model, and warnings about a fit."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from inspect import signature
+from typing import Any
 
 from rfgp.counts import counted
-from rfgp.errors import BaselineNotBeatenWarning, OverfittingWarning
+from rfgp.errors import BaselineNotBeatenWarning, ConvergenceWarning, OverfittingWarning, arguments
 from rfgp.hyperparameters import Hyperparameters
 from rfgp.regression import FitReport, Regression
+
+_SHOWN = 60
+"""The most characters of one argument in the repr of a model."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +42,13 @@ class Fitted:
         return cls(regression, Hyperparameters(regression.hyperparameters), report)
 
 
+def fit_warnings(regression: Regression, report: FitReport, fixed: tuple[str, ...]) -> Iterator[Warning]:
+    """Yield warnings about a fit: its selection, its convergence and its number of hyperparameters."""
+    yield from selection_warnings(report)
+    yield from convergence_warnings(report)
+    yield from overfitting_warnings(regression, fixed)
+
+
 def selection_warnings(report: FitReport) -> Iterator[Warning]:
     """Yield a warning if no candidate was better than a baseline."""
     baseline = None if report.selection is None else report.selection.unbeaten_baseline
@@ -44,6 +56,16 @@ def selection_warnings(report: FitReport) -> Iterator[Warning]:
         yield BaselineNotBeatenWarning(
             f"No candidate beat {baseline} (log density {report.selection.baselines[baseline].value:.4g} a row). The "
             "inputs may not be informative."
+        )
+
+
+def convergence_warnings(report: FitReport) -> Iterator[Warning]:
+    """Yield a warning if the fit did not converge."""
+    if not report.converged:
+        yield ConvergenceWarning(
+            f"The fit stopped after {counted(report.iterations, 'iteration')} without converging: "
+            f"{report.message}. Raise {arguments('max_iterations')} if they ran out; otherwise fix a "
+            "hyperparameter or give it a prior."
         )
 
 
@@ -58,3 +80,16 @@ def overfitting_warnings(regression: Regression, fixed: tuple[str, ...]) -> Iter
             f"The hyperparameters are over-fitted: {counted(count, 'observation')} cannot determine {entries} "
             "hyperparameters (try ard=False, or priors)."
         )
+
+
+def shown_arguments(kind: type, argument: Callable[[str, Any], Any]) -> Iterator[str]:
+    """Yield the arguments of a class that are not its defaults, as Python source.
+
+    Args:
+        kind: The class.
+        argument: A function of the name of an argument and its default that returns the value.
+    """
+    for name, parameter in signature(kind).parameters.items():
+        shown = " ".join(repr(argument(name, parameter.default)).split())
+        if shown not in (repr(parameter.default), f"{str(parameter.default).capitalize()}()", "{}"):
+            yield f"{name}={shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + '...'}"

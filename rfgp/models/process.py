@@ -4,7 +4,6 @@ import warnings
 from abc import ABC
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from inspect import signature
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
@@ -12,16 +11,12 @@ from torch import Tensor
 
 from rfgp.ambient import hides, plain
 from rfgp.counts import counted
-from rfgp.errors import (
-    ConvergenceWarning,
-    NotFittedError,
-    arguments,
-)
+from rfgp.errors import NotFittedError
 from rfgp.fitting import Callback, Plan, Progress, Reporter, fingerprint, open_journal
 from rfgp.hyperparameters import Hyperparameters
 from rfgp.inference.observed import LeaveOneOut
 from rfgp.inference.prediction import Prediction
-from rfgp.models.fitted import Fitted, overfitting_warnings, selection_warnings
+from rfgp.models.fitted import Fitted, fit_warnings, shown_arguments
 from rfgp.models.given import given, warn_of_targets
 from rfgp.regression import (
     Family,
@@ -37,9 +32,6 @@ from rfgp.regression import (
 from rfgp.saving import Codec, Saved, write
 
 F = TypeVar("F", bound=Family)
-
-_SHOWN = 60
-"""The most characters of one argument in the repr of a model."""
 
 
 @hides("codec", "strategy", "of", "family", "regression", "diagnosed")
@@ -105,11 +97,7 @@ class Process(ABC, Generic[F]):
 
     @property
     def num_observations(self) -> int:
-        """The number n of observations.
-
-        Raises:
-            NotFittedError: there are no data yet.
-        """
+        """The number n of observations."""
         return self._needed().regression.num_observations
 
     @property
@@ -173,8 +161,7 @@ class Process(ABC, Generic[F]):
 
         Warns:
             ConvergenceWarning: the optimizer stopped before it converged.
-            BaselineNotBeatenWarning: no candidate of a selection beat a baseline.
-            OverfittingWarning: there are as many lengthscales and other free hyperparameters as observations.
+            OverfittingWarning: there are as many free hyperparameters as observations.
 
         Examples:
             >>> import numpy as np
@@ -191,16 +178,7 @@ class Process(ABC, Generic[F]):
         with journaled as journal, Reporter(callback, progress) as reporter:
             regression, report = self.strategy(begun, Plan(names, max_iterations, reporter, journal))
         self._fitted = Fitted.of(solved_if_read(regression), report)
-        for warning in selection_warnings(report):
-            warnings.warn(warning, stacklevel=3)
-        if not report.converged:
-            message = (
-                f"The fit stopped after {counted(report.iterations, 'iteration')} without converging: "
-                f"{report.message}. Raise {arguments('max_iterations')} if they ran out; otherwise fix a "
-                "hyperparameter or give it a prior."
-            )
-            warnings.warn(ConvergenceWarning(message), stacklevel=3)
-        for warning in (*overfitting_warnings(regression, names), *self.diagnosed(report)):
+        for warning in (*fit_warnings(regression, report, names), *self.diagnosed(report)):
             warnings.warn(warning, stacklevel=3)
         return self
 
@@ -221,12 +199,6 @@ class Process(ABC, Generic[F]):
 
         Raises:
             DataError: the data cannot be used; the message names the place.
-
-        Examples:
-            >>> import rfgp
-            >>> gp = rfgp.GP(rfgp.kernels.RBF(), start={"noise": 0.1}, seed=0)
-            >>> gp.condition([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.5]).num_observations
-            3
         """
         warn_of_targets(self._family, y)
         data, fitted = given(self._family, X, y, noise, sample_weight, exposure), self._fitted
@@ -242,27 +214,13 @@ class Process(ABC, Generic[F]):
     def update(
         self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
     ) -> Self:
-        """Add rows to the data. Hyperparameters keep their values.
+        """Add rows to the data. Arguments are those of `condition`, and hyperparameters keep their values.
 
         If there are fewer features than rows and the posterior is known, only the new rows are read.
-
-        Args:
-            X: As for `fit`.
-            y: Targets, (n,) or (n, k).
-            noise: As for `fit`, (n,).
-            sample_weight: As for `fit`, (n,).
-            exposure: As for `fit`, (n,).
 
         Raises:
             NotFittedError: there are no data yet.
             DataError: the rows do not fit the earlier ones, or cannot be used.
-
-        Examples:
-            >>> import rfgp
-            >>> gp = rfgp.GP(rfgp.kernels.RBF(), start={"noise": 0.1}, seed=0)
-            >>> gp = gp.condition([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.5])
-            >>> gp.update([[3.0]], [0.2]).num_observations
-            4
         """
         fitted = self._needed()
         more = given(self._family, X, y, noise, sample_weight, exposure)
@@ -272,28 +230,12 @@ class Process(ABC, Generic[F]):
     def forget(
         self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
     ) -> Self:
-        """Remove rows from the data by subtracting their sums. The model no longer keeps its rows afterwards.
-
-        Args:
-            X: As for `fit`.
-            y: Targets, (n,) or (n, k).
-            noise: As for `fit`, (n,).
-            sample_weight: As for `fit`, (n,).
-            exposure: As for `fit`, (n,).
+        """Remove rows from the data by subtracting their sums. Arguments are those of `condition`.
 
         Raises:
             NotFittedError: there are no data yet.
             InvalidArgumentError: a term has no fixed features, or no term is approximated by `EquispacedFourier`.
             DataError: the data cannot be used, or no row would remain.
-
-        Examples:
-            >>> import numpy as np
-            >>> import rfgp
-            >>> X = np.linspace(0, 10, 200)[:, None]
-            >>> gp = rfgp.GP(rfgp.kernels.RBF(), approximation=rfgp.EquispacedFourier(), seed=0)
-            >>> gp = gp.condition(X, np.sin(X[:, 0]))
-            >>> gp.forget(X[:50], np.sin(X[:50, 0])).num_observations
-            150
         """
         fitted = self._needed()
         data = given(self._family, X, y, noise, sample_weight, exposure)
@@ -307,16 +249,6 @@ class Process(ABC, Generic[F]):
         """Return the log marginal likelihood of the targets in the user's units, 0-d, with all constants.
 
         It is differentiable in `hyperparameters`.
-
-        Raises:
-            NotFittedError: there are no data yet.
-
-        Examples:
-            >>> import rfgp
-            >>> gp = rfgp.GP(rfgp.kernels.RBF(), start={"noise": 0.1}, seed=0)
-            >>> gp = gp.condition([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.5])
-            >>> gp.log_marginal_likelihood().shape
-            torch.Size([])
         """
         fitted = self._needed()
         return fitted.regression.replace(hyperparameters=fitted.live.values).log_marginal_likelihood()
@@ -329,15 +261,6 @@ class Process(ABC, Generic[F]):
         the Gaussian distribution with the moments of the mixture.
 
         Source: Rasmussen and Williams (2006), Equations 5.10 to 5.12.
-
-        Raises:
-            NotFittedError: there are no data yet.
-
-        Examples:
-            >>> import rfgp
-            >>> gp = rfgp.GP(rfgp.kernels.RBF(), start={"noise": 0.1}, seed=0)
-            >>> gp.condition([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.5]).leave_one_out().mean.shape
-            (3,)
         """
         return self.regression.leave_one_out()
 
@@ -352,8 +275,7 @@ class Process(ABC, Generic[F]):
                 units of the target over those of the column. If None, the function itself.
 
         Returns:
-            The posterior with `mean` (n,), `variance` (n,), `covariance` (n, n), `sample`, `interval`, its `terms`, and
-            the posterior predictive distribution of observations.
+            The posterior. `observed()` returns the posterior predictive distribution of observations.
 
         Raises:
             NotFittedError: there are no data yet.
@@ -422,15 +344,6 @@ class Process(ABC, Generic[F]):
             NotFittedError: there are no data yet.
             InvalidArgumentError: s is not a positive integer, or a term cannot draw functions: an exact kernel on a
                 table, nearest neighbors, or inducing points with a diagonal.
-
-        Examples:
-            >>> import numpy as np
-            >>> import rfgp
-            >>> X = np.linspace(0, 10, 200)[:, None]
-            >>> gp = rfgp.GP(rfgp.kernels.RBF(), approximation=rfgp.RandomFeatures(16), seed=0)
-            >>> draw = gp.condition(X, np.sin(X[:, 0])).sample_functions(3, seed=1)
-            >>> draw(X[:5]).shape
-            (3, 5)
         """
         return self.regression.sample_functions(num_samples, seed)
 
@@ -445,16 +358,6 @@ class Process(ABC, Generic[F]):
 
         Returns:
             The covariance (n, n), or (n, n, k) for k outputs, float64.
-
-        Raises:
-            NotFittedError: there are no data yet.
-
-        Examples:
-            >>> import rfgp
-            >>> gp = rfgp.GP(rfgp.kernels.RBF(), start={"noise": 0.1}, seed=0)
-            >>> gp = gp.condition([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.5])
-            >>> gp.prior_covariance([[0.0], [1.5]]).shape
-            torch.Size([2, 2])
         """
         return self.regression.prior_covariance(X)
 
@@ -464,8 +367,7 @@ class Process(ABC, Generic[F]):
 
         Args:
             path: The file. By convention its name ends in .safetensors. It is written atomically.
-            data: Whether the training rows are written. Without them a loaded model predicts, but `update`, `exact` and
-                `with_approximation` need `condition` first. The posterior still reveals information about the rows.
+            data: Whether the training rows are written. Without them a loaded model predicts.
 
         Raises:
             NotFittedError: there are no data yet.
@@ -476,7 +378,7 @@ class Process(ABC, Generic[F]):
 
     def __repr__(self) -> str:
         if self._fitted is None:
-            return f"{type(self).__name__}({', '.join([*_shown_arguments(self), 'not fitted'])})"
+            return f"{type(self).__name__}({', '.join([*shown_arguments(type(self), self.argument), 'not fitted'])})"
         return f"{type(self).__name__}({counted(self.num_observations, 'observation')}, {self.hyperparameters})"
 
     def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
@@ -494,11 +396,3 @@ class Process(ABC, Generic[F]):
         if self._fitted is None:
             raise NotFittedError("The model has no data yet. Call fit(X, y), or condition(X, y), first.")
         return self._fitted
-
-
-def _shown_arguments(model: Process[Any]) -> Iterator[str]:
-    """Yield the arguments that are not the defaults, as Python source."""
-    for name, parameter in signature(type(model)).parameters.items():
-        shown = " ".join(repr(model.argument(name, parameter.default)).split())
-        if shown not in (repr(parameter.default), f"{str(parameter.default).capitalize()}()", "{}"):
-            yield f"{name}={shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + '...'}"
