@@ -88,7 +88,7 @@ class Kernel(ABC):
         return {}
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
-        """Return constants of `covariance` that are not hyperparameters, by name, in standardized units."""
+        """Return the constants of `covariance` by name, in standardized units, (...) each."""
         return {}
 
     def latent_field(self, columns: ColumnSummary) -> LatentField | None:

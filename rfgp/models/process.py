@@ -230,7 +230,7 @@ class Process(ABC, Generic[F]):
     def forget(
         self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
     ) -> Self:
-        """Remove rows from the data by subtracting their sums. Arguments are those of `condition`.
+        """Remove rows by subtracting their sums. Arguments are those of `condition`. No rows are kept.
 
         Raises:
             NotFittedError: there are no data yet.
