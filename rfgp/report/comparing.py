@@ -68,10 +68,8 @@ def coupling_label(coupling: str | Coupling) -> str:
         name = name_of(coupling)
     except InvalidArgumentError:
         return repr(coupling)
-    is_other = isinstance(coupling, Energy) or repr(by_name(name)) != repr(
-        coupling
-    )  # the name is the weighted Energy's
-    return repr(coupling) if is_other else name
+    is_named = not isinstance(coupling, Energy) and repr(by_name(name)) == repr(coupling)  # the weighted Energy is
+    return name if is_named else repr(coupling)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +97,7 @@ def compare_rows(
     test: NDArray[np.int64],
     title: str,
     seed: int,
-    tell: Report,
+    show: Report,
 ) -> Compared:
     """Compare a fitted model of a table on some of its training rows (n,) and held-out rows (k,)."""
     model = _with_fixed_frequencies(model)
@@ -125,7 +123,7 @@ def compare_rows(
         return row_case(small.exact(), rows.X_test, rows.y_test, both, kind, start, {own: make}, others, name)
 
     remark = f"{rows.words}. Each method has {_DRAWS} draws{_of_term(used, name)}."
-    comparison = run_comparison(title, remark, "frequencies", methods, sizes, Plan(1, _DRAWS, seed), run, tell)
+    comparison = run_comparison(title, remark, "frequencies", methods, sizes, Plan(1, _DRAWS, seed), run, show)
     return Compared(comparison, remark + of_all + _of_bounds(model, len(train)), (own, m))
 
 
@@ -235,7 +233,7 @@ def compare_nodes(
     test: NDArray[np.int64],
     title: str,
     seed: int,
-    tell: Report,
+    show: Report,
 ) -> Compared:
     """Compare a fitted model of a field, given observations (n,), on held-out ones (k,), with the exact process."""
     by_precision = has_small_precision(field.graph, model.fitted_kernel)
@@ -261,7 +259,7 @@ def compare_nodes(
         warnings.simplefilter("always")
         remark = _remark(model, m, len(train), len(hidden))
         plan = Plan(1, _DRAWS, seed)
-        comparison = run_comparison(title, remark, "walkers", methods, sizes, plan, run, tell)
+        comparison = run_comparison(title, remark, "walkers", methods, sizes, plan, run, show)
     walks = next((str(w.message) for w in caught if issubclass(w.category, graphs.GraphWarning)), None)
     for entry in caught:
         if not issubclass(entry.category, graphs.GraphWarning):

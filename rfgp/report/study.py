@@ -70,8 +70,8 @@ class Study:
     prediction: Prediction
     spread: float
     seconds: dict[str, float]
-    comparison: Comparison | None
-    remark: str
+    comparison: Comparison | None = None
+    remark: str = ""
     own: tuple[str, int] | None = None
     repeated: int = 0
     baselines: tuple[Baseline, ...] = ()
@@ -198,7 +198,7 @@ def study_table(
         >>> len(study.test), study.num_groups
         (8, 2)
     """
-    tell = report or (lambda step, done, total: None)
+    show = report or (lambda step, done, total: None)
     table.check_numeric_target(2 if isinstance(model.family.options.likelihood, Bernoulli) else 0)
     if fit_rows < 2:
         raise InvalidArgumentError(f"fit_rows must be at least 2, got {fit_rows}.")
@@ -209,25 +209,35 @@ def study_table(
     kinds = copies if given is None else given
     train, test = split(len(table.y), test_share, seed, kinds, holdout)
     fit_rows = len(train) if _takes_all_rows(model) else fit_rows
-    prediction, seconds = _fit_and_predict(model, input_frame(table, model), table.y, train, test, fit_rows, tell)
+    study = _fit_and_predict(title, model, input_frame(table, model), table.y, train, test, fit_rows, show)
     assert model.fit_report is not None
     searched = min(fit_rows, model.fit_report.stages[-1].rows)
-    compared = compare_rows(table, model, train, test, title, seed, tell) if compare else NOT_COMPARED
-    spread = float(table.y[train].std(ddof=1))
+    compared = compare_rows(table, model, train, test, title, seed, show) if compare else NOT_COMPARED
     making = {
         "share of the held-out part": test_share,
         "seed of the split": seed,
         "rows of the fit of the hyperparameters": f"{searched:,}",
     }
     baselines = baselines_of_rows(table, train, test)
-    better = of_baselines(baselines, metrics.rmse(table.y[test], prediction))
-    notes = (*of_selection(model), *better, *_left_out(compared, compare), *of_bounds(model))
-    notes = (*_seen(copies, train, test, "order" if given is None else "groups"), *notes)
-    repeated = 0 if copies is None else len(copies) - int(copies.max()) - 1
-    about = (*compared, repeated, baselines, (), making, notes, None if kinds is None else kinds[test], holdout)
-    by, observed = "" if given is None else split_by, table.y[test]
-    study = Study(title, model, train, test, observed, prediction, spread, seconds, *about, by)
-    return replace(study, is_log=is_of_logarithms(table))
+    notes = (
+        *_seen(copies, train, test, "order" if given is None else "groups"),
+        *of_selection(model),
+        *of_baselines(baselines, study.rmse),
+        *_left_out(compared, compare),
+        *of_bounds(model),
+    )
+    return replace(
+        study,
+        **compared._asdict(),
+        repeated=0 if copies is None else len(copies) - int(copies.max()) - 1,
+        baselines=baselines,
+        making=making,
+        notes=notes,
+        groups=None if kinds is None else kinds[test],
+        holdout=holdout,
+        split_by="" if given is None else split_by,
+        is_log=is_of_logarithms(table),
+    )
 
 
 def study_field(
@@ -248,7 +258,7 @@ def study_field(
     except for the model. The features of a `GraphGP` are compared with the exact process of the same kernel, if that
     can be computed. A `MeshGP` or `RoadGP` is exact, and is compared with a fit of random walks.
     """
-    tell = report or (lambda step, done, total: None)
+    show = report or (lambda step, done, total: None)
     at_nodes = field.graph.index(field.nodes)
     groups, by = at_nodes, ""
     if field.groups is not None:
@@ -257,26 +267,32 @@ def study_field(
         groups = joined_groups(at_nodes, group_numbers(field.groups, len(at_nodes)))
         by = field.group_name
     train, test = split(len(field.values), test_share, seed, groups, holdout)
-    inputs, values = observed_inputs(model, field), field.values
-    prediction, seconds = _fit_and_predict(model, inputs, values, train, test, len(train), tell)
+    inputs = observed_inputs(model, field)
+    study = _fit_and_predict(title, model, inputs, field.values, train, test, len(train), show)
     compared: Compared = NOT_COMPARED
     others: tuple[Baseline, ...] = ()
     if compare and isinstance(model, GraphGP):
-        compared = compare_nodes(field, model, train, test, title, seed, tell)
+        compared = compare_nodes(field, model, train, test, title, seed, show)
     elif compare:
         if field.graph.num_nodes <= MOST_WALKED:
-            tell("Fitting random walks for comparison", 0, 0)
+            show("Fitting random walks for comparison", 0, 0)
             others = random_walks(field, train, test, seed)
         text = "".join(f" For comparison, {other.name}: RMSE {other.rmse:.4g}." for other in others)
         compared = Compared(None, f"{EXACT}{text}")
-    spread = float(values[train].std(ddof=1))
-    making = {"share of the held-out part": test_share, "seed of the split": seed}
     baselines = baselines_of_nodes(field, train, test)
-    better = of_baselines(baselines, metrics.rmse(values[test], prediction))
-    notes = (*_seen(groups, train, test), *better, *_left_out(compared, compare), *of_bounds(model))
-    repeated = len(at_nodes) - len(np.unique(at_nodes))
-    about = (*compared, repeated, baselines, others, making, notes, groups[test], holdout, by)
-    return Study(title, model, train, test, values[test], prediction, spread, seconds, *about)
+    better = of_baselines(baselines, study.rmse)
+    return replace(
+        study,
+        **compared._asdict(),
+        repeated=len(at_nodes) - len(np.unique(at_nodes)),
+        baselines=baselines,
+        others=others,
+        making={"share of the held-out part": test_share, "seed of the split": seed},
+        notes=(*_seen(groups, train, test), *better, *_left_out(compared, compare), *of_bounds(model)),
+        groups=groups[test],
+        holdout=holdout,
+        split_by=by,
+    )
 
 
 def _seen(
@@ -307,32 +323,33 @@ def _takes_all_rows(model: GP) -> bool:
 
 
 def _fit_and_predict(
+    title: str,
     model: Process[Any],
     inputs: Any,  # a frame (count, d), or (count,) labels
     targets: NDArray[np.float64],  # (count,)
     train: NDArray[np.int64],
     test: NDArray[np.int64],
     most: int,
-    tell: Report,
-) -> tuple[Prediction, dict[str, float]]:
-    """Fit to some training items, condition on all, and predict the others; return the seconds of each step as well."""
+    show: Report,
+) -> Study:
+    """Fit to some training items, condition on all, and predict the others."""
     seconds, start = {}, time.perf_counter()
     rows, first = getattr(inputs, "iloc", inputs), train[:most]
 
-    def show(now: Progress) -> None:
+    def progress(now: Progress) -> None:
         most = counted(now.iterations, now.unit.removesuffix("s"))
         early = ", fewer if it converges" * (now.unit == "iterations")
         stage = f"Fitting {counted(now.rows, 'observation')} ({now.stage}; at most {most}{early})"
-        tell(stage, now.iteration, now.iterations)
+        show(stage, now.iteration, now.iterations)
 
-    tell(f"Fitting {len(first):,} observations", 0, 0)
-    model.fit(rows[first], targets[first], max_iterations=200, progress=show)
+    show(f"Fitting {len(first):,} observations", 0, 0)
+    model.fit(rows[first], targets[first], max_iterations=200, progress=progress)
     seconds["fit the hyperparameters"], start = time.perf_counter() - start, time.perf_counter()
     if len(first) < len(train):
         model.condition(rows[train], targets[train])
     model.predict(rows[:1])  # factorises
     seconds["condition on the training part"], start = time.perf_counter() - start, time.perf_counter()
-    prediction = model.predict(rows[test])
+    prediction, spread = model.predict(rows[test]), float(targets[train].std(ddof=1))
     metrics.nlpd(targets[test], prediction)  # predictions are lazy
     seconds["predict the held-out part"] = time.perf_counter() - start
-    return prediction, seconds
+    return Study(title, model, train, test, targets[test], prediction, spread, seconds)

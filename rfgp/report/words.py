@@ -46,14 +46,11 @@ def cards(study: Study, noun: str) -> list[tuple[str, str, str]]:
         others += f"; best baseline ({best.name}): {number(best.rmse)}"
     if study.is_log:
         others = f"of logarithms, about {100 * math.expm1(study.rmse):.2g} % of the target; {others}"
+    share = f"{100 * study.coverage:.1f} %"
     out = [
         ("Error on held-out data (RMSE)", number(study.rmse), others),
         ("Variance explained (R²)", explained, f"of {count:,} held-out {noun}{in_groups(study)}"),
-        (
-            "Coverage of 95 % intervals",
-            f"{100 * study.coverage:.1f} %",
-            f"{covered:,} of {count:,}: {verdict(study, noun)}",
-        ),
+        ("Coverage of 95 % intervals", share, f"{covered:,} of {count:,}: {verdict(study, noun)}"),
     ]
     if study.comparison is not None and study.own is not None:
         kl = study.comparison.estimate("kl", *study.own)
@@ -131,8 +128,7 @@ def diagnostics(study: Study) -> list[Block]:
             figures.residuals(y, prediction),
             f"Standardised residuals against predictions{shown(len(y), figures.MOST_POINTS)}. If the model fits, there "
             "is no trend, and about 5 % of them are outside the dashed lines. A funnel means that the noise varies."
-            + " There are too few groups to assess this."
-            * is_vague,
+            f"{' There are too few groups to assess this.' * is_vague}",
         ),
     ]
     fit = study.model.fit_report
@@ -205,11 +201,9 @@ def shown(count: int, most: int) -> str:
 def convergence(fit: FitReport) -> str:
     """Return in words whether a fit converged."""
     steps = f"{counted(fit.iterations, 'iteration')} and {counted(fit.evaluations, 'evaluation')}"
-    return (
-        f"The optimiser converged after {steps}."
-        if fit.converged
-        else f"The optimiser stopped after {steps} without converging ({fit.message}); the hyperparameters may be poor."
-    )
+    if fit.converged:
+        return f"The optimiser converged after {steps}."
+    return f"The optimiser stopped after {steps} without converging ({fit.message}); the hyperparameters may be poor."
 
 
 def repeats(study: Study) -> str:
@@ -234,6 +228,8 @@ def accuracy(study: Study) -> Section:
     exact = comparison.exact[0]
     rows.insert(0, ["exact", "", "0", "0", number(exact.rmse), number(exact.nlpd), f"{exact.seconds:.2f}"])
     noun = comparison.size_name
+    kind = "coupling" if noun == "frequencies" else "features"
+    header = [kind, "m", "KL, nats", "kernel error", "RMSE", "NLPD", "seconds"]
     return Section(
         "Against the exact process",
         [
@@ -245,7 +241,7 @@ def accuracy(study: Study) -> Section:
             ),
             Plot(
                 figures.by_size(comparison, "kernel_error", "relative error of the kernel"),
-                "Relative error of the kernel matrix in the Frobenius norm, where 0.1 is 10 %.",
+                "Relative error of the kernel matrix in the Frobenius norm; 0.1 is 10 %.",
             ),
             Plot(
                 figures.against_exact(comparison),
@@ -253,15 +249,7 @@ def accuracy(study: Study) -> Section:
                 f"{counted(len(comparison.example.observed), 'held-out point')}.",
             ),
             Grid(
-                [
-                    "coupling" if noun == "frequencies" else "features",
-                    "m",
-                    "KL, nats",
-                    "kernel error",
-                    "RMSE",
-                    "NLPD",
-                    "seconds",
-                ],
+                header,
                 rows,
                 "Means over draws. 1.23(4) is 1.23 with standard error 0.04. Seconds include drawing, conditioning and "
                 "prediction.",
@@ -271,9 +259,8 @@ def accuracy(study: Study) -> Section:
 
 
 def _accuracy_row(comparison: Comparison, method: str, size: int) -> list[str]:
-    cells = [
-        format_estimate(comparison.estimate(name, method, size)) for name in ("kl", "kernel_error", "rmse", "nlpd")
-    ]
+    names = ("kl", "kernel_error", "rmse", "nlpd")
+    cells = [format_estimate(comparison.estimate(name, method, size)) for name in names]
     return [method, str(size), *cells, f"{comparison.estimate('seconds', method, size).mean:.2f}"]
 
 
