@@ -28,6 +28,10 @@ class Scale:
         name: The title of its axis.
         words: A sentence about it. Empty if effects are in units of the target.
         is_factor: Whether effects are exponentials, by which something is multiplied.
+
+    Example:
+        >>> Scale("factor of y", is_factor=True).shown([0.0]).tolist()
+        [1.0]
     """
 
     name: str
@@ -57,7 +61,7 @@ def scale_of(likelihood: Likelihood, table: Table) -> Scale:
 
 
 def effect_figures(effect: Effect, scale: Scale) -> list[go.Figure]:
-    """Return the figures of an effect: one, or for maps one of the mean and one of the deviation."""
+    """Return the figure of an effect. Maps have two, of the mean and the deviation."""
     if effect.shape in (MAP, SCATTER):
         draw = _map if effect.shape == MAP else _scatter
         deviation = "sd of its logarithm" if scale.is_factor else "standard deviation"
@@ -69,7 +73,12 @@ def effect_figures(effect: Effect, scale: Scale) -> list[go.Figure]:
 
 
 def axis_values(variable: Variable, values: NDArray[Any]) -> list[Any]:
-    """Return values (n,) of a number or a date as an axis shows them."""
+    """Return values (n,) of a number or a date as an axis shows them.
+
+    Example:
+        >>> axis_values(Variable("day", DATE, "day", {}), np.array([0.0]))
+        ['1970-01-01']
+    """
     return list(as_dates(values)) if variable.role == DATE else figures.short(values)
 
 

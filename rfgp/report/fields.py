@@ -40,6 +40,19 @@ def field_report(
         posterior: The posterior at every node, given all observations.
         settings: Further settings by name to list under "How it was made". If None, none are.
         command: The command that made the report, to list there. If None, none is.
+
+    Example:
+        >>> import graphs
+        >>> from rfgp import datasets
+        >>> from rfgp.fields import posterior_at_nodes
+        >>> from rfgp.report import field_report, study_field
+        >>> mesh = datasets.make_mesh(subdivisions=1)
+        >>> graph = graphs.Graph.from_mesh(mesh, nodes="vertices")
+        >>> field = Field(graph, np.arange(42), graph.coordinates[:, 2], "height", mesh=mesh)
+        >>> study = study_field(field, GraphGP(graph, features="exact", seed=0), compare=False)
+        >>> page = field_report(study, field, posterior_at_nodes(study.model, field))
+        >>> page.startswith("<!doctype html>")
+        True
     """
     model, graph = study.model, field.graph
     kind = "a mesh" if field.mesh is not None else "roads"
@@ -87,7 +100,7 @@ def _views(field: Field, posterior: NodePosterior) -> list[Block]:
 
 def _view(field: Field, values: NDArray[np.float64], name: str, shown: str, colors: str) -> Block:
     """Return a view of values at all nodes."""
-    title, scale = f"{field.quantity}: {name}", "Colours span the 1 % to 99 % quantiles."
+    title, scale = f"{field.quantity}: {name}", "Colors span the 1 % to 99 % quantiles."
     if field.mesh is None:
         caption = f"Posterior {shown}. Drag to move, scroll or pinch to zoom, touch a point for its value. {scale}"
         return Plot(figures.road_view(field, values, title, colors), caption, 520)
@@ -116,7 +129,7 @@ def _glance(field: Field, posterior: NodePosterior) -> list[Block]:
     if uneven and field.graph.laplacian == "normalized":
         text += (
             f" The nodes' degrees are between {words.number(degrees.min())} and {words.number(degrees.max())}. The "
-            "kernel is one of the normalised Laplacian, whose prior variance grows with the degree. Therefore nodes at "
+            "kernel is one of the normalized Laplacian, whose prior variance grows with the degree. Therefore nodes at "
             "very short edges are smoothed less than others."
         )
     text += f" {field.describe_parts()}" if parts > 1 else ""

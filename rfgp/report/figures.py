@@ -1,4 +1,4 @@
-"""The plots of a report, in plotly: plain lines and points, colours of Okabe and Ito, viridis and cividis."""
+"""The plots of a report, in plotly: plain lines and points, colors of Okabe and Ito, viridis and cividis."""
 
 import html
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ def plain(text: object, width: int = 40) -> str:
 
 
 def label(text: object, width: int = 40) -> str:
-    """Return text as plotly may show it: no markup, no control characters, not too long.
+    """Return text for plotly, without markup and control characters, cut to a width.
 
     Example:
         >>> label("a < b")
@@ -82,14 +82,19 @@ def thin(count: int, most: int = MOST_POINTS) -> NDArray[np.int64]:
 
 
 def short(values: ArrayLike) -> list[float]:
-    """Return numbers (n,) with the six digits that a plot can show."""
+    """Return numbers (n,) with the six digits that a plot can show.
+
+    Example:
+        >>> short([1 / 3])
+        [0.333333]
+    """
     return [float(f"{value:.6g}") for value in np.asarray(values, dtype=np.float64).reshape(-1)]
 
 
 def scatter(x: Any, y: Any, mode: str = "markers", **look: Any) -> go.Scatter:
-    """Return points or lines at x (n,) and y (n,). They are in the legend only if they have a name.
+    """Return points or lines at x (n,) and y (n,).
 
-    Arrays are rounded by `short`, and lists are left as they are.
+    They are in the legend only if they have a name. Arrays are rounded by `short`, and lists are left as they are.
 
     Example:
         >>> scatter(np.array([1.0, 2.0]), [0, 1]).x
@@ -113,7 +118,9 @@ def band(x: list[Any], low: NDArray[np.float64], high: NDArray[np.float64], colo
 
 
 def error_bars(above: ArrayLike, below: ArrayLike | None = None, **look: Any) -> dict[str, Any]:
-    """Return error bars of lengths (n,) above and below points, as long below as above if the latter is None.
+    """Return error bars of lengths (n,) above and below points.
+
+    If below is None, the bars are symmetric.
 
     Example:
         >>> error_bars([1.0, 2.0])["array"]
@@ -142,9 +149,9 @@ def histogram(values: NDArray[np.float64], name: str) -> go.Figure:
 
 
 def calibration(y: NDArray[np.float64], prediction: Prediction, independent: int | None = None) -> go.Figure:
-    """Draw the share of observations y (n,) inside central intervals against the intervals' level.
+    """Draw the share of observations y (n,) inside central intervals of each level.
 
-    The band is that of so many independent observations; if None, of all.
+    The band is that of a number of independent observations. If None, it is n.
     """
     count = len(y) if independent is None else independent
     levels = np.linspace(0.02, 0.98, 49)
@@ -157,7 +164,7 @@ def calibration(y: NDArray[np.float64], prediction: Prediction, independent: int
 
 
 def residuals(y: NDArray[np.float64], prediction: Prediction) -> go.Figure:
-    """Draw standardised residuals of y (n,) against the predicted mean, with the lines of 2 sd."""
+    """Draw standardized residuals of y (n,) against the predicted mean."""
     mean = np.asarray(prediction.observed().mean, dtype=np.float64)
     scores = metrics.standardized_residuals(y, prediction).numpy()
     rows = thin(len(mean))
@@ -194,9 +201,9 @@ def reliability(
     bins: int = 10,
     each: float = 1.0,
 ) -> go.Figure:
-    """Draw the share of ones among y (n,) against predicted probabilities (n,), in bins of as many, 2 errors.
+    """Draw the share of ones among y (n,) against predicted probabilities (n,).
 
-    The errors are those of one independent observation for `each` observations, as where these come in groups.
+    Bins have equally many observations. Bars are 2 standard errors, for one independent observation in `each`.
     """
     parts = [part for part in np.array_split(np.argsort(shares, kind="stable"), bins) if len(part)]
     x = np.array([shares[part].mean() for part in parts])
@@ -208,7 +215,10 @@ def reliability(
 
 
 def rootogram(y: NDArray[np.float64], prediction: Prediction, most: int = 60) -> go.Figure:
-    """Draw the roots of how often counts among y (n,) were observed and are expected, up to `most` counts or bins."""
+    """Draw the roots of the observed and expected frequencies of counts y (n,).
+
+    There are at most `most` counts or bins.
+    """
     top = int(max(y.max(), 1))
     width = -(-(top + 1) // most)
     edges = np.arange(-1, top + width, width)
@@ -227,7 +237,7 @@ def _diagonal(a: NDArray[np.float64], b: NDArray[np.float64]) -> go.Scatter:
 
 
 def candidates(selection: SelectionReport) -> go.Figure:
-    """Draw the last scores of candidates and the baselines with two standard errors, the best on top."""
+    """Draw the last scores of candidates and baselines, the best on top."""
     scored = [(trial.name, trial.last) for trial in selection.trials if trial.last is not None]
     known = [*scored, *selection.baselines.items()]
     sign = 1 if selection.measure == DENSITY else -1
@@ -240,7 +250,7 @@ def candidates(selection: SelectionReport) -> go.Figure:
 
 
 def convergence(fit: FitReport) -> go.Figure:
-    """Draw the log marginal likelihood (plus log priors) of a row after every iteration, a line for each stage."""
+    """Draw the log marginal likelihood of a row, plus log priors, by iteration."""
     lines, done, heights = [], 0, []
     stages = fit.traces()
     for i, (stage, trace) in enumerate(stages):
@@ -257,7 +267,7 @@ def convergence(fit: FitReport) -> go.Figure:
 
 
 def _end_in_view(heights: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """Return a range of the axis that shows differences between the ends of all stages."""
+    """Return a range of the axis that shows the differences at the ends of stages."""
     every = np.concatenate([np.asarray(part) for part in heights])
     low, top = np.quantile(every, 0.1), every.max()
     if every.min() > top - 3 * (top - low):
@@ -266,7 +276,7 @@ def _end_in_view(heights: Sequence[Sequence[float]]) -> dict[str, Any]:
 
 
 def by_size(comparison: Comparison, figure: str, name: str) -> go.Figure:
-    """Draw a figure ("kl", "kernel_error") of every method against m, 2 standard errors, log scales."""
+    """Draw a score ("kl", "kernel_error") of each method against m, on log scales."""
     groups = comparison.groups()
     sizes = sorted({size for _, size in groups})
     traces = []
@@ -332,9 +342,10 @@ def mesh_view(field: Field, values: NDArray[np.float64], name: str, colors: str)
 
 
 def distance_of_camera(vertices: NDArray[np.float64]) -> float:
-    """Return where on the diagonal plotly's camera sees a mesh (V, 3) as large as may be, and whole however it turns.
+    """Return the camera's place on the diagonal that shows all of a mesh (V, 3).
 
-    The camera sees 45 degrees, and the mesh in units in which the diagonal of its box is 1.6.
+    The mesh is whole from each side, and as large as possible. The camera sees 45 degrees, and the mesh in units in
+    which the diagonal of its box is 1.6.
     """
     low, high = vertices.min(axis=0), vertices.max(axis=0)
     radius = 1.6 * np.linalg.norm(vertices - (low + high) / 2, axis=1).max() / np.linalg.norm(high - low)
@@ -342,7 +353,7 @@ def distance_of_camera(vertices: NDArray[np.float64]) -> float:
 
 
 def road_view(field: Field, values: NDArray[np.float64], name: str, colors: str) -> go.Figure:
-    """Draw values (N,) along the roads, sensors as points, to be moved and zoomed like a map."""
+    """Draw values (N,) along the roads as a map, sensors as points."""
     from plotly.colors import sample_colorscale
 
     coordinates, pieces = field.coordinates, field.pieces()

@@ -48,7 +48,12 @@ class Plot:
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A PNG of something that is too large to draw in a browser."""
+    """A PNG of something that is too large to draw in a browser.
+
+    Example:
+        >>> Picture(b"", "A large mesh.").caption
+        'A large mesh.'
+    """
 
     kind: ClassVar = "picture"
     content: bytes
@@ -80,13 +85,18 @@ class Grid:
 
     @property
     def text_columns(self) -> set[int]:
-        """The places of the columns of text: those that are named as such, and those with a long cell."""
+        """The places of the columns of text, named as such or with a long cell."""
         return {i for i in range(1, len(self.header)) if any(len(row[i]) > _LONG for row in self.rows)} | {*self.texts}
 
 
 @dataclass(frozen=True, eq=False)
 class Text:
-    """A paragraph."""
+    """A paragraph.
+
+    Example:
+        >>> Text("All rows are used.").words
+        'All rows are used.'
+    """
 
     kind: ClassVar = "text"
     words: str
@@ -97,7 +107,12 @@ Block = Plot | Picture | Grid | Text
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """A heading and its blocks."""
+    """A heading and its blocks.
+
+    Example:
+        >>> Section("The data", [Text("All rows are used.")]).anchor
+        'the-data'
+    """
 
     title: str
     blocks: list[Block] = field(default_factory=list)
@@ -148,7 +163,7 @@ def render(title: str, lead: str, cards: Sequence[tuple[str, str, str]], section
 
 
 def _printable(value: Any) -> Any:
-    """Return a value without characters that steer a terminal or a reader, if it is a text of a user."""
+    """Return a text without control characters, and other values as they are."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

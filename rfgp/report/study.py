@@ -35,7 +35,7 @@ FIT_ROWS = 4000
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """A model that was fitted to a training part, with its predictions of the held-out part.
+    """A model fitted to a training part, with predictions of the held-out part.
 
     Attributes:
         title: The name of the data.
@@ -60,6 +60,15 @@ class Study:
         holdout: The kind of the split, "random" or "last".
         split_by: The name of the given groups, such as that of a column. If "", none were given.
         is_log: Whether the targets are logarithms.
+
+    Example:
+        >>> import rfgp
+        >>> from rfgp import kernels as k
+        >>> from rfgp.report import study_table
+        >>> table = Table(np.arange(40.0)[:, None], np.sin(np.arange(40.0) / 9), ("t",), "y")
+        >>> study = study_table(table, rfgp.GP(k.RBF("t"), seed=0), compare=False)
+        >>> len(study.train), len(study.test), study.explained > 0.9
+        (36, 4, True)
     """
 
     title: str
@@ -90,7 +99,7 @@ class Study:
 
     @property
     def independent(self) -> float:
-        """The number of held-out observations that counts for standard errors, one for each group of equal size."""
+        """The effective number of independent held-out observations."""
         return float(len(self.test)) if self.groups is None else independent_groups(self.groups)
 
     @property
@@ -140,7 +149,7 @@ class Study:
 
 
 def _selected(model: Process[Any]) -> dict[str, Any] | None:
-    """Return the selected options, the reason and the weights for JSON. None without a selection."""
+    """Return the selected options, the reason and the weights for JSON, or None."""
     found = None if model.fit_report is None else model.fit_report.selection
     if found is None:
         return None
@@ -161,10 +170,11 @@ def study_table(
     split_by: str = "groups",
     report: Report | None = None,
 ) -> Study:
-    """Fit a model to a part of a table, evaluate it on the rest, and compare it with the exact process.
+    """Fit a model to a part of a table and evaluate it on the rest.
 
-    Rows that repeat each other exactly are on one side of a random split. The model reads the dataframe of
-    `rfgp.report.input_frame`, in which a category that its kernel names is a column of texts.
+    It is also compared with the exact process. Rows that repeat each other exactly are on one side of a random split.
+    The model reads the dataframe of `rfgp.report.input_frame`, in which a category that its kernel names is a column of
+    texts.
 
     Args:
         table: The table.
@@ -172,7 +182,7 @@ def study_table(
         title: The name of the table.
         test_share: The share of rows to hold out.
         fit_rows: The most training rows, at random, to which hyperparameters are fitted. The model is then conditioned
-            on all of them. If the kernel is selected, approximations are planned, or terms have nearest neighbours, all
+            on all of them. If the kernel is selected, approximations are planned, or terms have nearest neighbors, all
             rows are given to the fit.
         compare: Whether to compare with the exact process, on some of the training rows.
         seed: The seed of the split and the draws.
@@ -251,12 +261,24 @@ def study_field(
     holdout: str = "random",
     report: Report | None = None,
 ) -> Study:
-    """Fit a model to a part of a field's observations, evaluate it on the rest, and compare with the exact process.
+    """Fit a model to a part of a field's observations and evaluate it on the rest.
 
-    Observations of one node, and of one group of the field, are on one side of the split. With holdout="last" the last
-    ones in their order are held out, even if it splits a node. Other arguments and errors are those of `study_table`,
-    except for the model. The features of a `GraphGP` are compared with the exact process of the same kernel, if that
-    can be computed. A `MeshGP` or `RoadGP` is exact, and is compared with a fit of random walks.
+    It is also compared with the exact process. Observations of one node, and of one group of the field, are on one side
+    of the split. With holdout="last" the last ones in their order are held out, even if it splits a node. Other
+    arguments and errors are those of `study_table`, except for the model. The features of a `GraphGP` are compared with
+    the exact process of the same kernel, if that can be computed. A `MeshGP` or `RoadGP` is exact, and is compared with
+    a fit of random walks.
+
+    Example:
+        >>> import graphs
+        >>> from rfgp import datasets
+        >>> from rfgp.report import study_field
+        >>> mesh = datasets.make_mesh(subdivisions=1)
+        >>> graph = graphs.Graph.from_mesh(mesh, nodes="vertices")
+        >>> field = Field(graph, np.arange(42), graph.coordinates[:, 2], "height", mesh=mesh)
+        >>> study = study_field(field, GraphGP(graph, features="exact", seed=0), compare=False)
+        >>> len(study.train), len(study.test)
+        (38, 4)
     """
     show = report or (lambda step, done, total: None)
     at_nodes = field.graph.index(field.nodes)
@@ -301,7 +323,7 @@ def _seen(
     test: NDArray[np.int64],  # (k,)
     reason: str = "order",
 ) -> tuple[str, ...]:
-    """Return a note if held-out observations repeat rows, or nodes, of the training part; the split has a reason."""
+    """Return a note if held-out observations repeat rows or nodes that are trained on."""
     seen = 0 if groups is None else int(np.isin(groups[test], groups[train]).sum())
     if not seen:
         return ()
@@ -315,7 +337,7 @@ def _left_out(compared: Compared, wanted: bool) -> tuple[str, ...]:
 
 
 def _takes_all_rows(model: GP) -> bool:
-    """Return whether a fit is given all rows: it selects or plans for their number, or neighbours depend on it."""
+    """Return whether a fit is given all rows, as selections and neighbors need."""
     given = model.family.options.approximations
     known = [given] if isinstance(given, Approximation) else list(given.values()) if isinstance(given, Mapping) else []
     is_planned = not known or model.family.options.search_space is not None
@@ -347,7 +369,7 @@ def _fit_and_predict(
     seconds["fit the hyperparameters"], start = time.perf_counter() - start, time.perf_counter()
     if len(first) < len(train):
         model.condition(rows[train], targets[train])
-    model.predict(rows[:1])  # factorises
+    model.predict(rows[:1])  # factorizes
     seconds["condition on the training part"], start = time.perf_counter() - start, time.perf_counter()
     prediction, spread = model.predict(rows[test]), float(targets[train].std(ddof=1))
     metrics.nlpd(targets[test], prediction)  # predictions are lazy
