@@ -603,6 +603,18 @@ def test_a_page_escapes_all_its_texts():
     assert {int(number) for number in re.findall(r"&lt;x(\d+)&gt;", body)} == set(range(1, 13))
 
 
+@pytest.mark.parametrize("block", [page.Plot, page.Picture], ids=["plot", "picture"])
+def test_a_page_escapes_captions_and_figures(block):
+    hostile = "'\"><x></script>\x1b"
+    content = figures.figure_of([], hostile, "") if block is page.Plot else b"png"
+    body = page.render("", "", [], [page.Section("", [block(content, hostile)])])
+    body = body[body.index("<body>") :]
+    assert "<x>" not in body
+    assert "\x1b" not in body
+    assert body.count("</script>") == 2 + (block is page.Plot)  # one for each script of the page
+    assert re.search('(?:alt|aria-label)="&#39;&#34;&gt;&lt;x&gt;&lt;/script&gt;[?]"', body)
+
+
 # --- in a browser --------------------------------------------------------------------------------
 
 
