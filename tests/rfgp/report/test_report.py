@@ -114,7 +114,7 @@ def test_every_section_is_there(pages):
     for content in pages.values():
         for title in ("The data at a glance", "The fit", "Against the exact process", "Cost", "How it was made"):
             assert f"<h2>{title}</h2>" in content
-        for words_of in ("Calibration:", "Standardised residuals", "Convergence of the fit", "KL from the exact"):
+        for words_of in ("Calibration:", "Standardized residuals", "Convergence of the fit", "KL from the exact"):
             assert words_of in content
     assert "<h2>Terms and effects</h2>" in pages["table"]
     for name in ("faces", "vertices", "roads"):
