@@ -39,9 +39,9 @@ METRICS = ("kernel error", "RMSE", "KL")
 TRAINED = (
     f"All three hyperparameters (gamma, kappa, sigma; mean 0) by Adam in their logarithms on the marginal likelihood "
     f"through {TRAINING_WALKERS} i.i.d. walkers a node, p = {HALT}, learning rate {RATE} (not stated in the paper), "
-    f"up to {EPOCHS} epochs, fewer where none moved by {SETTLED} within {WINDOW} of them; then frozen. Diffusion "
-    f"kernel, p = {HALT}, permutations of order {QUANTILES} by Eq. 56 for the frozen kernel on the graph itself. KL of "
-    "the joint distribution of observations at the test nodes, exact process first, total nats."
+    f"and up to {EPOCHS} epochs. Training stops when none moved by {SETTLED} within {WINDOW} epochs. They are then "
+    f"frozen. Diffusion kernel, p = {HALT}, permutations of order {QUANTILES} by Eq. 56 for the frozen kernel on the "
+    "graph itself. KL of the joint distribution of observations at the test nodes, exact process first, total nats."
 )
 
 Integers = NDArray[np.int64]

@@ -62,9 +62,9 @@ COUPLINGS = {
 ROWS = (
     "Rows, their order and the scales sigma are those of the authors' public code: text columns one-hot, numpy's "
     "generator 42, standardized on the training rows, then multiplied by the published sigma. The first 90 % train, "
-    "the next 5 % validate, the last 5 % test: a reading that was chosen by Table 2, as the paper does not state the "
-    "shares and that code's last version trains on the first 95 %. Errors are over draws of the frequencies, as the "
-    "paper's; the split is one and the same."
+    "the next 5 % validate, the last 5 % test. The paper does not state the shares, and the last version of the code "
+    "trains on the first 95 %; this reading was chosen by Table 2. Errors are over draws of the frequencies, as in the "
+    "paper. There is one split."
 )
 MANY_DRAWS = (
     " 500 draws of nursery and chess, as in that code, 2,000 of the others: the printed errors are those of some "

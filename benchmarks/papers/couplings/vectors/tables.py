@@ -273,9 +273,10 @@ _PROTOCOL = (
     " shifted by one uniform vector modulo 1, and the frequencies rotated. The row RLF, orthogonal has opposite"
     " directions with independent norms. The paper's last row of RLF is called PNC + antithetic and is {last}; PNC"
     " + antithetic under its own name is listed too. Errors of ours are over draws, since the folds are the"
-    " paper's.{more} Not compared: random splits, 20 of 256 training and 256 test rows of the whole tables (half"
-    " of each small table), standardized on the training rows, highest likelihood, a quarter of the draws; and"
-    " {permutations} other permutations of the authors' rows, an eighth of the draws, highest likelihood for all"
+    " paper's.{more} Two variants are not compared. One has 20 random splits of the whole tables with 256 training"
+    " and 256 test rows (half of each small table), standardized on the training rows, the highest likelihood, and a"
+    " quarter of the draws. The other has {permutations} other permutations of the authors' rows, an eighth of the"
+    " draws, highest likelihood for all"
     " RFF. Their ± is the standard deviation over permutations."
 )
 
