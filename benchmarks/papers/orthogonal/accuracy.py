@@ -120,7 +120,7 @@ def figure_4(scale: Scale) -> Result:
     return Result(
         "mean squared error of the Gaussian kernel",
         f"{POINTS} rows of digits and of five tables, padded to a power of two, in mean distances of the 50th nearest "
-        "neighbour; 50 draws, errors over these; D / d of 1, 2, 4 and 8, 24 cases. Nets from Sobol's matrices, not "
+        "neighbor; 50 draws, errors over these; D / d of 1, 2, 4 and 8, 24 cases. Nets from Sobol's matrices, not "
         "those of Niederreiter and Xing. Fig. 1 has two of these curves. The text's order SORF ~ ORF < QMC < RFF < "
         "circulant, Fastfood is tested by each of its signs, on the whole and in the worst case; that SORF and ORF "
         "overlap is read as a ratio of 1.",
@@ -167,7 +167,7 @@ def figure_5(scale: Scale) -> Result:
     return Result(
         "errors against sigma, and with fewer products",
         f"{POINTS} rows of scikit-learn's digits, D = d = 64, 100 draws, errors over these; sigma in units of the mean "
-        "distance of the 50th nearest neighbour. Tested are the text's claims: errors below those of RFF, the more so "
+        "distance of the 50th nearest neighbor. Tested are the text's claims: errors below those of RFF, the more so "
         "the larger sigma; two products do as well as three (read as a ratio of 1), one leads to a larger error.",
         values,
         missing=["mnist, on which the paper's figure is, is not at hand", "the values of sigma"],
@@ -196,9 +196,9 @@ def table_2(scale: Scale) -> Result:
     values.append(Value("digits, exact", 100 * float(search.score(x[test].numpy(), y[test]))))
     return Result(
         "accuracy in % of linear support vector machines on the features",
-        "scikit-learn's digits (d = 64), half of the rows to train, sigma by the 50 nearest neighbours, 5 draws, "
-        "errors over these; C by 3-fold cross-validation among .1, 1, 10 on the first draw, for the exact kernel among "
-        "these and 100. The printed 90 accuracies are on data that are not at hand, so none is compared.",
+        "scikit-learn's digits (d = 64), half of the rows to train, sigma by the 50 nearest neighbors, 5 draws, "
+        "errors over these; C by 3-fold cross-validation among 0.1, 1, 10 on the first draw, for the exact kernel "
+        "among these and 100. The printed 90 accuracies are on data that are not at hand, so none is compared.",
         values,
         missing=[ABSENT, "splits, C and the number of repeats"],
     )
