@@ -37,7 +37,7 @@ test-all: $(STAMP)  ## all tests, as CI runs them, and how much of the code they
 	$(BIN)/python .ci/coverage-floor
 
 ratios: $(STAMP)  ## five speed ratios against slow twins, compared with the recorded ones
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.watched
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.races.watched
 
 lint: $(STAMP)  ## format, lint, types, and the arrows between modules
 	$(BIN)/ruff format --check .

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from benchmarks import watched
+from benchmarks.races import watched
 
 TOLERANCE = {"likelihood": 0.05, "walks": 5e-3, "cholesky": 1e-9, "lattice": 1e-3, "attention": 1e-5}
 """Relative. The first two compare different draws: both estimates have a standard error of at most a third of it."""

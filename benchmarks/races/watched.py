@@ -13,7 +13,7 @@ five runs (`--record`, results/ratios.json) and change only with a commit that s
 - lattice: equispaced frequencies on 30,000 rows of one column, against the explicit design matrix.
 - attention: causal random-feature attention on 4,096 positions with its gradient, against prefix sums of all positions.
 
-    python -m benchmarks.watched [--cases NAME,...] [--record]
+    python -m benchmarks.races.watched [--cases NAME,...] [--record]
 """
 
 import argparse
@@ -38,7 +38,7 @@ from rfgp import kernels as k
 from rfgp.attention import random_feature_attention
 from rfgp.features import softmax
 
-RESULTS = Path(__file__).parent / "results" / "ratios.json"
+RESULTS = Path(__file__).parents[1] / "results" / "ratios.json"
 REPEATS, ATTEMPTS, RUNS = 5, 3, 5
 """The times that both sides run in an attempt, the attempts before a case fails, and the runs of a record."""
 LEAST = 2 / 3
