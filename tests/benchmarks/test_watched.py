@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.races import watched
 
-TOLERANCE = {"likelihood": 0.05, "walks": 5e-3, "cholesky": 1e-9, "lattice": 1e-3, "attention": 1e-5}
-"""Relative. The first two compare different draws: both estimates have a standard error of at most a third of it."""
+TOLERANCE = {"likelihood": 1e-9, "walks": 2e-3, "cholesky": 1e-9, "lattice": 3e-4, "attention": 1e-5}
+"""Relative. Walks are independent draws; the lattices differ in their spacing; attention is in float32."""
 
 
 @pytest.mark.slow
