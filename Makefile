@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 OUT ?= out/demo
 WORKERS ?= 2
 
-.PHONY: demo results test test-all docs lint format test-lowest wheel-check data rooms clean help
+.PHONY: demo results test test-all ratios docs lint format test-lowest wheel-check data rooms clean help
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1	/' | expand -t 16
@@ -35,6 +35,9 @@ test: $(STAMP)  ## the fast tests (WORKERS=2)
 test-all: $(STAMP)  ## all tests, as CI runs them, and how much of the code they reach
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal --cov --cov-report=term-missing:skip-covered
 	$(BIN)/python .ci/coverage-floor
+
+ratios: $(STAMP)  ## five speed ratios against slow twins, compared with the recorded ones
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.races.watched
 
 lint: $(STAMP)  ## format, lint, types, and the arrows between modules
 	$(BIN)/ruff format --check .

@@ -1,4 +1,4 @@
-"""The documentation's page of reproductions, and what README and docs quote, made of the files of results.
+"""Write docs/reproductions.md, and the figures that README and docs quote, from the files of results.
 
 python -m benchmarks.page
 """
@@ -25,20 +25,23 @@ PAPERS = {
 }
 _INTRODUCTION = """# Reproductions
 
-What the papers print, beside what this package finds; made by `python -m benchmarks.page` of the files in
-`benchmarks/results`, which `make results` computes. "Apart" is the distance in standard errors, ours, the paper's where
-it gives one, and that of rounding. A figure "agrees" within two of them and is "close" within three. Where a paper has
-a plot without numbers, what its caption or text claims is tested, as "< 1", in many cases by the worst: it "holds" or
-"fails" where ours is two standard errors on one side or the other ("apart" says how many), else it is "undecided".
-Figures of our own that README and docs quote stand at the end; nothing is printed beside them.
-Seconds are those of a machine that did other work beside; tables that share a computation have it with the first.
-"""
-_LISTS = """## What exists
+This page compares the figures of the papers with the results of this package. `make results` computes the results in
+`benchmarks/results`, and `python -m benchmarks.page` writes this page from them.
 
-Of each figure, whether its data, its protocol and its errors exist, by the paper and what is at hand, whatever a run
-finds. What exists in part is filled by a reading of ours or by data of the same kind, as the figure's protocol tells.
-Where one of the three is missing nothing is counted, here and in the rates of the papers; single values that cannot be
-compared are not counted either.
+- The distance is in standard errors. These combine our error, the paper's if it gives one, and that of rounding.
+- A figure "agrees" within two standard errors and is "close" within three.
+- If a paper has a plot without numbers, we test the claims of its caption or text, such as "< 1". Many are tested by
+  the worst of several cases. A claim "holds" or "fails" if our value is two standard errors on one side or the other.
+  Otherwise it is "undecided". The distance is then the number of standard errors.
+- Our own figures, which README and docs quote, are at the end. They have no printed values.
+- Seconds were measured on a machine with other work. Tables that share a computation have its seconds with the first.
+"""
+_LISTS = """## Data, protocol and errors of each figure
+
+The table says whether the data, the protocol and the errors of a figure exist, in the paper or here, whatever the
+result. If one exists in part, we use our own reading of the paper or data of the same kind. The protocol of the figure
+says so. If one of the three is missing, the figure does not count in this table or in the rates of the papers. The same
+holds for single values that cannot be compared.
 """
 _MOST_DIGITS = 6
 _END = "<!-- -->"
@@ -58,7 +61,7 @@ def page(results: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _lists(results: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield what exists of each figure, with what is counted of it, and the rates by that."""
+    """Yield the table of data, protocols and errors, and the rates of agreement."""
     known = {key: facts for key, facts in FACTS.items() if key in results}
     if not known:
         return
@@ -70,46 +73,46 @@ def _lists(results: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         agree, hold = f"{near} of {total}" if total else "", ", ".join(map(str, said)) if sum(said) else ""
         rows.append(f"| {key} | {' | '.join(facts)} | {agree} | {hold} |")
     yield "\n".join(rows) + "\n"
-    for words, wanted in (("Where all three exist", True), ("Where one or more exist in part", False)):
+    for words, wanted in (("All three exist", True), ("One or more exist in part", False)):
         chosen = [results[key] for key, facts in known.items() if facts.is_counted and facts.is_whole == wanted]
         values = [value for content in chosen for value in _counted(content)]
         (total, near, _), (held, open_, failed) = counts(values), claims(values)
         yield (
-            f"{words} ({counted(len(chosen), 'figure')}) {near} of {total} numbers agree; of {held + open_ + failed} "
-            f"claims {held} hold, {open_} are undecided, {failed} fail.\n"
+            f"{words} ({counted(len(chosen), 'figure')}): {near} of {total} numbers agree. "
+            f"Claims: {held} hold, {open_} are undecided, {failed} fail.\n"
         )
 
 
 def _counted(content: Mapping[str, Any]) -> list[Value]:
-    """Return the values of a figure that rates count: none where its data, its protocol or its errors are missing."""
+    """Return the values that rates count: none if the data, the protocol or the errors are missing."""
     facts = FACTS.get(f"{content['paper']}/{content['figure']}")
     return values_of(content) if facts is None or facts.is_counted else []
 
 
 def _place(content: Mapping[str, Any]) -> tuple[int, int, str]:
-    """Return what sorts tables before figures before all else, each by its number."""
+    """Return a sorting key: tables, then figures, then others, each by number."""
     kind, _, number = content["figure"].rpartition("-")
     rank = {"table": 0, "figure": 1}.get(kind, 2)
     return rank, int(number) if rank < 2 else 0, content["figure"]
 
 
 def _summary(own: Sequence[Mapping[str, Any]]) -> str:
-    """Say how many printed numbers agree, of tables and of all else, and how many claims hold."""
+    """Return a sentence each on printed numbers in tables, on other values, and on claims."""
     sentences = []
-    for is_table, what in ((True, "printed number"), (False, "other value")):
+    for is_table, what in ((True, "printed numbers"), (False, "other values")):
         chosen = [content for content in own if content["figure"].startswith("table") == is_table]
         total, near, close = counts(value for content in chosen for value in _counted(content))
         if total:
-            within = f"{near} lie within two standard errors and {close} within three"
-            where = "in tables" if is_table else "(of plots, formulas, and counts of cases)"
-            sentences.append(f"Of {counted(total, what)} {where} that can be compared {within}.")
+            where = "in tables" if is_table else "(plots, formulas and counts of cases)"
+            sentences.append(
+                f"{near} of {total} comparable {what} {where} lie within two standard errors, and {close} within three."
+            )
     held, open_, failed = claims(value for content in own for value in _counted(content))
     if held + open_ + failed:
-        said = counted(held + open_ + failed, "claim")
-        rest = f"{held} hold by two standard errors, {open_} are undecided, {failed} fail"
-        sentences.append(f"Of {said} that something is smaller or larger {rest}.")
+        rest = f"{held} hold by two standard errors, {open_} are undecided and {failed} fail"
+        sentences.append(f"Claims that something is smaller or larger: {rest}.")
     seconds = sum(content["seconds"] for content in own)
-    return " ".join([*sentences, f"All of it took {max(1, round(seconds / 60))} min."]) + "\n"
+    return " ".join([*sentences, f"Computing time: {max(1, round(seconds / 60))} min."]) + "\n"
 
 
 def _section(content: Mapping[str, Any]) -> str:
@@ -121,9 +124,9 @@ def _section(content: Mapping[str, Any]) -> str:
     if content["impossible"]:
         parts.append(f"Cannot be run here: {content['impossible']}\n")
     if content["missing"]:
-        parts.append("What is missing: " + "; ".join(content["missing"]) + ".\n")
+        parts.append("Missing: " + "; ".join(content["missing"]) + ".\n")
     if values := values_of(content):
-        rows = ["| of | printed | ours | apart | |", "|---|---|---|---|---|"]
+        rows = ["| value | printed | ours | distance | verdict |", "|---|---|---|---|---|"]
         for value in values:
             far = value.support if value.distance is None else value.distance
             apart = "" if far is None or math.isinf(far) else f"{far:.1f}"
@@ -136,7 +139,7 @@ def _section(content: Mapping[str, Any]) -> str:
 
 
 def shown(value: float, error: float) -> str:
-    """Return a number with two digits of its standard error in brackets, or four digits where it is exact."""
+    """Return a number with its standard error to two digits, or four digits if it is exact."""
     if not error > 0:
         return f"{value:.4g}"
     digits = max(0, 1 - int(f"{error:e}".rpartition("e")[2]))
@@ -152,11 +155,11 @@ def texts() -> Iterator[Path]:
 
 
 def quoted(text: str, results: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a text with every figure that it quotes from the results as these have it.
+    """Return a text with every quoted figure taken from the results.
 
     Raises:
         KeyError: there is no such result.
-        ValueError: a quote has an end, but no beginning that tells what it is of.
+        ValueError: a quote has an end, but no readable beginning.
     """
     if text.count(_END) != len(_QUOTED.findall(text)):
         raise ValueError(f"{text.count(_END)} quotes end, and {len(_QUOTED.findall(text))} can be read.")

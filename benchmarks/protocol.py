@@ -1,11 +1,11 @@
-"""What the benchmarks share: the splits of the tables, and how draws are judged on them.
+"""Splits of the tables, and scores of draws on them, for all benchmarks.
 
 `rfgp.datasets` finds the data: in the folder that RFGP_DATA_DIR names, in its cache, or at their pinned address.
 
 The splits are those of the couplings paper's App. B.1: 256 training and 256 test rows of a random split, columns
-standardised on the training rows, one lengthscale, hyperparameters of the exact process fitted to the training rows.
-The kernel error is over all 512 rows, the KL that of the joint observed laws at the test rows, in nats per point, exact
-process first.
+standardized on the training rows, one lengthscale, hyperparameters of the exact process fitted to the training rows.
+The kernel error is over all 512 rows, the KL that of the joint observed distributions at the test rows, in nats per
+point, exact process first.
 """
 
 from collections.abc import Callable, Iterable
@@ -33,9 +33,9 @@ class Split:
 
     Attributes:
         x: (n, d), training rows first.
-        y: (n_train,), standardised targets.
+        y: (n_train,), standardized targets.
         noise: The noise variance divided by the outputscale.
-        outputscale: Of the standardised targets.
+        outputscale: Of the standardized targets.
         spectrum: Of the kernel.
     """
 
@@ -100,7 +100,7 @@ def split(name: str, index: int, spectrum: spectra.Spectrum | None = None, lengt
 
 @dataclass(frozen=True, eq=False)
 class Law:
-    """A normal law of observations, as `rfgp.metrics` takes one.
+    """A normal distribution of observations, as `rfgp.metrics` takes one.
 
     Attributes:
         mean: (n,).
@@ -124,7 +124,7 @@ class Law:
 
 
 def kl(first: tuple[Any, Any], second: tuple[Any, Any], *, per_point: bool = True) -> float:
-    """Return KL(first || second) of two normal laws of observations, means (n,) and covariances (n, n), in nats."""
+    """Return KL(first || second) in nats of two normal distributions with means (n,) and covariances (n, n)."""
     p, q = (Law(*map(torch.as_tensor, law)) for law in (first, second))
     return metrics.kl_divergence(p, q, per_point=per_point)
 

@@ -1,4 +1,4 @@
-"""Results as files: what a paper prints beside what is found here, with errors, and a verdict on each figure.
+"""Results as files: figures of a paper and ours, with errors, and a verdict on each figure.
 
 A paper's module has `FIGURES`, from names to functions of a `Scale` that return a `Result`. `python -m
 benchmarks.papers` runs them and writes `benchmarks/results/PAPER/NAME.json`; `benchmarks.page` makes the documentation
@@ -70,7 +70,7 @@ class Value:
 
     @property
     def support(self) -> float | None:
-        """By how many standard errors what the paper claims holds, below 0 where it does not; None without a claim."""
+        """Standard errors by which a claim of the paper holds; negative if it fails, None without a claim."""
         if self.printed[:1] not in ("<", ">") or not self.comparable:
             return None
         if self.together is not None:
@@ -80,7 +80,7 @@ class Value:
 
     @property
     def distance(self) -> float | None:
-        """How far ours is from the printed one, in standard errors; None where they cannot be compared."""
+        """Distance between ours and the printed value in standard errors; None if they cannot be compared."""
         if not self.printed or not self.comparable or self.support is not None:
             return None
         if self.z is not None:
@@ -89,7 +89,7 @@ class Value:
 
     @property
     def verdict(self) -> str:
-        """Whether they agree, or what is claimed holds, in words."""
+        """The verdict: whether the values agree, or the claim holds."""
         far, support = self.distance, self.support
         if support is not None:
             return "holds" if support >= AGREES else "fails" if support <= -AGREES else "undecided"
@@ -216,10 +216,10 @@ def show(heading: str, result: Result, seconds: float) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON knows in the place of numpy's numbers."""
+    """Return a Python number for a number of numpy, for JSON."""
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"{type(value).__name__} has no place in a result.")
+    raise TypeError(f"{type(value).__name__} cannot be part of a result.")
 
 
 def _made_with() -> dict[str, Any]:

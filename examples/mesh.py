@@ -1,4 +1,4 @@
-"""A mesh: interpolate a field on its faces, with walkers that know of each other and walkers that do not."""
+"""A mesh: interpolate a field on its faces by random walks, with independent and with coupled walkers."""
 
 import numpy as np
 

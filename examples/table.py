@@ -1,4 +1,4 @@
-"""A table: fit through random features, then see how far that is from the exact process."""
+"""A table: fit a model with random features, then measure its distance from the exact process."""
 
 import numpy as np
 

@@ -2,7 +2,7 @@
 
     python examples/terms.py [PICTURE]
 
-With the path of a PNG file it draws the terms (matplotlib). The picture of the README was made so.
+With the path of a PNG file it draws the terms (matplotlib). It drew the picture in the README.
 """
 
 import sys

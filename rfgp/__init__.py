@@ -1,6 +1,6 @@
-"""Gaussian processes whose kernel is replaced by the best random features known.
+"""Scalable Gaussian processes on tables, graphs, meshes and roads.
 
-`import rfgp` loads nothing heavy: torch and the rooms of the package come with the first name that needs them.
+Start with `rfgp.GP`. `import rfgp` is fast: torch is imported with the first name that needs it.
 """
 
 import importlib
@@ -149,7 +149,7 @@ __all__ = [
     "metrics",
     "spectra",
     "theory",
-]  # what `import *` brings; the rim and graphs come by their names
+]  # the names of `import *`; optional modules and graph models are imported by name
 
 _HOMES = {
     "TruncatedSpectrum": "rfgp.approximations",
@@ -192,7 +192,7 @@ _RIM = (
 
 
 def __getattr__(name: str) -> Any:
-    """Return a class from its home, or a room by its name, on first use."""
+    """Import a class or a module on first use."""
     if name in _HOMES:
         found = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = found
@@ -211,14 +211,14 @@ def __dir__() -> list[str]:
 
 
 def _check_graphs() -> None:
-    """Refuse a package `graphs` that is not the one installed beside this one."""
+    """Check that the package `graphs` is the one of this distribution."""
     spec = importlib.util.find_spec("graphs")
     ours = Path(__file__).resolve().parent.parent / "graphs" / "__init__.py"
     found = Path(spec.origin).resolve() if spec is not None and spec.origin else None
     if found != ours:
         raise PackageClashError(
             f"rfgp needs the package 'graphs' of its own distribution ({ours.parent}), but Python finds "
-            f"{found or 'none'}. Rename or uninstall the other one, or move it behind rfgp on sys.path."
+            f"{found or 'none'}. Rename or uninstall the other one, or move it after rfgp on sys.path."
         )
 
 

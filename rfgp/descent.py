@@ -1,4 +1,4 @@
-"""L-BFGS within bounds, and what to do when its line search fails."""
+"""L-BFGS within bounds, with restarts after a failed line search, and the steps of Adam."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -98,3 +98,26 @@ def _in_words(message: str) -> str:
     """Return what scipy says of the end of a search in plain words."""
     said = message.upper().replace("_", " ")
     return next((words for sign, words in _ENDS if sign in said), message.lower().rstrip(".: "))
+
+
+def adam(
+    gradient: Any, moments: tuple[Any, Any], count: int, rate: float, epsilon: float = 1e-300
+) -> tuple[Any, tuple[Any, Any]]:
+    """Return the size of a step of Adam against the gradient, and the moments after it.
+
+    Args:
+        gradient: The gradient, a numpy array or a tensor.
+        moments: The means of the gradients and of their squares before this step, 0 at first.
+        count: The number of this step, from 1.
+        rate: The learning rate of this step.
+        epsilon: The number that is added to the root of the second moment.
+
+    Source: Kingma and Ba (2015), Algorithm 1. `torch.optim.Adam` imports a compiler at its first step, in a second.
+
+    Examples:
+        >>> adam(np.array([3.0, -5.0]), (0.0, 0.0), 1, rate=0.1)[0].round(6).tolist()  # the first step: the rate
+        [0.1, -0.1]
+    """
+    first, second = 0.9 * moments[0] + 0.1 * gradient, 0.999 * moments[1] + 0.001 * gradient**2
+    mean, square = first / (1 - 0.9**count), second / (1 - 0.999**count)
+    return rate * mean / (square**0.5 + epsilon), (first, second)

@@ -1,4 +1,4 @@
-"""The named failures of `rfgp`. Each message says what was wrong, where, and what to do."""
+"""Errors and warnings of `rfgp`. Messages state the problem, its place and a remedy."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ _NAMES: ContextVar[Mapping[str, str | None]] = ContextVar("names", default=Mappi
 
 @contextmanager
 def called(**names: str | None) -> Iterator[None]:
-    """Let messages call arguments as an adapter does, whose users know them by these names; None: it has none such."""
+    """Rename arguments in messages, for an adapter. If a name is None, the adapter lacks the argument."""
     token = _NAMES.set({**_NAMES.get(), **names})
     try:
         yield
@@ -19,13 +19,13 @@ def called(**names: str | None) -> Iterator[None]:
 
 
 def arguments(*names: str) -> str:
-    """Return how a message calls arguments, separated by commas."""
+    """Return the names of arguments in messages, separated by commas."""
     known = (_NAMES.get().get(name, name) for name in names)
     return ", ".join(name for name in known if name is not None)
 
 
 class RfgpError(Exception):
-    """Base of every error that `rfgp` raises on purpose."""
+    """The base class of all errors of `rfgp`."""
 
 
 class InvalidArgumentError(RfgpError, ValueError):
@@ -49,11 +49,11 @@ class ModelFileError(RfgpError, ValueError):
 
 
 class CheckpointError(RfgpError, ValueError):
-    """A file is not the checkpoint of the fit that it is given to."""
+    """A file is not a checkpoint of this fit."""
 
 
 class SolverError(RfgpError, ArithmeticError):
-    """An iterative solver did not reach its tolerance; the message says how far it came."""
+    """An iterative solver did not reach its tolerance. The message states the residual."""
 
 
 class FileWriteError(RfgpError, OSError):
@@ -64,15 +64,15 @@ class FileWriteError(RfgpError, OSError):
 
 
 class MissingFolderError(FileWriteError, FileNotFoundError):
-    """A file cannot be written, because the folder that it is to lie in does not exist."""
+    """A file cannot be written because its folder does not exist."""
 
 
 class PackageClashError(RfgpError, ImportError):
-    """Another package named `graphs` stands in the place of ours."""
+    """Another package named `graphs` hides the one of this distribution."""
 
 
 class MissingDependencyError(RfgpError, ImportError):
-    """A package is not installed that only an extra of this one brings."""
+    """An optional package is not installed. The message names the extra that installs it."""
 
 
 @contextmanager
@@ -106,11 +106,11 @@ def requires_extra(extra: str) -> Iterator[None]:
 
 
 class NotDifferentiableError(RfgpError, NotImplementedError):
-    """A derivative is asked for that the package does not have."""
+    """The requested derivative is not available."""
 
 
 class RfgpWarning(UserWarning):
-    """Base of every warning of `rfgp`."""
+    """The base class of all warnings of `rfgp`."""
 
 
 class JitterWarning(RfgpWarning):

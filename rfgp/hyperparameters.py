@@ -1,4 +1,4 @@
-"""Hyperparameters as a live torch module: what a user reads, sets and differentiates in."""
+"""Hyperparameters as a torch module that users read, set and differentiate."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,14 +11,22 @@ from rfgp.paths import find_path
 
 
 class Hyperparameters(nn.Module):
-    """Hyperparameters by path, live: what a user reads, sets and differentiates in.
+    """The hyperparameters of a model by path, as a torch module.
 
     `hyperparameters["trend.lengthscale"]` is a value in the user's units, differentiable in the raw parameters. A path
-    may be shortened to a unique end: `hyperparameters.lengthscale` is the lengthscale of a model that has one.
-    `standardized(path)` is the value in standardised units. `mean` is the constant mean.
+    may be shortened to a unique suffix, such as `hyperparameters.lengthscale`. `standardized(path)` is the value in
+    standardized units. `mean` is the constant mean.
 
     Args:
-        values: The numbers that they have first.
+        values: The initial values.
+
+    Examples:
+        >>> import rfgp
+        >>> gp = rfgp.GP(rfgp.kernels.RBF(lengthscale=2.0), start={"noise": 0.1}, seed=0)
+        >>> gp = gp.condition([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.5])
+        >>> gp.hyperparameters.set(noise=0.2)
+        >>> round(gp.hyperparameters["noise"].item(), 3)
+        0.2
     """
 
     def __init__(self, values: Values) -> None:
@@ -31,12 +39,12 @@ class Hyperparameters(nn.Module):
 
     @property
     def space(self) -> Space:
-        """What there is."""
+        """The space of the hyperparameters."""
         return self._space
 
     @property
     def values(self) -> Values:
-        """The numbers as they are now, with gradients in the raw parameters."""
+        """The current values, differentiable in the raw parameters."""
         return Values(self._space, {name: self.raw[_key(name)] for name in self._space.names})
 
     @property
@@ -50,7 +58,7 @@ class Hyperparameters(nn.Module):
         return self._space.names
 
     def standardized(self, name: str) -> Tensor:
-        """Return a hyperparameter in standardised units, 0-d or (d,); of the mean of k outputs (k,)."""
+        """Return a hyperparameter in standardized units, 0-d or (d,). The mean of k outputs is (k,)."""
         return self.values.standardized(self.path(name))
 
     def value(self, name: str) -> Tensor:
@@ -65,7 +73,7 @@ class Hyperparameters(nn.Module):
         """Set hyperparameters by name, in the user's units, in place.
 
         Raises:
-            InvalidArgumentError: an unknown name, a value that is not positive, or a wrong shape.
+            InvalidArgumentError: a name is unknown, a value is not positive, or its shape is wrong.
         """
         given = {self.path(name): value for name, value in values.items()}
         new = self.values.given(**given).raw

@@ -22,14 +22,28 @@ CLASSES: dict[str, type[GP]] = {
 
 @plain()
 def load(path: str | Path) -> Any:
-    """Load a model that `save` wrote: the same draw and numbers, bit for bit, on the CPU.
+    """Load a model from a file that `save` wrote.
+
+    All numbers are restored bit for bit, on the CPU. No code of the file is run.
+
+    Args:
+        path: The file.
 
     Returns:
-        A `GP`, `SparseSpectrumGP`, `ExactGP`, `GraphGP`, `RoadGP` or `MeshGP`. Without data it predicts;
-        `exact`, `with_approximation` and `update` ask to `condition` first.
+        A `GP`, `SparseSpectrumGP`, `ExactGP`, `GraphGP`, `RoadGP` or `MeshGP`. If it was saved without data, it
+        predicts, but `exact`, `with_approximation` and `update` need `condition` first.
 
     Raises:
-        ModelFileError: the file is missing, truncated, damaged, not ours, or of a newer version.
+        ModelFileError: the file is missing, damaged, not a saved model, or of a newer version.
+
+    Examples:
+        >>> import os, tempfile
+        >>> import rfgp
+        >>> gp = rfgp.GP(rfgp.kernels.RBF(), approximation=rfgp.RandomFeatures(4), seed=0)
+        >>> file = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+        >>> gp.condition([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.5]).save(file)
+        >>> rfgp.load(file).num_observations
+        3
     """
     file = Path(path)
     try:

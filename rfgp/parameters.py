@@ -28,11 +28,10 @@ class Hyperprior(Protocol):
 
 @dataclass(frozen=True)
 class BoundaryAvoiding:
-    """A hyperprior that keeps a variance from 0 and says next to nothing elsewhere: log density = log(value) / 2.
+    """A weak prior that keeps a variance from 0, with log density log(value) / 2.
 
-    It is the limit of gamma laws of the standard deviation with shape 2 and rate 0 (improper): an optimum moves by
-    about one standard error at most, and never to 0, where a marginal likelihood that is flat in the noise often has
-    its maximum.
+    It is the limit of gamma distributions of the standard deviation with shape 2 and rate 0 (improper). An optimum
+    moves by at most about one standard error, and never to 0.
 
     Source: Chung, Rabe-Hesketh, Dorie, Gelman and Liu (2013), "A nondegenerate penalized likelihood estimator for
     variance parameters in multilevel models", Psychometrika 78(4), Section 3.
@@ -81,7 +80,7 @@ class Quantity:
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """What hyperparameters there are: positive quantities, and a constant mean.
+    """The hyperparameters of a model: positive quantities, and a constant mean.
 
     Attributes:
         quantities: The positive quantities by name.
@@ -89,7 +88,7 @@ class Space:
         targets: The map from the user's units of the mean to standardised ones.
         hyperpriors: Log densities of named values, in the user's units; of a quantity that is shared by standardised
             columns, and of priors that say so (`rfgp.priors`), in standardised units.
-        others: Tensors without units or bounds, at their starts, which a fit searches beside them.
+        others: Tensors without units or bounds, at their starting values, which a fit optimizes too.
     """
 
     quantities: Mapping[str, Quantity]
@@ -229,7 +228,7 @@ class Values:
     # --- other values ----------------------------------------------------------------------------
 
     def beside(self, others: Mapping[str, Tensor], hyperpriors: Mapping[str, Hyperprior]) -> "Values":
-        """Return these with other tensors (...) beside them, with log densities of their own."""
+        """Return these with additional tensors (...) and their hyperpriors."""
         space = replace(self.space, others=others, hyperpriors={**self.space.hyperpriors, **hyperpriors})
         return Values(space, {**self.raw, **others})
 

@@ -1,8 +1,7 @@
-"""Priors of hyperparameters in standardised units, for `priors=` of a model; distributions of torch serve as well.
+"""Priors of hyperparameters in standardized units, for `priors=` of a model. Distributions of torch work too.
 
-A sparse prior says that most columns do not matter. A point estimate is the maximum of the posterior density in the
-inverse lengthscales, or in the standard deviations of slopes, whose prior density is largest at 0. (In their logarithms
-the density is 0 there, so that no column could ever be left out.)
+Under a sparse prior most columns have no effect. A point estimate maximizes the posterior density of the inverse
+lengthscales, or of the standard deviations of slopes. Their prior density is largest at 0.
 
 Source: Eriksson and Jankowiak (2021), "High-dimensional Bayesian optimization with sparse axis-aligned subspaces",
 Equation 5, with squared inverse lengthscales. Carvalho, Polson and Scott (2010), "The horseshoe estimator for sparse
@@ -28,10 +27,10 @@ On linear tables with 0.1, the maximum for an RBF kernel had short lengthscales 
 
 @dataclass(frozen=True)
 class SparsePrior(ABC):
-    """The role: a half-Cauchy prior of the effects of columns, with the scale tau = scale / sqrt(d) for d columns.
+    """A half-Cauchy prior of the effects of d columns, with scale tau = scale / sqrt(d).
 
-    An effect of size 1 costs about 2 log(1 / tau) nats more than none, which is log(d) and a constant: so much is
-    gained by chance by the best of d columns.
+    An effect of size 1 costs about 2 log(1 / tau) nats more than none. Up to a constant this is log(d), the gain of the
+    best of d columns by chance.
 
     Attributes:
         scale: The scale for one column, positive.
@@ -73,9 +72,9 @@ class SparsePrior(ABC):
 
 @dataclass(frozen=True)
 class SparseLengthscales(SparsePrior):
-    """Inverse lengthscales of columns, of which most are 0: 1 / lengthscale ~ half-Cauchy(scale / sqrt(d)).
+    """A sparse prior of inverse lengthscales: 1 / lengthscale ~ half-Cauchy(scale / sqrt(d)).
 
-    With it goes `LogNormalVariance` for the output scale. Otherwise a large variance and many long lengthscales give a
+    Use it with `LogNormalVariance` for the output scale. Otherwise a large variance and many long lengthscales give a
     linear function of all columns at no cost.
 
     Attributes:
@@ -103,7 +102,7 @@ class SparseLengthscales(SparsePrior):
 
 @dataclass(frozen=True)
 class SparseVariances(SparsePrior):
-    """Variances of slopes, of which most are 0: the standard deviation of a slope ~ half-Cauchy(scale / sqrt(d)).
+    """A sparse prior of variances of slopes: sqrt(variance) ~ half-Cauchy(scale / sqrt(d)).
 
     Attributes:
         scale: The scale for one column, in standard deviations of the target over those of the column.

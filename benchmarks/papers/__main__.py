@@ -1,4 +1,4 @@
-"""The papers' tables and figures, beside ours: `make results`, or
+"""The papers' tables and figures, compared with ours: `make results`, or
 
     python -m benchmarks.papers [--only couplings[/table-1],...] [--quick] [--folder results]
 

@@ -38,7 +38,7 @@ def variances(gram: Tensor, *, phases: bool) -> Tensor:
 
 
 def figure_2(scale: Scale) -> Result:
-    """Return the errors of Gram matrices on the S-curve by number of frequencies, beside the closed forms."""
+    """Return the errors of Gram matrices on the S-curve by number of frequencies, compared with the closed forms."""
     x = torch.as_tensor(make_s_curve(200, random_state=0)[0])
     gram, draws, values = Gaussian().kernel_between(x, x), scale(400), []
     for phases, label in ((True, "Eq. 18"), (False, "Eq. 21")):
@@ -111,7 +111,7 @@ def figure_3(scale: Scale) -> Result:
         values.append(Value(f"difference, R = {many} less R = {few}", fall, error, "< 0"))
     values.append(Value("R = 100, root mean square of Eq. 19's second line less its third", *_lines()))
     return Result(
-        "ridge regression on features beside that on the kernel",
+        "ridge regression on features compared with that on the kernel",
         "100 even points in (0, 10), targets drawn from a process with the Gaussian kernel at unit lengthscale"
         f" and noise of deviation {NOISE}, lambda = {RIDGE} (the article's data and lambda are not stated), {sets}"
         " sets; features with phases (Eq. 18), Eq. 24. The difference is the root mean square over 300 points, in"

@@ -1,7 +1,7 @@
 """For each table and figure of the papers: whether its data, its protocol and its errors exist.
 
 Known before a figure is run, from the paper and from what is at hand, whatever a run finds. "partly" is filled by a
-reading of ours or by data of the same kind, which the figure's protocol tells; where one is "no", nothing is compared
+reading of ours or by data of the same kind, which the figure's protocol states; where one is "no", nothing is compared
 and rates count nothing. Errors are the paper's where it prints numbers, and ours where it has a plot or a formula, of
 which a claim is tested.
 """
@@ -33,7 +33,7 @@ _NO_DATA, _OURS, _EXACT = "exists: none is needed", "exists: ours, over draws", 
 _FOLDS = Facts("exists: six tables", "exists: the authors' public code", "exists: one standard error over folds")
 _ROWS = "partly: the shares of rows are not stated, and chosen by Table 2"
 _CLUSTERS = "partly: made by a reading of ours"
-_LENGTHS = "partly: lengths, laws and signs not stated"
+_LENGTHS = "partly: lengths, distributions and signs not stated"
 
 _COUPLINGS = {
     "table-1": _FOLDS,
@@ -43,7 +43,7 @@ _COUPLINGS = {
     "table-5": Facts(_NO_DATA, "exists: formulas", _EXACT),
     "figure-3": Facts("exists: cora", "partly: draws, and edges of the random graph, not stated", _OURS),
     "figure-4": Facts(
-        "partly: five of six meshes, told by their faces", "partly: rate, starts, draws not stated", _OURS
+        "partly: five of six meshes, identified by their faces", "partly: rate, starts, draws not stated", _OURS
     ),
     "figure-5": Facts("exists: housing", "partly: split, m and steps not stated", _OURS),
     "figure-6": Facts("exists: power-plant", "partly: split not stated", _OURS),
@@ -87,7 +87,7 @@ _HYBRID = {
 }
 _ORTHOGONAL = {
     "table-2": Facts("no: none of six tables", "partly: splits and C not stated", "exists: of draws"),
-    "figure-2": Facts("partly: other tables", "partly: whose neighbours is not stated", _EXACT),
+    "figure-2": Facts("partly: other tables", "partly: whose neighbors is not stated", _EXACT),
     "figure-3": Facts("partly: two points drawn anew", "exists", "exists: ours, over as many draws"),
     "figure-4": Facts("partly: digits and five other tables", "partly: draws and pairs not stated", _OURS),
     "figure-5": Facts("partly: digits for mnist", "partly: values of sigma not stated", _OURS),

@@ -1,7 +1,7 @@
 """Accuracy against time on kin40k, protein, elevators and bike: learned frequencies, a variational process, xGPR.
 
 Protocol, fixed before the results were seen. A random tenth of the rows is held out (numpy's generator, the seed of the
-run); columns and target are standardised on the others; float32. Errors are of the standardised target, NLPD with the
+run); columns and target are standardized on the others; float32. Errors are of the standardized target, NLPD with the
 noise. Packages run one after the other within a seed and data set, alone on the machine. The time of a fit is all of
 it, from arrays in memory; that of predicting is left out.
 
@@ -9,7 +9,7 @@ it, from arrays in memory; that of predicting is left out.
   (128, 60), (128, 150), (256, 60), (256, 300), (512, 200). F = 2 m. Rate, prior, batches and the beginning were
   tuned on airfoil, concrete, power-plant and drawn tables.
 - svgp: GPyTorch's SVGP, 512 inducing points from a random subset, Cholesky variational distribution, one lengthscale a
-  column, batches of 1024, Adam with rate .01 as in its examples, read after 5, 10, 30 and 60 s of training, with the
+  column, batches of 1024, Adam with rate 0.01 as in its examples, read after 5, 10, 30 and 60 s of training, with the
   time of reading left out.
 - xgpr (if its interpreter is given): xGPR 0.4.8, RBF kernel with one lengthscale, its crude tuning with 1024 features
   (with 4096 it had not ended after six minutes) and its fit with 4096, in a process of its own. F = 4096.

@@ -1,11 +1,11 @@
 """What `features="auto"` chooses on twenty graphs, against every kind of features run in full.
 
-Protocol, fixed before the results were seen. Twenty graphs of 2,048 to 2,744 nodes, normalised Laplacian; diffusion of
+Protocol, fixed before the results were seen. Twenty graphs of 2,048 to 2,744 nodes, normalized Laplacian; diffusion of
 lengthscale 3, `RegularizedLaplacian(2, 3.0)` and `Matern(1.5, 5.0)`. A draw of the kernel's own process with noise of a
 tenth of its variance at a random fifth of the nodes, hyperparameters those of the draw; the reference is the process by
 all eigenvectors. Each kind at its defaults conditions and predicts 400 hidden nodes: KL(exact || it) of their joint
-observed law in nats a node, and the seconds of both. Regret: the KL of what "auto" chose less the least of all kinds;
-and its seconds over those of the fastest kind that is within .001 nats of it.
+observed distribution in nats a node, and the seconds of both. Regret: the KL of what "auto" chose less the least of all
+kinds; and its seconds over those of the fastest kind that is within 0.001 nats of it.
 
     python -m benchmarks.races.advice
 """
@@ -65,9 +65,9 @@ GRAPHS: dict[str, Callable[[], graphs.Graph]] = {
     "sphere": lambda: sphere("unit"),
     "sphere, cotangent": lambda: sphere("cotangent"),
     "disc graph": lambda: made(nx.random_geometric_graph(2500, 0.035, seed=0)),
-    "neighbours, 2-d": lambda: near(2, 6),
-    "neighbours, 3-d": lambda: near(3, 8),
-    "neighbours, 10-d": lambda: near(10, 10),
+    "neighbors, 2-d": lambda: near(2, 6),
+    "neighbors, 3-d": lambda: near(3, 8),
+    "neighbors, 10-d": lambda: near(10, 10),
     "regular, degree 3": lambda: made(nx.random_regular_graph(3, 2500, seed=0)),
     "regular, degree 10": lambda: made(nx.random_regular_graph(10, 2500, seed=0)),
     "random, degree 5": lambda: made(nx.fast_gnp_random_graph(2500, 0.002, seed=0)),
@@ -80,7 +80,7 @@ GRAPHS: dict[str, Callable[[], graphs.Graph]] = {
 
 
 def run(gp: Any, seen: Any, y: Any, hidden: Any) -> tuple[float, Any]:
-    """Return the seconds of conditioning and predicting, and the law."""
+    """Return the seconds of conditioning and predicting, and the distribution."""
     begin = time.perf_counter()
     law = gp.condition(seen, y).predict(hidden)
     law.mean, law.variance  # noqa: B018

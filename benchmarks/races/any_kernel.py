@@ -1,4 +1,4 @@
-"""Nearest neighbours of any kernel: a value of the log marginal likelihood with its gradient.
+"""Nearest neighbors of any kernel: a value of the log marginal likelihood with its gradient.
 
 The first kernel has compiled loops, and is computed by batches of small matrices as well; the others have batches only.
 Each is timed after a first evaluation, three times, in one thread. The least is printed in seconds.

@@ -2,7 +2,7 @@
 
 Protocol. Tables of `rfgp.datasets`: abalone-3 (rings up to 8, 9 and 10, more), abalone-28 (rings as they are),
 banknote, car, chess, cmc, nursery, wifi, yeast; text columns are one-hot, yeast's names are dropped. Ten random splits:
-the first tenth of numpy's permutation at seeds 0 to 9 is the test part, the rest training. Columns are standardised on
+the first tenth of numpy's permutation at seeds 0 to 9 is the test part, the rest training. Columns are standardized on
 training rows, constant ones dropped. Labels are codes of the classes that training rows have. A test row of another
 class is kept: it counts as an error, at a probability of 1e-12, for every racer. Probabilities are floored there,
 without being made to sum to one again.
@@ -17,11 +17,11 @@ has the racers that are too slow for ten splits: they get the first ones.
   random subset of 1,000 training rows, whose classes alone it knows: the others have probability 1e-12 for it.
 - svgp: GPyTorch's SVGP, 512 inducing points (256 for ten classes and more) from random rows, which it learns; Matern
   5/2 with one lengthscale a column, one kernel for the latent processes of all classes; softmax, for two, probit;
-  Adam at .03, batches of 256 rows, 1,024 above 10,000 rows; 100 epochs, or until the ELBO's mean over ten epochs is
-  less than .002 nats a row better than over the ten before, or SECONDS. 256 draws for probabilities of softmax.
-- gpboost: for two classes, bernoulli_logit with GPBoost's Vecchia approximation, 30 neighbours, Matern 3/2, ARD.
+  Adam at 0.03, batches of 256 rows, 1,024 above 10,000 rows; 100 epochs, or until the ELBO's mean over ten epochs is
+  less than 0.002 nats a row better than over the ten before, or SECONDS. 256 draws for probabilities of softmax.
+- gpboost: for two classes, bernoulli_logit with GPBoost's Vecchia approximation, 30 neighbors, Matern 3/2, ARD.
 - boosting: HistGradientBoostingClassifier as it comes, with early stopping on a random tenth of the training rows (but
-  for rows whose class would have no other left). boosting-slow: the same at a learning rate of .03 and with at most
+  for rows whose class would have no other left). boosting-slow: the same at a learning rate of 0.03 and with at most
   1,000 rounds; added when the first split had shown how boosting fares with rare classes.
 - logistic: multinomial logistic regression, scikit-learn's penalty (C = 1).
 
@@ -93,7 +93,7 @@ class Racer:
 
 
 class Split(NamedTuple):
-    """Standardised rows and codes; a test row of a class that training rows lack has code -1."""
+    """Standardized rows and codes; a test row of a class that training rows lack has code -1."""
 
     x: Array
     y: Codes

@@ -1,6 +1,6 @@
 """Classes of the nodes of a grid of 100,000 nodes from 300 labels: seconds, memory and accuracy by kinds of features.
 
-The classes are tiles of 60 by 60 nodes, three in turn; the labelled nodes are drawn at random; the diffusion kernel
+The classes are tiles of 60 by 60 nodes, three in turn; the labeled nodes are drawn at random; the diffusion kernel
 starts at a lengthscale of 8. Memory is the peak of the process over all that ran so far.
 
     python -m benchmarks.races.classifier [SIDE OF THE GRID]

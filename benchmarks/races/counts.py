@@ -1,24 +1,25 @@
-"""Counts: laws of Gaussian processes, boosted trees and a log-linear model, on hourly bike rentals and made tables.
+"""Counts by Gaussian processes, boosted trees and a log-linear model, on hourly bike rentals and made tables.
 
 Protocol. `bike-without-counts` of `rfgp.datasets` has the centered logarithm of a count, to four decimals: the count is
-exp(y - min y), within .06 of a whole number, and rounded. It has 13 inputs. Ten random splits: of numpy's permutation
+exp(y - min y), within 0.06 of a whole number, and rounded. It has 13 inputs. Ten random splits: of numpy's permutation
 at seeds 0 to 9, 5,000 rows train and the next 2,000 test. made-poisson and made-negative: 5,000 rows of four uniform
 columns and a smooth log rate, drawn once; Poisson counts, and negative binomial ones of variance mean + mean^2 / 2; ten
-splits of 4,500 and 500 rows. Inputs are standardised on training rows.
+splits of 4,500 and 500 rows. Inputs are standardized on training rows.
 
 Figures: mean log density of the test counts; RMSE of the mean; seconds of the fit and of all predictions, imports
-apart. The law of a count is Poisson or negative binomial given the log rate, a normal law of the log rate integrated
-out on a grid. Each run is alone, on as many threads as the environment says, in a process of its own that is ended
-after `--limit` seconds. Nothing is tuned on test rows. `FEWER` has the racers that are too slow for ten splits.
+apart. The distribution of a count is Poisson or negative binomial given the log rate, a normal distribution of the log
+rate integrated out on a grid. Each run is alone, on as many threads as the environment says, in a process of its own
+that is ended after `--limit` seconds. Nothing is tuned on test rows. `FEWER` has the racers that are too slow for ten
+splits.
 
 - rfgp-poisson, rfgp-negative: `rfgp.GP` with 512 frequencies and that likelihood, at seed 0.
-- gpboost-poisson, gpboost-negative: GPBoost's Vecchia approximation (30 neighbours, Matern 3/2, ARD, an intercept) and
-  its Laplace approximation of the latent values, whose normal law at the test rows is the log rate's.
+- gpboost-poisson, gpboost-negative: GPBoost's Vecchia approximation (30 neighbors, Matern 3/2, ARD, an intercept) and
+  its Laplace approximation of the latent values, whose normal distribution at the test rows is the log rate's.
 - boosting: HistGradientBoostingRegressor(loss="poisson"), early stopping on a random tenth of the training rows;
-  Poisson laws. boosting-negative: the same means, and the dispersion most likely on the tenth kept out.
-- linear: Poisson regression (log-linear, without penalty), Poisson laws. linear-negative: the same means, and the
-  dispersion most likely on the training rows.
-- truth: the law that the made counts were drawn from.
+  Poisson distributions. boosting-negative: the same means, and the dispersion most likely on the tenth kept out.
+- linear: Poisson regression (log-linear, without penalty), Poisson distributions. linear-negative: the same means, and
+  the dispersion most likely on the training rows.
+- truth: the distribution that the made counts were drawn from.
 
 A racer of a package that is not installed is left out, with a word. Results are lines of JSON that are added to
 `--out`; what stands there already is not run again; `--page` gets means and standard errors.
@@ -58,12 +59,12 @@ FEWER = {
 
 
 class Law(NamedTuple):
-    """Counts given a normal law of their log rates.
+    """Counts given a normal distribution of their log rates.
 
     Attributes:
         mean: (n,), of the log rates.
         variance: (n,), of the log rates.
-        shape: r of the negative binomial law of variance m + m^2 / r; none: Poisson.
+        shape: r of the negative binomial distribution of variance m + m^2 / r; none: Poisson.
     """
 
     mean: Array
@@ -72,7 +73,7 @@ class Law(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The law of the test rows' counts, and the seconds of the fit alone."""
+    """The distribution of the test rows' counts, and the seconds of the fit alone."""
 
     law: Law
     fit_seconds: float
@@ -84,14 +85,14 @@ FitPredict = Callable[[Array, Array, Array], Answer]
 
 @dataclass(frozen=True)
 class Racer:
-    """A way to laws of counts, and the module that it needs, which is loaded before the clock starts."""
+    """A way to distributions of counts, and the module that it needs, which is loaded before the clock starts."""
 
     package: str
     fit_predict: FitPredict
 
 
 class Split(NamedTuple):
-    """Standardised rows and counts; `truth` has the log rates of made test rows."""
+    """Standardized rows and counts; `truth` has the log rates of made test rows."""
 
     x: Array
     y: Array
@@ -157,12 +158,12 @@ def measures(y: Array, law: Law) -> dict[str, float]:
 
 
 def sure(mean: Array, shape: float | None = None) -> Law:
-    """Return the law of counts of given means."""
+    """Return the distribution of counts of given means."""
     return Law(np.log(np.maximum(mean, 1e-12)), np.zeros(len(mean)), shape)
 
 
 def likely_shape(y: Array, mean: Array) -> float:
-    """Return the shape of negative binomial laws of given means that makes counts most likely."""
+    """Return the shape of negative binomial distributions of given means that makes counts most likely."""
     found = minimize_scalar(lambda log: -log_prob(y, sure(mean, np.exp(log))).sum(), bounds=(-5, 12))
     return float(np.exp(found.x))
 

@@ -1,17 +1,18 @@
 """The default against what a knowing user would have taken, and against others' defaults.
 
 Protocol, fixed before the results were seen. A random tenth of the rows is held out, at most 2,000 (numpy's generator,
-the seed of the run); columns and target are standardised on the others, float64. Errors are of the standardised
-target: RMSE, NLPD and CRPS of the law of an observation, normal or a mixture of normal ones, how often the central
-interval of 95 % holds it. Each racer runs in a process of its own with `--threads` threads; seconds of the wall and of
-the processor are of the fit, from arrays in memory. With `--rows` so many rows, at random, are learned from at most.
+the seed of the run); columns and target are standardized on the others, float64. Errors are of the standardized
+target: RMSE, NLPD and CRPS of the distribution of an observation, normal or a mixture of normal ones, how often the
+central interval of 95 % holds it. Each racer runs in a process of its own with `--threads` threads; seconds of the wall
+and of the processor are of the fit, from arrays in memory. With `--rows` so many rows, at random, are learned from at
+most.
 
 - default: `GP()`, with the default limits. Its selection is kept with the figures.
 - its candidates, each fitted in full, by their names. Exact kernels up to `--exact` rows.
 - sklearn: GaussianProcessRegressor, a constant times an RBF with a lengthscale for each column, plus white noise, its
   own optimiser from one start; up to `--exact` rows.
-- boosting: HistGradientBoostingRegressor, a normal law with the deviation of 5-fold out-of-fold errors.
-- quantiles: the same for the mean and the quantiles .05 and .95, a normal law of that width.
+- boosting: HistGradientBoostingRegressor, a normal distribution with the deviation of 5-fold out-of-fold errors.
+- quantiles: the same for the mean and the quantiles 0.05 and 0.95, a normal distribution of that width.
 - svgp: as in `benchmarks.races.local`, at most `--limit` seconds.
 - gpboost: GPBoost's Gaussian process with an intercept, Matern 3/2, ARD, and its own optimizer; exact up to `--exact`
   rows, then its Vecchia approximation with its default of 20 neighbors. It selects the neighbors by correlation, in the
@@ -214,7 +215,7 @@ def paired(
 
 
 def regret(rows: list[dict[str, Any]]) -> None:
-    """Print the default's regret on each table, and how it stands beside others."""
+    """Print the default's regret on each table, and how it stands compared with others."""
     tables: dict[str, dict[tuple[int, str], dict[str, Any]]] = defaultdict(dict)
     for row in rows:
         if "failed" not in row:

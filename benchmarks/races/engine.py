@@ -142,7 +142,7 @@ def wave(a: Array, b: Array, count: int) -> tuple[Array, Array]:
 
 
 def streets(count: int) -> tuple[Any, Array, Array, Array]:
-    """Return a network of pieces of road between neighbours in a grid, the middles of pieces, and observations."""
+    """Return a network of pieces of road between neighbors in a grid, the middles of pieces, and observations."""
     import graphs
 
     side, rng = round((count / 2) ** 0.5) + 1, np.random.default_rng(0)
@@ -178,7 +178,7 @@ def local_model() -> Any:
 
 
 def local(scale: Scale) -> Run:
-    """A local process of 40,000 rows and 30 neighbours: a likelihood with its gradient, and 2,000 predictions."""
+    """A local process of 40,000 rows and 30 neighbors: a likelihood with its gradient, and 2,000 predictions."""
     X, y = table(scale(40_000))
 
     def run() -> float:

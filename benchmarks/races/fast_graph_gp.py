@@ -1,13 +1,13 @@
 """Side by side with `fast-graph-gp` on rings and grids: time and error of each, with its own settings.
 
 Protocol, fixed before the results were seen. Rings and square grids of 1,024, 4,096 and 16,384 nodes; a field smoothed
-by exp(-t L / 2), t = 8, of variance 1, with noise of deviation .2 at a random tenth of the nodes. fast-graph-gp: its
-default sampler (10 walks a node, halt .5, 10 steps) on the normalised Laplacian, its diffusion kernel, GPyTorch's
-Gaussian likelihood, 100 steps of Adam with rate .05 on the exact marginal log likelihood, and its prediction from 64
+by exp(-t L / 2), t = 8, of variance 1, with noise of deviation 0.2 at a random tenth of the nodes. fast-graph-gp: its
+default sampler (10 walks a node, halt 0.5, 10 steps) on the normalized Laplacian, its diffusion kernel, GPyTorch's
+Gaussian likelihood, 100 steps of Adam with rate 0.05 on the exact marginal log likelihood, and its prediction from 64
 samples at all nodes. Ours: `GraphGP(features="walks", num_walkers=10, p_halt=0.5)`, and the defaults. Seconds for walks
 and fit, and for mean and variance at all nodes; RMSE of the field; mean negative log density of the field under the
-predicted marginal laws. One run each; compiled before the clock starts. fast-graph-gp is not a dependency: name the
-interpreter of an environment that has it.
+predicted marginal distributions. One run each; compiled before the clock starts. fast-graph-gp is not a dependency:
+name the interpreter of an environment that has it.
 
     python -m benchmarks.races.fast_graph_gp INTERPRETER
 """
@@ -121,7 +121,7 @@ def main() -> None:
             for count in SIZES:
                 case = problem(kind, count)
                 add(f"{kind}, {count}", "fast-graph-gp", *theirs(sys.argv[1], *case, Path(folder)), "")
-                add("", "rfgp, 10 walkers, halt .5", *ours(*case, **same))
+                add("", "rfgp, 10 walkers, halt 0.5", *ours(*case, **same))
                 add("", "rfgp, defaults", *ours(*case))
     Console(width=110).print(table)
 

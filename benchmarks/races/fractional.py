@@ -1,8 +1,8 @@
 """A kernel of fractional order through sums of fields, polynomials and walks, against a sum of six fields.
 
 A grid of 316 by 316 nodes, 10,000 of them observed, Matern of nu = 1.5 and kappa = 10, prior variance about that of the
-waves that are observed, noise .1. KL(six fields || others) of the joint observed law of all nodes, nats a node, by four
-probes; seconds of conditioning with means at all nodes, and of deviations there after that.
+waves that are observed, noise 0.1. KL(six fields || others) of the joint observed distribution of all nodes, nats a
+node, by four probes; seconds of conditioning with means at all nodes, and of deviations there after that.
 
     python -m benchmarks.races.fractional
 """

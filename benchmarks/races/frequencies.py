@@ -1,7 +1,7 @@
 """Drawing frequencies, evaluating features, and structured products: times and memory, as ratios in one run.
 
 - Draws of every coupling, m = 4096, d = 64, the second draw of a process: a solution is found by then. The first
-  draw, with an empty cache, is printed beside it.
+  draw, with an empty cache, is printed too.
 - Features of 100,000 rows, d = 64, m = 1024, float32, against one matrix product plus its cosine and its sine; the
   peak of memory beyond the output.
 - Structured products and features against dense ones, m = d from 64 to 4096, 2^24 entries of input.
@@ -59,7 +59,7 @@ def feature_map() -> None:
     before = status("VmRSS")
     out = phi(x)
     extra = (status("VmHWM") - before) / 1e6 - out.numel() * 4e-6
-    print(f"features: output {out.numel() * 4e-6:.0f} MB, at most {extra:.0f} MB beside it")
+    print(f"features: output {out.numel() * 4e-6:.0f} MB, at most {extra:.0f} MB more")
     del out
 
     def floor() -> object:

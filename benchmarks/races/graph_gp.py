@@ -1,14 +1,14 @@
 """A Gaussian process on graphs of up to a million nodes: time, memory, and errors of the standard deviations.
 
 Protocol, fixed before the results were seen. Random graphs of mean degree 10 and square grids; the field is white noise
-smoothed by exp(-t L / 2), t = 4.5 and 12 (lengthscales 3 and 4.9), of variance 1, seen with noise of deviation .3 at
+smoothed by exp(-t L / 2), t = 4.5 and 12 (lengthscales 3 and 4.9), of variance 1, seen with noise of deviation 0.3 at
 random nodes. `GraphGP(features="walks", num_walkers=16)` fits all hyperparameters and predicts mean and standard
 deviation at every node. Each case runs in a process of its own, for its peak memory, and compiles before its clock
 starts.
 - The goal: 10^6 nodes, 10^4 observed: ten minutes and 8 GB on two cores, standard deviations at 1,000 random nodes
-  within 5 % (median) of those by factorising the matrix of all observations over the same features.
+  within 5 % (median) of those by factorizing the matrix of all observations over the same features.
 - Time against nodes (10^4 to 10^6, 5,000 observed) and against observations (10^3 to 10^5 of 10^6 nodes), with slopes
-  of log time by least squares. Up to 4,000 observations matrices are factorised.
+  of log time by least squares. Up to 4,000 observations matrices are factorized.
 
     python -m benchmarks.races.graph_gp [OUT]      all cases, and the plots
     python -m benchmarks.races.graph_gp KIND NODES OBSERVATIONS WALKERS      one case
@@ -88,7 +88,7 @@ def run(kind: str, count: int, observed: int, walkers: int) -> dict[str, Any]:
 
 
 def compare(gp: rfgp.GraphGP, deviation: np.ndarray) -> dict[str, float]:
-    """Return the relative errors of deviations at 1,000 nodes, against factorisation; `gp` has no posterior yet."""
+    """Return the relative errors of deviations at 1,000 nodes, against factorization; `gp` has no posterior yet."""
     from rfgp.solvers import choice
 
     choice.MOST_DENSE = 10**9

@@ -21,8 +21,8 @@ at the rows over the largest observation; processor seconds of the fit and the p
 
 - default: `rfgp.GP()`. exact: `rfgp.ExactGP()`. Both with the Poisson likelihood for counts.
 - fixed, learned: 256 fixed and 128 learned random frequencies of an RBF kernel, for sharp tables.
-- sklearn: GaussianProcessRegressor, constant times ARD RBF plus white noise of at least 1e-10, normalised targets.
-- lasso: LassoCV on standardised columns. boosting: HistGradientBoostingRegressor. Both with the deviation of errors of
+- sklearn: GaussianProcessRegressor, constant times ARD RBF plus white noise of at least 1e-10, normalized targets.
+- lasso: LassoCV on standardized columns. boosting: HistGradientBoostingRegressor. Both with the deviation of errors of
   predictions from five folds.
 
 `--summary` prints medians, and for each goal the number of runs that meet it. replicates: an RMSE within 10 % of exact;

@@ -1,4 +1,4 @@
-"""A million rows of two classes in memory: time, memory, and the density of new rows beside that of the truth.
+"""A million rows of two classes in memory: time, memory, and the density of new rows compared with that of the truth.
 
 Protocol. Eight standard normal columns, float32; a logit 2 sin a + b c - 1; 128 fixed frequencies, everything else as
 it comes (Laplace's approximation at this size). Density: the mean over 20,000 new rows of the expected log probability

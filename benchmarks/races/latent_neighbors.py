@@ -1,8 +1,8 @@
-"""Nearest neighbours that are latent: by a sparse factor and by conjugate gradients, for rows in few and many columns.
+"""Nearest neighbors that are latent: by a sparse factor and by conjugate gradients, for rows in few and many columns.
 
 A value with its gradient and a posterior with 500 predictions are timed once each, in seconds, after a smaller run that
 compiles all loops. The targets are a smooth function with noise of standard deviation 0.3. The gradient by conjugate
-gradients is that of neighbours that are responses, whose one factorization is part of its time.
+gradients is that of neighbors that are responses, whose one factorization is part of its time.
 
     python -m benchmarks.races.latent_neighbors --rows 2000 10000 --columns 2 8
 """

@@ -4,8 +4,8 @@ Protocol, fixed before the results were seen. Six tables that nothing in `rfgp.f
 of the README's example ("readme", 10,000 rows): of each at most 8,000 rows in the order of the seed, a fifth held out.
 For each of 20 seeds, which draw rows and frequencies: 64 fixed frequencies, 64 learned ones with 100 steps, the same
 read in blocks of 1,000 rows, and a straight line by least squares. What is compared is the log density of a held-out
-row, standardised: a fit is behind where the mean of the paired differences is below 0 by more than four of its
-standard errors and by more than .02 nats. Tables that `rfgp.datasets` does not have are NAME.csv.gz, as in
+row, standardized: a fit is behind where the mean of the paired differences is below 0 by more than four of its
+standard errors and by more than 0.02 nats. Tables that `rfgp.datasets` does not have are NAME.csv.gz, as in
 github.com/treforevans/uci_datasets, in a folder of one's own.
 
     python -m benchmarks.races.learned [--tables concrete,...] [--folder UCI] [--seeds N] [--out FILE]

@@ -4,7 +4,7 @@ Protocol, fixed before the results were seen. 36,000 rows of 8 columns (kin40k's
 matter for the time, are drawn), 1024 frequencies, so 2048 features, float32, Gaussian spectrum, one lengthscale per
 column, equal hyperparameters. Each evaluation runs in a process of its own, the packages in turn; in it the second of
 two evaluations is timed, and the memory is the peak of the process minus what stood before the first. GPyTorch as its
-documentation has it, with Cholesky factorisations (max_cholesky_size beyond n); its low-rank root needs no others.
+documentation has it, with Cholesky factorizations (max_cholesky_size beyond n); its low-rank root needs no others.
 
     python -m benchmarks.races.likelihood [--rows N] [--frequencies M] [--repeats R]
 """

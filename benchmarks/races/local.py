@@ -1,24 +1,24 @@
 """Tables with local structure: features, a local process, both, and the rivals; accuracy, time and memory.
 
 Protocol, fixed before the results were seen. A random tenth of the rows is held out (numpy's generator, the seed of the
-run); columns and target are standardised on the others, float64. Errors are of the standardised target: RMSE, NLPD and
-CRPS of the law of an observation, and how often the interval of 95 % holds it. Each racer runs in a process of its own,
-alone, with as many threads as it takes; seconds of the wall and of the processor are of the fit, from arrays in memory,
-GiB the most that the process had. Nothing is tuned. The made tables are terrains: heights over a plane, an isotropic
-field whose spectrum falls like a power, sampled at random places with noise.
+run); columns and target are standardized on the others, float64. Errors are of the standardized target: RMSE, NLPD and
+CRPS of the distribution of an observation, and how often the interval of 95 % holds it. Each racer runs in a process of
+its own, alone, with as many threads as it takes; seconds of the wall and of the processor are of the fit, from arrays
+in memory, GiB the most that the process had. Nothing is tuned. The made tables are terrains: heights over a plane, an
+isotropic field whose spectrum falls like a power, sampled at random places with noise.
 
-- features, local, both: `rfgp.GP` with 128 learned frequencies; with a Matern 3/2 process of 30 neighbours alone; with
+- features, local, both: `rfgp.GP` with 128 learned frequencies; with a Matern 3/2 process of 30 neighbors alone; with
   both. both-fixed: the frequencies as they were drawn.
 - nystrom, fitc, vfe, residual: `rfgp.GP` with 512 inducing points by k-means, Matern 3/2; alone, with each diagonal, or
-  with 30 neighbours that take up the residual.
-- sgpr: GPyTorch's InducingPointKernel with as many points, which it learns, Matern 3/2, 100 steps of Adam at .1 on all
+  with 30 neighbors that take up the residual.
+- sgpr: GPyTorch's InducingPointKernel with as many points, which it learns, Matern 3/2, 100 steps of Adam at 0.1 on all
   rows, at most `--limit` seconds.
 - svgp: GPyTorch's SVGP, 512 inducing points, 60 epochs of batches of 1,024 rows, at most `--limit` seconds.
-- vnngp: GPyTorch's nearest-neighbour variational process, all rows inducing, 30 neighbours, as long.
-- gpboost, vif: GPBoost's Vecchia approximation of the observations, 30 neighbours, Matern 3/2, ARD; and with 512
-  inducing points beside it (`--gpboost`, the Python of an environment that has it).
+- vnngp: GPyTorch's nearest-neighbor variational process, all rows inducing, 30 neighbors, as long.
+- gpboost, vif: GPBoost's Vecchia approximation of the observations, 30 neighbors, Matern 3/2, ARD; and with 512
+  inducing points too (`--gpboost`, the Python of an environment that has it).
 - boosting: scikit-learn's HistGradientBoostingRegressor, one for the mean and two for the ends of the interval of 90 %,
-  a normal law from these.
+  a normal distribution from these.
 
 A fit that takes longer than `--patience` seconds is stopped and said to have failed. Results are lines of JSON that are
 added to `--out`; what stands there already is not run again. Tables that `rfgp.datasets` does not have are NAME.csv.gz,
@@ -238,10 +238,10 @@ def run(racer: str, file: Path, out: Path, seed: int, limit: float) -> None:
 
 
 def errors(y: Array, law: Law, shares: Sequence[float] = (1.0,)) -> dict[str, float]:
-    """RMSE, NLPD and CRPS of normal laws (n,) at targets (n,), and the share of rows in their intervals of 95 %.
+    """RMSE, NLPD and CRPS of normal distributions (n,) at targets (n,), and the coverage of 95 % intervals.
 
-    Or of mixtures with shares (k,) of normal laws (k, n). CRPS = E|x - y| - E|x - x'| / 2, and the mean of |N(m, v)| is
-    in closed form (Grimit et al. 2006, Eq. 5).
+    Or of mixtures with shares (k,) of normal distributions (k, n). CRPS = E|x - y| - E|x - x'| / 2, and the mean of
+    |N(m, v)| is in closed form (Grimit et al. 2006, Eq. 5).
     """
 
     def far(m: Array, v: Array) -> Array:

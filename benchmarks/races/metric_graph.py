@@ -1,4 +1,4 @@
-"""Fields on pems beside MetricGraph's own figures, which its vignette "Comparison of different models" prints.
+"""Fields on pems compared with MetricGraph's own figures, which its vignette "Comparison of different models" prints.
 
 The log likelihood at the hyperparameters that the vignette prints (kappa in 1 / km, standard deviations of the field
 on a long road and of the noise, mean), and ours at them; then our own fit, and its leave-one-out scores, whose protocol

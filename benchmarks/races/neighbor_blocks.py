@@ -1,4 +1,4 @@
-"""Neighbours of each row, or shared by blocks of rows: accuracy and processor seconds of fits on made tables.
+"""Neighbors of each row, or shared by blocks of rows: accuracy and processor seconds of fits on made tables.
 
 The tables are sums of 400 waves with frequencies of a Matern or Gaussian kernel, which has a lengthscale for each
 column, and noise: rough, smooth, quiet and noisy ones, and rows in clusters. 2,000 rows are held out. Each fit is that

@@ -1,20 +1,21 @@
-"""Outliers among training targets, and noise that varies: laws of observations by other likelihoods than a normal one.
+"""Outliers among training targets, and noise that varies: likelihoods that are not normal.
 
 Protocol. airfoil, concrete and power-plant of `rfgp.datasets` (of the last 2,000 rows at random), a tenth held out
-(numpy's permutation at seeds 0 to 9), columns and target standardised on the training rows; a tenth of the training
+(numpy's permutation at seeds 0 to 9), columns and target standardized on the training rows; a tenth of the training
 targets gets an error of a uniform size of 3 to 10 deviations and a random sign, test targets none. made-noise: 1,500
 rows of three uniform columns on [-2, 2], y = sin(2 a) + b c / 2 + e, the noise's log variance 1.5 c - 2; ten splits of
-1,000 and 500 rows, drawn once. Inputs are standardised on training rows.
+1,000 and 500 rows, drawn once. Inputs are standardized on training rows.
 
 Figures: mean log density of the test targets, and their RMSE; seconds of the fit and of all predictions, imports apart.
 Each run is alone, on as many threads as the environment says, in a process of its own that is ended after `--limit`
 seconds. Nothing is tuned on test rows.
 
 - normal, student-t, heteroscedastic: `rfgp.GP` with 128 fixed frequencies and that likelihood, at seed 0.
-- gpboost, gpboost-t: GPBoost's Vecchia approximation (30 neighbours, Matern 3/2, ARD, an intercept), normal errors, and
-  its "t" likelihood (Laplace), whose observations have Student's law around the normal one of the latent function.
-- boosting: HistGradientBoostingRegressor with a normal law of the deviation of 5-fold out-of-fold errors. quantiles:
-  its median, with the deviation of a normal law between its quantiles .05 and .95.
+- gpboost, gpboost-t: GPBoost's Vecchia approximation (30 neighbors, Matern 3/2, ARD, an intercept), normal errors, and
+  its "t" likelihood (Laplace), whose observations have Student's distribution around the normal one of the latent
+  function.
+- boosting: HistGradientBoostingRegressor with a normal distribution of the deviation of 5-fold out-of-fold errors.
+  quantiles: its median, with the deviation of a normal distribution between its quantiles 0.05 and 0.95.
 
 A racer of a package that is not installed is left out, with a word. Results are lines of JSON that are added to
 `--out`; what stands there already is not run again; `--page` gets means and standard errors.
@@ -54,7 +55,7 @@ class Answer(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Standardised rows and targets."""
+    """Standardized rows and targets."""
 
     x: Array
     y: Array

@@ -1,6 +1,6 @@
-"""Sparse precisions: time and memory against nodes, and against other factorisations of the same matrix.
+"""Sparse precisions: time and memory against nodes, and against other factorizations of the same matrix.
 
-Matrices are (L + .04)^p of five kinds of graphs. Each row is one process of its own: seconds for the order of
+Matrices are (L + 0.04)^p of five kinds of graphs. Each row is one process of its own: seconds for the order of
 elimination (ours, by planes where the nodes have places), the rest of the analysis, the factor, the inverse on the
 pattern (all variances) and 16 solves, the least of some runs, for the first pays for fresh memory; the non-zeros of the
 factor and the peak memory of the process. With `--rivals`: factors of CHOLMOD in cvxopt, in our order, and up to
@@ -147,7 +147,7 @@ def gstlearn(matrix: sp.csr_array) -> str:
 
 
 def cholmod(matrix: sp.csc_array) -> str:
-    """Time the numeric factorisation of CHOLMOD (GPL) in the order that the matrix is in."""
+    """Time the numeric factorization of CHOLMOD (GPL) in the order that the matrix is in."""
     try:
         from cvxopt import cholmod as library
         from cvxopt import matrix as vector

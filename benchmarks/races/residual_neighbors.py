@@ -1,7 +1,7 @@
 """Neighbors of the residual of inducing points by scaled distance, and by the correlation of the residual itself.
 
 The correlation of the residual k - q is that of Gyger, Furrer and Sigrist (2025), arXiv 2507.05064. For a stationary
-term beside random features the correlation of the term decreases in the scaled distance, so both rules are the same.
+term with random features the correlation of the term decreases in the scaled distance, so both rules are the same.
 
 A model with `InducingPoints(points, residual=Vecchia(30))` is fitted to some rows of each split of each table. At its
 hyperparameters and inducing points, rows and held-out rows get k neighbors (points twice as many, as in predictions) by

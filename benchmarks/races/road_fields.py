@@ -1,4 +1,4 @@
-"""Speeds on roads: fields on the metric graph beside kernels on the graph of pieces, each with its own likelihood.
+"""Speeds on roads: fields on the metric graph and kernels on the graph of pieces, each by its own likelihood.
 
 Protocol, fixed before the results were seen. pems (San Jose highways) and data/roads.geojson (drawn by this project);
 five folds, fold f the rows f, f + 5, ... of one permutation (seed 0). Each model fits all its hyperparameters on four

@@ -2,7 +2,7 @@
 
 MetricGraph's `pems_repl`: speeds of 26 occasions at 319 sensors. Five folds over sensors, fold f the sensors f, f + 5,
 ... of one permutation (seed 0), all occasions of a sensor together. Fields of alpha 1 and 2, Neumann's condition: one
-fit of y (n, 26), whose occasions share the kernel and, standardised, the noise; and a fit for each occasion. RMSE and
+fit of y (n, 26), whose occasions share the kernel and, standardized, the noise; and a fit for each occasion. RMSE and
 negative log density over all held-out values, standard errors over sensors; seconds of a fold.
 
     python -m benchmarks.races.road_replicates pems_repl.rda

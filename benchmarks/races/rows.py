@@ -101,7 +101,7 @@ def main() -> None:
                 else:
                     seconds, memory, message, calibration, noise = found
                     print(f"fit of {rows:,} rows: {seconds:.0f} s, {memory / 2**30:.2f} GiB above the interpreter")
-                    print(f"{message}; calibration {calibration:.3f}, noise {noise:.4f} (drawn with .25)")
+                    print(f"{message}; calibration {calibration:.3f}, noise {noise:.4f} (drawn with 0.25)")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Fits of few rows against scikit-learn's exact process: processor seconds, wall seconds, and errors on other rows.
 
-Protocol. Rows are a random sample of a table (numpy's generator, the seed of the run), columns and target standardised
+Protocol. Rows are a random sample of a table (numpy's generator, the seed of the run), columns and target standardized
 on it; errors are over up to 1,000 further rows, NLPD with the noise. scikit-learn's process has what its users write
 first: a constant times an RBF kernel with one lengthscale a column, plus white noise, one start. Ours are the defaults:
 `ExactGP()`, `SparseSpectrumGP()` and the latter with 128 frequencies. All run in one process, in turn, with as many

@@ -1,7 +1,7 @@
 """All of a process on a large graph or mesh, exactly: analysis, fit of all hyperparameters, means and deviations.
 
 10,000 places at random, sin(x / 30) + cos(y / 47) of the coordinates in steps (of the sphere of radius 100) with noise
-of deviation .1. The grid by the sparse precision of `RegularizedLaplacian` of order 1, from a start of its own; the
+of deviation 0.1. The grid by the sparse precision of `RegularizedLaplacian` of order 1, from a start of its own; the
 sphere by linear finite elements with alpha = 2, three starts compared; and a million pieces of road, alpha = 1, the
 middle of each, three starts compared. Each is one process of its own: seconds, evaluations of the likelihood, seconds
 of a factor and of a likelihood with its gradient, the peak of the memory.

@@ -27,33 +27,31 @@ MOST_COLUMNS = 3
 MOST_MISSING = 0.3
 """The largest variance, in units of the noise, that modes beyond the most features may leave out."""
 SHARPER = 0.1
-"""The factor of the tolerance under other likelihoods, where what modes leave out is no noise."""
+"""The factor of the tolerance if the likelihood is not Gaussian. The missing variance is then no noise."""
 
 
 @dataclass(frozen=True, repr=False)
 class EquispacedFourier(Approximation):
     """Fourier features on a lattice of frequencies, for one to three columns and any number of rows.
 
-    Everything that a fit needs of the rows is a set of sums that depends on no hyperparameter. They are computed in one
-    pass by non-uniform fast Fourier transforms, so that time and memory hardly depend on the number of rows. The number
-    of features grows with the smoothness' inverse, with the number of lengthscales in the extent of the rows, and with
-    the number of columns: many short lengthscales in two or three columns are better served by `Vecchia`.
+    A fit needs only sums over the rows that do not depend on hyperparameters. One pass of non-uniform fast Fourier
+    transforms computes them, so that a fit costs hardly more for more rows. The number of features is larger for rough
+    kernels, short lengthscales and several columns. `Vecchia` is faster for short lengthscales in two or three columns.
 
-    Rows with a noise of their own (`fit(X, y, noise=...)`) take two passes for each evaluation of the likelihood and
-    its gradient, since these sums depend on the noise. Under a likelihood that is not Gaussian, Laplace's approximation
-    takes one pass for each Newton step. Features of rows are formed in neither case.
+    If rows have noise variances (`fit(X, y, noise=...)`), each evaluation of the likelihood and its gradient takes two
+    passes. If the likelihood is not Gaussian, each Newton step of the Laplace approximation takes one pass.
 
-    The variance of the modes that are left out enters the likelihood as noise, and predictions as variance. Outside the
-    box of the rows, f is conditioned on its values near the edge of the box.
+    The variance of omitted modes is added to the noise in the likelihood, and to the variance of predictions. Outside
+    the bounding box of the rows, f is conditioned on its values near the edge of the box.
 
     Source: Greengard, Rachh and Barnett (2022), Equispaced Fourier representations for efficient Gaussian process
     regression from a billion data points.
 
     Attributes:
-        tolerance: A mode is left out if its prior variance times the number of rows is below 100 tolerance times the
-            noise. The correlation of a Gaussian kernel with its nearest periodic image is at most the tolerance, and
-            for Matern kernels up to 100 times that.
-        max_features: The most features. Beyond it those of the largest variance are kept.
+        tolerance: A mode is omitted if its prior variance times the number of rows is below 100 tolerance times the
+            noise. The correlation of a Gaussian kernel with its nearest periodic image is at most the tolerance. For
+            Matern kernels it is at most 100 times the tolerance.
+        max_features: The most features. If more are needed, those of the largest variance are kept.
         seed: It has no effect.
 
     Raises:

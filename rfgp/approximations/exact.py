@@ -1,4 +1,4 @@
-"""No approximation: the exact covariance, by functions where there are finitely many."""
+"""No approximation: the exact covariance, or the weights of finitely many functions."""
 
 import itertools
 from collections.abc import Iterator
@@ -49,13 +49,13 @@ Split = tuple[tuple[int, ...], tuple[int, ...]]
 class Exact(Approximation):
     """The exact covariance of a term.
 
-    A term of finitely many functions, such as a linear one or a group, is computed by their weights, which is exact and
-    costs less. Other terms take a matrix (n, n) of the n rows, and n^3 operations.
+    Terms of finitely many functions, such as linear terms and groups, are computed by the weights of these functions.
+    Other terms take O(n^3) time and O(n^2) memory for n rows.
 
-    Of more than 4,000 rows whose positions repeat, such as sensors that measure again and again, the covariance is not
-    formed: it is that of N_1 distinct positions in some columns times that of N_2 in the others. Conjugate gradients
-    then take O(N_1 N_2 (N_1 + N_2)) operations a step, whatever cells are missing, and draws give the likelihood's
-    gradient and the variances, with a stated error.
+    More than 4,000 rows with repeated positions, such as measurements of the same sensors over time, are computed on a
+    grid of N_1 distinct positions in some columns and N_2 in the others. Conjugate gradients take
+    O(N_1 N_2 (N_1 + N_2)) operations a step, even if cells are missing. The gradient of the likelihood and variances
+    are estimated from random draws, with a stated error.
 
     Source: Lin et al. (2024), "Scalable Gaussian processes with latent Kronecker structure".
 
@@ -85,7 +85,7 @@ class Exact(Approximation):
         return Cost(data.num_rows, 16.0 * data.num_rows**2, f"a covariance matrix of {data.num_rows} rows", False)
 
     def least_noise(self, data: TermData) -> float:
-        """Return the least noise beside a factorised covariance, or that of features beside conjugate gradients."""
+        """Return the smallest noise variance that factors, or conjugate gradients, can resolve."""
         return super().least_noise(data) if self.has_grid(data) else LEAST_NOISE_OF_MATRICES
 
     def has_grid(self, data: TermData) -> bool:

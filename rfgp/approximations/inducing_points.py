@@ -1,4 +1,4 @@
-"""Inducing points of terms: their values at points, with or without what is left of them."""
+"""Inducing points of terms, with or without an approximation of the residual."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,43 +30,42 @@ from rfgp.kernels.terms import BoundTerm, constants_of
 from rfgp.linalg import cholesky
 
 INITS = ("kmeans", "pivots")
-"""How points are chosen."""
+"""The names of methods that choose the points."""
 METHODS = ("sor", "fitc", "vfe")
-"""What happens to the part of the kernel that the points miss."""
+"""The names of methods for the residual of the kernel."""
 MOVED = 2.0
 """The ratio of the changes of two lengthscales above which points are chosen again."""
 
 
 @dataclass(frozen=True, repr=False)
 class InducingPoints(Approximation):
-    """The values of a term at inducing points Z, k(x, Z) k(Z, Z)^-1 k(Z, x') in place of k(x, x').
+    """Inducing points Z: k(x, Z) k(Z, Z)^-1 k(Z, x') replaces the kernel k(x, x').
 
-    It serves every kernel. Points of stationary kernels are centres of k-means in lengthscales, or rows by randomly
-    pivoted Cholesky; those of other kernels are always the latter.
+    They support every kernel. For stationary kernels the points are centers of k-means in units of the lengthscales, or
+    rows chosen by randomly pivoted Cholesky. Other kernels always use pivoted Cholesky.
 
-    With `residual=rfgp.Vecchia(30)` nearest neighbours approximate the residual k(x, x') - k(x, Z) k(Z, Z)^-1 k(Z, x'),
-    and the sum is a Vecchia-inducing-points full-scale approximation (VIF). With all rows as neighbours it is exact. It
-    serves the kernels for which `rfgp.Vecchia` has compiled loops, in one term of a model. Other terms are weights,
-    exact kernels or sparse precisions. The term's share of a prediction has both parts.
+    With `residual=rfgp.Vecchia(30)`, nearest neighbors approximate the residual k(x, x') - k(x, Z) k(Z, Z)^-1 k(Z, x').
+    The sum is a Vecchia-inducing-points full-scale approximation (VIF), and exact if all rows are neighbors. One term
+    of a model can have a residual, and its kernel must have compiled loops in `rfgp.Vecchia`.
 
-    Source: Quinonero-Candela and Rasmussen (2005), A unifying view of sparse approximate Gaussian process regression,
+    Sources: Quinonero-Candela and Rasmussen (2005), A unifying view of sparse approximate Gaussian process regression,
     Section 6.2 (FITC); Titsias (2009), Variational learning of inducing variables in sparse Gaussian processes,
     Equation 9 (VFE); Gyger, Furrer and Sigrist (2025), Vecchia-inducing-points full-scale approximations for Gaussian
     processes (VIF).
 
     Attributes:
-        num_points: The number M of points, at most that of the distinct rows.
-        init: "kmeans" or "pivots".
-        method: "sor" leaves out what the points miss, "fitc" treats it as noise of each row, "vfe" bounds the marginal
-            likelihood of the exact kernel from below. If None, "fitc" under a Gaussian likelihood without a residual,
-            otherwise "sor". With a residual it is None or "sor", since nothing is missed.
-        learn_locations: Whether a fit changes the points.
-        residual: The nearest neighbours of the residual. If None, there are none.
-        seed: The seed of the choice of points. If None, that of the model.
+        num_points: The number M of points, at most the number of distinct rows.
+        init: "kmeans", or "pivots" for randomly pivoted Cholesky.
+        method: "sor" ignores the residual of the kernel, "fitc" treats its diagonal as noise, and "vfe" maximizes a
+            lower bound of the exact marginal likelihood. If None, "fitc" with a Gaussian likelihood and no `residual`,
+            else "sor". With a `residual` it must be None or "sor".
+        learn_locations: Whether a fit optimizes the points.
+        residual: A `rfgp.Vecchia` that approximates the residual. If None, there is none.
+        seed: The seed of the points. If None, that of the model.
 
     Raises:
-        InvalidArgumentError: there is no such method or choice of points, M is not a positive integer, or the residual
-            is no rfgp.Vecchia, or has another method.
+        InvalidArgumentError: the method or init is unknown, M is not a positive integer, or the residual is not a
+            `rfgp.Vecchia`.
 
     Examples:
         >>> import rfgp
@@ -243,11 +242,11 @@ class PointTerm(TermPrior):
         scale: The path of the variance. If None, it is 1.
         method: "sor", "fitc" or "vfe".
         path: The path of the points, if a fit may change them, or None.
-        neighbors: The term whose neighbours approximate the residual. If None, the method says what happens to it.
+        neighbors: The term whose neighbors approximate the residual. If None, `method` applies.
         lengthscales: The lengthscales (D,) at which the points were chosen. If None, they are not known, or the kernel
             is not stationary.
-        jitter: What is added to the diagonal of the kernel of the points, in their mean variance. Files of earlier
-            versions have another one for single precision.
+        jitter: The jitter on the diagonal of the kernel of the points, relative to its mean. Files of earlier versions
+            have another one for single precision.
     """
 
     term: BoundTerm
@@ -351,12 +350,12 @@ class PointFeatures:
 
 @dataclass(frozen=True, eq=False)
 class _Remainder:
-    """The kernel of which features at points miss a part, without what new levels add to it.
+    """The residual of the kernel given its features, without the variance of new levels.
 
     Attributes:
         covariance_of: The covariance for a variance of 1.
         features: The features.
-        new_levels: What new levels add, or None.
+        new_levels: The variance of new levels. If None, there is none.
     """
 
     covariance_of: TermCovariance

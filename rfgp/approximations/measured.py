@@ -1,4 +1,4 @@
-"""Features of nodes selected by their measured error: the kernel on a sample of nodes against the exact one."""
+"""Selection of features of nodes by their measured error on a sample of nodes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -51,15 +51,15 @@ WORTH = 2.0
 
 @dataclass(frozen=True, repr=False)
 class MeasuredFeatures(NodeApproximation):
-    """The features of nodes that have the least error.
+    """The features of nodes with the least measured error.
 
-    Up to 2,000 nodes the kernel itself is used, and beyond a sparse precision if its factor is small. Otherwise random
-    walks, a Chebyshev series and, on graphs of moderate size, a truncated spectrum are compared on a sample of nodes by
-    |Phi Phi^T - K| / |K|. They are compared at the starting kernel and again at the fitted one.
+    Up to 2,000 nodes the kernel is exact. Beyond that, a sparse precision is used if its factor is small. Otherwise
+    random walks, a Chebyshev series and, on graphs of moderate size, a truncated spectrum are compared by the error
+    |Phi Phi^T - K| / |K| on a sample of nodes, at the starting kernel and at the fitted one.
 
     Attributes:
         walks: The options of the random walks.
-        degree: The degree of the series. If None, that of as many non-zero features as the walks have.
+        degree: The degree of the series. If None, the largest with as many non-zero features as the walks.
         rank: The rank of the truncated spectrum. If None, four for each walker.
 
     Examples:

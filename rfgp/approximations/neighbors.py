@@ -1,4 +1,4 @@
-"""Nearest neighbours: each row conditioned on those before it that are nearest (Vecchia)."""
+"""Vecchia approximations: each row is conditioned on its nearest predecessors."""
 
 from dataclasses import dataclass, field
 
@@ -30,34 +30,36 @@ CONDITIONS = ("auto", "responses", "latent")
 
 @dataclass(frozen=True, repr=False)
 class Vecchia(Approximation):
-    """Each row conditioned on its nearest predecessors in a random order.
+    """A Vecchia approximation: each row is conditioned on its nearest predecessors in a random order.
 
-    It serves any term with a covariance function of rows. If it serves several terms of a model, their sum is
-    approximated, as one process, and each term is predicted from the same neighbours. There are compiled loops for one
-    term with a Gaussian kernel, a product of Gaussian kernels, or a Matern kernel with nu 1/2, 3/2 or 5/2. Other
-    kernels, and sums, take 4 to 25 times as long (`benchmarks/races/any_kernel.py`), and with latent neighbours, which
-    "auto" chooses if the noise is large, some three times more.
+    It supports any term with a covariance function. If several terms of a model use it, their sum is approximated as
+    one process.
 
-    Where rows are conditioned on responses, these loops take blocks of near rows: a block shares twice `num_neighbors`
-    neighbours and one factorisation, and each of its rows has those before it in the block as well. That is as accurate
-    as `num_neighbors` neighbours of each row, in less than half of the time.
+    Compiled loops exist for one term with a Gaussian kernel, a product of Gaussian kernels, or a Matern kernel with nu
+    1/2, 3/2 or 5/2. Other kernels, and sums, take 4 to 25 times as long (`benchmarks/races/any_kernel.py`). Latent
+    neighbors then take about three times longer still.
 
-    Neighbours are near in the columns divided by their lengthscales, periodic columns on a circle, and other levels are
-    far. Columns of coordinates, such as those of roads, are taken as they are.
+    If rows are conditioned on responses, the compiled loops process blocks of nearby rows. A block shares twice
+    `num_neighbors` neighbors and one factorization. The accuracy is that of `num_neighbors` neighbors for each row, in
+    less than half of the time.
 
-    Source: Vecchia (1988), Estimation and model identification for continuous spatial processes; Katzfuss and
+    Distances are in units of the lengthscales, on a circle for periodic columns. Rows of different levels are far
+    apart. Columns of coordinates, such as those of roads, are not scaled.
+
+    Sources: Vecchia (1988), Estimation and model identification for continuous spatial processes; Katzfuss and
     Guinness (2021), A general framework for Vecchia approximations of Gaussian processes; Guinness (2018), Permutation
     and grouping methods for sharpening Gaussian process approximations.
 
     Attributes:
-        num_neighbors: The most neighbours of a row, and half of those of a block of rows.
-        condition_on: "responses" or "latent" values of the neighbours. If "auto", the noise decides.
-        block_size: The most rows of a block, at most `num_neighbors` / 2 + 1. If 1, each row has its own neighbours.
+        num_neighbors: The most neighbors of a row. A block of rows has twice as many.
+        condition_on: "responses" to condition on observations of the neighbors, "latent" for values of the process, or
+            "auto" to choose by the noise. Latent values are more accurate if the noise is large.
+        block_size: The most rows of a block, at most `num_neighbors` / 2 + 1. If 1, each row has its own neighbors.
         seed: The seed of the order of the rows. If None, that of the model.
 
     Raises:
-        InvalidArgumentError: the number of neighbours or of rows of a block is not a positive integer, or there is no
-            such condition.
+        InvalidArgumentError: the number of neighbors or rows of a block is not a positive integer, or `condition_on` is
+            unknown.
 
     Examples:
         >>> import rfgp
@@ -95,7 +97,7 @@ class Vecchia(Approximation):
         return Cost(data.num_rows, 16.0 * (size + 1) * data.num_rows, f"{size} neighbours of each row")
 
     def least_noise(self, data: TermData) -> float:
-        """Return the least noise beside factors of neighbours."""
+        """Return the smallest noise variance that factors of neighbors can resolve."""
         return LEAST_NOISE_OF_NEIGHBORS
 
     def draw(self, data: TermData, seed: int) -> TermPrior:

@@ -1,4 +1,4 @@
-"""Features of nodes behind one role: exact kernels, walks, series, truncated spectra and sparse precisions."""
+"""Features of nodes with one interface: exact kernels, walks, series, spectra and precisions."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping

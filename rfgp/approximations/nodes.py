@@ -25,11 +25,14 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.terms import label_of
 
 _NO_OPTIONS = ("seed", "columns")
-"""The fields that are no options of the features of nodes."""
+"""The fields that are not options of the features of nodes."""
 
 
 COLUMNS = RandomFeatures(32)
-"""The usual random features of columns. On 400 nodes and 50 times 32 frequencies leave a KL of 1e-4 to 3e-3 a point."""
+"""The default random features of columns.
+
+On 400 nodes and 50 times, 32 frequencies give a KL of 1e-4 to 3e-3 a point.
+"""
 
 
 class NodeApproximation(Approximation):
@@ -148,17 +151,18 @@ class RandomWalks(NodeApproximation):
         num_walkers: The number of walks from each node.
         p_halt: The probability to halt at each step, survival probabilities, or "auto".
         lengths: The coupling of the lengths of a node's walks.
-        directions: The coupling of their directions.
-        exact_hops: The number of first steps that are computed exactly, "auto", or a rule.
+        directions: The coupling of the directions of a node's walks.
+        exact_hops: The number of hops that are computed exactly, "auto", or a `graphs.HopRule`.
         max_nonzeros: The number of non-zero features of a node that "auto" fills. If None, 4 for each walker.
         transitions: "weights" or "uniform".
-        permutation: The permutation of quantiles of the lengths "sigma", (n,). If None, the one that suits the kernel.
-        num_quantiles: The number of quantiles that are permuted. If None, as for `graphs.sample_walks`.
+        permutation: The permutation of quantiles of the lengths "sigma", (n,). If None, it is chosen for the kernel.
+        num_quantiles: The number of permuted quantiles. If None, the default of `graphs.sample_walks`.
         tuples: The table of quantiles of the lengths "learned".
         columns: The random features of stationary kernels that multiply the kernel on nodes.
         seed: The seed of the walks. If None, that of the model.
 
-    `graphs.sample_walks` describes the options, and raises errors about them.
+    Raises:
+        GraphError: an option is invalid; see `graphs.sample_walks`.
 
     Examples:
         >>> import rfgp

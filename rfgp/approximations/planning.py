@@ -29,10 +29,11 @@ MOST_LATENT, MOST_LATENT_PER_ROW = 300_000, 20
 """The most latent values of a product of a field and a process of a column that is planned, and the most for each of up
 to 2,000 rows, whose exact covariance costs less than more latent values."""
 LATENT = (Vecchia, SparsePrecision, InducingPoints, EquispacedFourier)
-"""The approximations with latent values or weights, beside which covariance matrices of all rows are avoided."""
+"""The approximations with latent values or weights. Next to them, covariance matrices of all rows are avoided."""
 MOST_IN_MEMORY, MOST_ALONE = 2_000_000, 50_000_000
-"""The most rows of a process of one column that are planned to be in memory, beside other terms, and if it is the only
-term of a Gaussian likelihood, which takes some 110 bytes a row. Features of more rows are read in blocks."""
+"""The most rows in memory of a process of one column: with other terms, and alone with a Gaussian likelihood.
+
+Alone it takes 110 bytes a row. Features of more rows are read in blocks."""
 
 
 def read_approximation(value: Any) -> Any:
@@ -195,13 +196,13 @@ def divided(
 
 
 def plan(data: TermData, *, needs_weights: bool = False, has_neighbors: bool = False) -> Approximation:
-    """Return the approximation that serves a term best if nothing is measured.
+    """Return the default approximation of a term, without measurements.
 
     Args:
         data: The term and the rows.
-        needs_weights: Whether another term has neighbours, a sparse precision or inducing points, beside which
-            covariance matrices of all rows are avoided.
-        has_neighbors: Whether another term has neighbours, which are latent beside weights where that is better.
+        needs_weights: Whether another term has neighbors, a sparse precision or inducing points. Covariance matrices of
+            all rows are then avoided.
+        has_neighbors: Whether another term has neighbors.
     """
     if _is_sparse(data, has_neighbors, needs_weights=needs_weights):
         return SparsePrecision()
@@ -220,7 +221,7 @@ def plan(data: TermData, *, needs_weights: bool = False, has_neighbors: bool = F
 
 
 def plan_weights(data: TermData) -> Approximation:
-    """Return the approximation by dense weights that serves a term best, as rows that are read in blocks need it."""
+    """Return the default approximation with dense weights, which rows in blocks require."""
     if Exact().cost(data).has_weights:
         return Exact()
     features = RandomFeatures()
@@ -228,10 +229,10 @@ def plan_weights(data: TermData) -> Approximation:
 
 
 def _is_sparse(data: TermData, has_neighbors: bool, *, needs_weights: bool = False, is_alone: bool = False) -> bool:
-    """Return whether a term has a sparse precision that serves it best.
+    """Return whether the default approximation of a term is its sparse precision.
 
-    That is a field on roads, a surface or a graph, a group of many levels, or a process of one column. The latter is
-    computed by its covariance matrix on few rows, unless another term has weights.
+    Such terms are fields on roads, surfaces and graphs, groups of many levels, and processes of one column. On few rows
+    the latter are computed by a covariance matrix, unless another term has weights.
 
     Args:
         data: The term and the rows.

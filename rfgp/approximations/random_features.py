@@ -20,29 +20,26 @@ KINDS = ("fourier", "laplace")
 
 @dataclass(frozen=True, repr=False)
 class RandomFeatures(Approximation):
-    """Random features with coupled frequencies.
+    """Random features of stationary kernels, with coupled frequencies.
 
-    The frequencies of a product of stationary kernels are one ensemble over the columns of all factors. With "energy"
-    they repel each other by the product of the factors' potentials. Against energies of each factor paired at random
-    that gives 0.68 times the kernel error and 0.86 times the KL to the exact posterior (geometric means of three
-    products with 64 and 256 frequencies, `benchmarks/papers/own/products.py`). Other factors have finitely many
-    functions, or a series such as the harmonics of a periodic kernel. The features are multiplied by these.
+    A term is computed in O(n m^2) time for n rows and m frequencies. In a product, the frequencies of all stationary
+    factors are drawn jointly, which reduces the error of the kernel (`benchmarks/papers/own/products.py`). Their
+    features are multiplied by the functions of the other factors. These must have finitely many functions, or a series
+    such as the harmonics of a periodic kernel.
 
-    Source: Rahimi and Recht (2007), Random features for large-scale kernel machines, Algorithm 1; Reid, Choromanski and
-    Weller (2024), the couplings.
+    Sources: Rahimi and Recht (2007), Random features for large-scale kernel machines, Algorithm 1; Reid, Choromanski
+    and Weller (2024), for the couplings.
 
     Attributes:
-        num_frequencies: The number m of frequencies; there are 2 m Fourier features.
+        num_frequencies: The number m of frequencies. They give 2 m Fourier features.
         kind: "fourier", or "laplace" for positive features of the Gaussian kernel.
-        coupling: How the frequencies depend on each other, a name or object of `rfgp.couplings`. For Fourier features
-            "energy" is `couplings.Energy(weighted=True)`: on eight tables its KL to the exact posterior is 0.6 times
-            that of equal weights with 256 features, and 0.8 times with 64 (geometric means). Frequencies that are
-            learned have equal weights.
-        learn_frequencies: Whether a fit changes the frequencies.
+        coupling: The joint distribution of the frequencies: a name or an object of `rfgp.couplings`. For Fourier
+            features "energy" is `couplings.Energy(weighted=True)`. Learned frequencies have equal weights.
+        learn_frequencies: Whether a fit optimizes the frequencies.
         seed: The seed of the frequencies. If None, that of the model.
 
     Raises:
-        InvalidArgumentError: there is no such kind or coupling, or m is not a positive integer.
+        InvalidArgumentError: the kind or coupling is unknown, or m is not a positive integer.
 
     Examples:
         >>> import rfgp

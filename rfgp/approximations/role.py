@@ -1,4 +1,4 @@
-"""The role of an approximation: a value that turns a term of a kernel into latent blocks."""
+"""The base class of approximations, which turn a term of a kernel into latent blocks."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -17,16 +17,16 @@ from rfgp.kernels.terms import OUTPUTSCALE, BoundTerm, constants_of
 from rfgp.values import changed_arguments
 
 LEAST_NOISE, LEAST_NOISE_OF_NEIGHBORS, LEAST_NOISE_OF_MATRICES = 1e-6, 1e-8, 1e-10
-"""The least noise in variances of the target: beside features, factors of neighbours, and factorised covariances.
+"""The least noise, in variances of the target, with features, with neighbors, and with factorized covariances.
 
-Beside neighbours, means of smooth kernels were off by 1e-5 of the target's deviation by rounding at 1e-10."""
+With neighbors, rounding errors of means of smooth kernels were 1e-5 standard deviations at a noise of 1e-10."""
 BLOCK_ROWS = 2**16
 """About the largest number of rows whose features are in memory at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class TermData:
-    """A term and what an approximation may know of the training rows.
+    """A term, and the summary of the training rows that approximations use.
 
     Attributes:
         term: The term.
@@ -55,7 +55,7 @@ class Cost:
     Attributes:
         num_features: The number of latent values or weights.
         memory: Bytes of the largest array.
-        note: A sentence about what the term is computed by.
+        note: A phrase that describes the computation.
         has_weights: Whether the term has latent values or weights. Otherwise its covariance matrix is formed.
     """
 

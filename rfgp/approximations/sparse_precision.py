@@ -1,4 +1,4 @@
-"""Terms by the sparse precision of a field, which is exact."""
+"""Exact terms by the sparse precision of a field."""
 
 import math
 from dataclasses import dataclass
@@ -28,14 +28,15 @@ MOST_LOST = 1e-3
 
 @dataclass(frozen=True, repr=False)
 class SparsePrecision(Approximation):
-    """The latent values of a field with a sparse precision, exactly, by sparse Cholesky factors.
+    """The exact field with a sparse precision matrix, by sparse Cholesky factors.
 
-    It serves fields on roads, surfaces and graphs (kernels of an integer order), groups, and Matern kernels of one
-    column with nu = 1/2, 3/2 or 5/2. A product of these has latent values at each pair of a distinct position and a
-    distinct value, and the Kronecker product of their precisions. Other factors of a product must be functions without
-    hyperparameters, such as groups, which replicate the field, or one column of a linear kernel, which multiplies it.
+    It supports fields on roads, surfaces and graphs (kernels of an integer order), groups, and Matern kernels of one
+    column with nu = 1/2, 3/2 or 5/2. The precision of a product of these is a Kronecker product, with latent values at
+    each pair of distinct positions. Other factors must be functions without hyperparameters: groups replicate the
+    field, and one column of a linear kernel multiplies it.
 
-    A Matern kernel of one column that is the only term of a model is filtered, in time and memory linear in the rows.
+    If the only term of a model is a Matern kernel of one column, it is filtered, in time and memory linear in the
+    number of rows.
 
     Source: Rue and Held (2005), Gaussian Markov random fields, Section 2.4.
 

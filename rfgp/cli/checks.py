@@ -95,6 +95,9 @@ def check_limits(time_limit: str | None, memory: str | None) -> None:
 
     Raises:
         InvalidArgumentError: with the limit.
+
+    Examples:
+        >>> check_limits("5min", "4GB")  # no error
     """
     if time_limit is not None:
         read_seconds("--time-limit", time_limit)
@@ -110,6 +113,9 @@ def check_validation(validation: Mapping[str, Any]) -> None:
 
     Raises:
         InvalidArgumentError: with the option, what it takes and the value.
+
+    Examples:
+        >>> check_validation({"test_share": 0.2, "holdout": "random", "fit_rows": 100})  # no error
     """
     check_share("--test-share", validation["test_share"])
     check_choice("--holdout", validation["holdout"], choices.HOLDOUTS)
@@ -121,6 +127,9 @@ def check_graph(kernel: str, features: str | None, halt: float, kernels: Iterabl
 
     Raises:
         InvalidArgumentError: with the option, what it takes and the value.
+
+    Examples:
+        >>> check_graph("diffusion", None, 0.1)  # no error
     """
     check_choice("--kernel", kernel, kernels)
     check_choice("--features", features, choices.GRAPH_FEATURES)
@@ -197,6 +206,12 @@ def check_inputs(file: Path, missing: str | None, form: Mapping[str, Any]) -> No
     Raises:
         InvalidArgumentError: there is no such choice, or the ending is not that of a table.
         DataError: the file is missing, empty or something else.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+        ...     _, _ = file.write("1,2"), file.flush()
+        ...     check_inputs(Path(file.name), "drop", {})  # no error
     """
     from rfgp.tables.content import check_file
     from rfgp.tables.messages import plain
@@ -229,6 +244,12 @@ def check_model_file(path: Path) -> None:
 
     Raises:
         ModelFileError: it is missing, a folder, or something else.
+
+    Examples:
+        >>> check_model_file(Path("absent.safetensors"))
+        Traceback (most recent call last):
+            ...
+        rfgp.errors.ModelFileError: There is no file absent.safetensors.
     """
     check_input(path)
     if path.is_dir():

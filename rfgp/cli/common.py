@@ -21,7 +21,12 @@ _STANDARD_INPUT = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 
 
 def progress(visible: bool = True) -> Bar:
-    """Return a bar for the error stream, to be used by `with`; elsewhere than on a terminal lines, now and then."""
+    """Return a bar for the error stream, to be used by `with`; elsewhere than on a terminal lines, now and then.
+
+    Examples:
+        >>> with progress(visible=False) as report:
+        ...     report("fitting", 1, 2)
+    """
     return Bar(visible)
 
 
@@ -40,12 +45,24 @@ def show_warning(message: Any, category: type[Warning], *_: Any, **__: Any) -> N
 
 
 def say(text: str, *, as_json: bool = False) -> None:
-    """Print a line for people: on the error stream where standard output is for programs."""
+    """Print a line for people: on the error stream where standard output is for programs.
+
+    Examples:
+        >>> say("3 rows were dropped.")
+        3 rows were dropped.
+    """
     (error_console if as_json else console).print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def print_json(content: Mapping[str, Any]) -> None:
-    """Print one JSON object on standard output."""
+    """Print one JSON object on standard output.
+
+    Examples:
+        >>> print_json({"rows": 3})
+        {
+         "rows": 3
+        }
+    """
     print(json.dumps(content, indent=1, allow_nan=False, default=str))
 
 
@@ -54,6 +71,10 @@ def check_input(path: Path) -> Path:
 
     Raises:
         InvalidArgumentError: it is one, or "-".
+
+    Examples:
+        >>> check_input(Path("table.csv")).name
+        'table.csv'
     """
     is_standard = str(path) in _STANDARD_INPUT
     if is_standard or (path.exists() and not (path.is_file() or path.is_dir())):
@@ -85,7 +106,12 @@ def known_input(name: Path, command: str) -> bool:
 
 
 def is_field(file: Path, *others: str) -> bool:
-    """Return whether a file or public data set is a mesh, roads or a graph; `others` are more endings of such files."""
+    """Return whether a file or public data set is a mesh, roads or a graph; `others` are more endings of such files.
+
+    Examples:
+        >>> is_field(Path("mesh.ply")), is_field(Path("table.csv"))
+        (True, False)
+    """
     from rfgp.datasets import CATALOG
 
     entry = None if check_input(file).exists() else CATALOG.get(str(file))
@@ -157,7 +183,12 @@ def open_table(
 
 
 def table_options(name: Path, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of `read_table`; for a public data set with those that its file needs."""
+    """Return options of `read_table`; for a public data set with those that its file needs.
+
+    Examples:
+        >>> table_options(Path("table.csv"), {"drop": ("id",)})
+        {'drop': ('id',)}
+    """
     from rfgp.datasets import CATALOG
 
     entry = None if name.exists() else CATALOG.get(str(name))
@@ -178,6 +209,11 @@ def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path | None], *, mak
     Raises:
         InvalidArgumentError: an output is an input.
         FileWriteError: an output cannot be written.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     check_outputs([Path(folder) / "report.html"], [None])  # no error
     """
     read = [path for path in inputs if path is not None and path.exists()]
     for path in outputs:

@@ -22,7 +22,12 @@ _CLEAR = "\r\x1b[2K\x1b[?25h"  # the line of the bar goes, the cursor comes back
 
 
 class Interrupts:
-    """Whether an interrupt came, and when."""
+    """Whether an interrupt came, and when.
+
+    Examples:
+        >>> Interrupts().first is None
+        True
+    """
 
     def __init__(self) -> None:
         self.first: float | None = None

@@ -26,6 +26,10 @@ class ModelRequest:
         validate: "forward" or a column: the rows that a selection predicts. If None, random ones.
         memory: The most memory, such as "4GB". If None, as usual.
         seed: The seed of everything random.
+
+    Examples:
+        >>> ModelRequest().is_auto, ModelRequest(kernel="RBF()").is_auto
+        (True, False)
     """
 
     kernel: str = AUTO
@@ -116,6 +120,10 @@ class TableModel:
         request: The options.
         kernel: The kernel. If None, a fit selects it.
         approximation: As `rfgp.GP` takes it.
+
+    Examples:
+        >>> TableModel(ModelRequest(), None, AUTO).reading({"missing": "drop"})["dates"]
+        'days'
     """
 
     request: ModelRequest

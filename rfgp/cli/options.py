@@ -76,7 +76,12 @@ Seed = Annotated[int, typer.Option(help="The seed of everything random.")]
 
 
 def reading(missing: str, drop: list[str] | None, as_category: list[str] | None) -> dict[str, Any]:
-    """Return the options of `read_table` about columns and missing values."""
+    """Return the options of `read_table` about columns and missing values.
+
+    Examples:
+        >>> reading("drop", ["id"], None)
+        {'missing': 'drop', 'drop': ('id',), 'as_categories': ()}
+    """
     return {"missing": missing, "drop": tuple(drop or ()), "as_categories": tuple(as_category or ())}
 
 
@@ -87,7 +92,12 @@ def spelling(
     encoding: str | None,
     missing_mark: list[str] | None,
 ) -> dict[str, Any]:
-    """Return the options of `read_table` about the spelling of texts that were given."""
+    """Return the options of `read_table` about the spelling of texts that were given.
+
+    Examples:
+        >>> spelling(",", None, None, "utf-8", None)
+        {'decimal': ',', 'encoding': 'utf-8'}
+    """
     from rfgp.tables import MISSING_MARKS
 
     marks = (*MISSING_MARKS, *missing_mark) if missing_mark else None

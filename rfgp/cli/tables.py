@@ -250,6 +250,12 @@ def in_logarithms(table: Any) -> Any:
 
     Raises:
         DataError: one is not positive.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from rfgp.tables import read_table
+        >>> in_logarithms(read_table(pd.DataFrame({"size": [1, 2], "price": [1.0, 1.0]}), "price")).y.tolist()
+        [0.0, 0.0]
     """
     import numpy as np
 

@@ -8,7 +8,6 @@ from rfgp.couplings.conformity import least_conformity as least_conformity
 from rfgp.couplings.coupling import Coupling as Coupling
 from rfgp.couplings.energy import Energy as Energy
 from rfgp.couplings.energy import distances_between as distances_between
-from rfgp.couplings.fast import Circulant as Circulant
 from rfgp.couplings.fast import Fastfood as Fastfood
 from rfgp.couplings.frequencies import Frequencies as Frequencies
 from rfgp.couplings.frequencies import as_frequencies as as_frequencies

@@ -1,6 +1,6 @@
-"""Baselines whose frequencies are functions of few random numbers: Fastfood and circulant matrices.
+"""Fastfood, a baseline whose frequencies are functions of few random numbers.
 
-Products with them take time m log d if the matrices are not formed. Here they are formed, for comparisons of accuracy.
+Products with its matrices take time m log d if they are not formed. Here they are formed, to compare accuracy.
 """
 
 import math
@@ -44,28 +44,6 @@ class Fastfood(Coupling):
         normal = torch.randn(size, generator=generator, dtype=torch.float64)
         rows: Tensor = math.sqrt(size) * ((h * normal) @ (h * signs)[order]) / normal.norm()
         return rows
-
-
-class Circulant(Coupling):
-    """Circulant frequencies (Yu et al. 2015, "Compact nonlinear maps and circulant extensions"): blocks of d shifts.
-
-    A block is the circulant matrix of one frequency with random signs of the columns. Each row has the spectral
-    measure, so the estimate is unbiased. The rows of a block have equal lengths.
-
-    Examples:
-        >>> from rfgp import couplings
-        >>> rows = couplings.Circulant().sample(3, 3, seed=0).dense()
-        >>> bool(rows.norm(dim=1).std() < 1e-12)
-        True
-    """
-
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        blocks = -(-m // d)
-        first = torch.randn(blocks, d, generator=generator, dtype=torch.float64)
-        first *= (spectrum.radial_quantile(uniform(blocks, generator), d) / first.norm(dim=1))[:, None]
-        shifts = (torch.arange(d) - torch.arange(d)[:, None]) % d
-        rows = first[:, shifts] * torch.stack([_signs(d, generator) for _ in range(blocks)])[:, None]
-        return rows.reshape(-1, d)[:m]
 
 
 def _signs(count: int, generator: torch.Generator) -> Tensor:

@@ -7,7 +7,7 @@ from rfgp.couplings.antithetic import Antithetic
 from rfgp.couplings.conformity import SimplexOptimized
 from rfgp.couplings.coupling import Coupling
 from rfgp.couplings.energy import Energy
-from rfgp.couplings.fast import Circulant, Fastfood
+from rfgp.couplings.fast import Fastfood
 from rfgp.couplings.independent import IID
 from rfgp.couplings.leverage import Leverage
 from rfgp.couplings.low_discrepancy import DigitalNet, Halton, Sobol
@@ -44,7 +44,6 @@ _REGISTRY: Registry[Coupling] = Registry(
         "fast-orthogonal": FastOrthogonal,
         "fast-simplex": FastSimplex,
         "fastfood": Fastfood,
-        "circulant": Circulant,
         "near-orthogonal": NearOrthogonal,
         "spherical-radial": SphericalRadial,
         "leverage": Leverage,

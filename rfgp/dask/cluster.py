@@ -30,12 +30,23 @@ def client_of(client: Client | None) -> Client:
 
 
 def shipped(value: Any) -> Any:
-    """Return a value as a delayed one that goes to each worker once, and is there again when a worker has died."""
+    """Return a value as a delayed one that goes to each worker once, and is there again when a worker has died.
+
+    Examples:
+        >>> shipped([1, 2]).compute()
+        [1, 2]
+    """
     return dask.delayed(value, name=f"rfgp-{uuid.uuid4().hex}", pure=False, traverse=False)
 
 
 def combined(leaves: Sequence[Any], combine: Callable[[T, T], T]) -> Any:
-    """Return the delayed combination of delayed values, in their order, as a balanced tree."""
+    """Return the delayed combination of delayed values, in their order, as a balanced tree.
+
+    Examples:
+        >>> from operator import add
+        >>> combined([1, 2, 3], add).compute(scheduler="synchronous")
+        6
+    """
     level, step = list(leaves), dask.delayed(combine, pure=False)
     while len(level) > 1:
         pairs = [step(*level[i : i + 2]) for i in range(0, len(level) - 1, 2)]

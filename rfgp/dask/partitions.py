@@ -213,6 +213,11 @@ def blocks_of(value: Any, name: str, like: Any = None) -> list[Any]:
     Raises:
         InvalidArgumentError: It is not a Dask collection.
         DataError: It has another number of rows.
+
+    Examples:
+        >>> import dask.array as da
+        >>> len(blocks_of(da.zeros((5, 2), chunks=(3, 1)), "X"))
+        2
     """
     if not hasattr(value, "to_delayed"):
         raise InvalidArgumentError(
@@ -232,7 +237,13 @@ def blocks_of(value: Any, name: str, like: Any = None) -> list[Any]:
 
 
 def known_lengths(X: Any) -> list[int] | None:
-    """Return the numbers of rows of an array's chunks. None if they are not known yet."""
+    """Return the numbers of rows of an array's chunks. None if they are not known yet.
+
+    Examples:
+        >>> import dask.array as da
+        >>> known_lengths(da.zeros((5, 2), chunks=(3, 2)))
+        [3, 2]
+    """
     if not hasattr(X, "chunks") or any(math.isnan(rows) for rows in X.chunks[0]):
         return None
     return [int(rows) for rows in X.chunks[0]]

@@ -22,6 +22,11 @@ class Predicted(NamedTuple):
     Attributes:
         mean: A Dask array (n,), or (n, k) for k outputs or classes.
         variance: A Dask array of the same shape.
+
+    Examples:
+        >>> moments = Predicted(da.zeros(4), da.ones(4))
+        >>> moments.variance.sum().compute().item()
+        4.0
     """
 
     mean: da.Array

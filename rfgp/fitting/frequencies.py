@@ -21,6 +21,7 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.approximations import RandomFeatures
+from rfgp.descent import adam
 from rfgp.fitting.checkpoint import Journal
 from rfgp.fitting.context import HeldOut, TermFit, left_out_densities
 from rfgp.fitting.progress import Reporter
@@ -58,7 +59,6 @@ MARGIN = 0.005
 """The nats a row by which learned frequencies must promise to be ahead."""
 TRACE_DIVISOR = 8
 """The divisor of the rows of a batch from which the derivative of the log determinant is estimated in a step."""
-_BETAS, _EPSILON = (0.9, 0.999), 1e-8
 
 NOTHING_BEFORE = FitReport(True, 0, 0, math.nan, "")
 """The report of a fit in which only frequencies are learned."""
@@ -380,9 +380,7 @@ def _adam(moment: _Moment, gradients: dict[str, Tensor], step: int, steps: int) 
     rate = RATE * 0.5 * (1 + math.cos(math.pi * step / steps))
     first, second, parameters = {}, {}, {}
     for name, g in gradients.items():
-        first[name] = _BETAS[0] * moment.first[name] + (1 - _BETAS[0]) * g
-        second[name] = _BETAS[1] * moment.second[name] + (1 - _BETAS[1]) * g.square()
-        m = first[name] / (1 - _BETAS[0] ** (step + 1))
-        v = second[name] / (1 - _BETAS[1] ** (step + 1))
-        parameters[name] = moment.parameters[name] + rate * m / (v.sqrt() + _EPSILON)
+        before = moment.first[name], moment.second[name]
+        change, (first[name], second[name]) = adam(g, before, step + 1, rate, epsilon=1e-8)
+        parameters[name] = moment.parameters[name] + change
     return _Moment(parameters, first, second)

@@ -98,6 +98,15 @@ class GraphClassifier:
     Raises:
         InvalidArgumentError: There is no graph, a name is unknown, or a number is out of range. `graphs` raises its
             own for the walks.
+
+    Examples:
+        >>> import graphs
+        >>> line = graphs.Graph.from_edges([(i, i + 1) for i in range(9)])
+        >>> model = GraphClassifier(line, features="exact", seed=0).fit(
+        ...     [0, 1, 8, 9], ["left", "left", "right", "right"]
+        ... )
+        >>> model.predict([2, 7]).tolist()
+        ['left', 'right']
     """
 
     def __init__(

@@ -24,6 +24,11 @@ def is_same_memory(x: Tensor, z: Tensor) -> bool:
 
     GPyTorch slices the inputs of a joint covariance, which leaves views of one memory. Leaves of a gradient are rows of
     their own.
+
+    Examples:
+        >>> x = torch.ones(3, 2)
+        >>> is_same_memory(x, x[:]), is_same_memory(x, x.clone())
+        (True, False)
     """
     if x is z:
         return True
@@ -33,12 +38,24 @@ def is_same_memory(x: Tensor, z: Tensor) -> bool:
 
 
 def have_equal_values(x: Tensor, z: Tensor) -> bool:
-    """Return whether two inputs (..., n, d) without gradients have equal values."""
+    """Return whether two inputs (..., n, d) without gradients have equal values.
+
+    Examples:
+        >>> x = torch.ones(3, 2)
+        >>> have_equal_values(x, x.clone()), have_equal_values(x, 2 * x)
+        (True, False)
+    """
     return not (x.requires_grad or z.requires_grad) and torch.equal(x, z)
 
 
 def is_one_element(x: Tensor) -> bool:
-    """Return whether inputs (..., n, d) have one element of a batch, or equal elements without gradients."""
+    """Return whether inputs (..., n, d) have one element of a batch, or equal elements without gradients.
+
+    Examples:
+        >>> x = torch.arange(6.0).reshape(3, 2)
+        >>> is_one_element(x), is_one_element(torch.stack([x, x])), is_one_element(torch.stack([x, 2 * x]))
+        (True, True, False)
+    """
     count = x.shape[:-2].numel()
     if count == 1 or x.requires_grad:
         return count == 1

@@ -40,6 +40,12 @@ def make_kernel(
         features: One of `FEATURES` except "auto".
         seed: Seed of the walks.
         options: `degree` and `rank` of the deterministic features, and options of `graphs.sample_walks`.
+
+    Examples:
+        >>> line = graphs.Graph.from_edges([("a", "b"), ("b", "c")])
+        >>> kernel = make_kernel(line, graphs.kernels.Diffusion(2.0), "exact", 0, {})
+        >>> round(kernel.lengthscale.item(), 3)
+        2.0
     """
     made = _make(graph, kernel, features, seed, dict(options)).double()
     for name, value in zip(kernel.parameters, kernel.values, strict=True):

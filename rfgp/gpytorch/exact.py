@@ -61,7 +61,12 @@ class SpectrumKernel(Kernel):
 def columns_as_batch(
     x: Tensor,  # (..., n, d)
 ) -> Tensor:  # (..., d, n, 1)
-    """Return each column as a batch of inputs of its own."""
+    """Return each column as a batch of inputs of its own.
+
+    Examples:
+        >>> columns_as_batch(torch.ones(5, 3)).shape
+        torch.Size([3, 5, 1])
+    """
     return x.transpose(-1, -2).unsqueeze(-1)
 
 
@@ -71,6 +76,14 @@ def exact_kernel(spectrum: spectra.Spectrum, like: Kernel) -> Kernel:
     Args:
         spectrum: The spectrum of the new kernel.
         like: A kernel with a lengthscale. The new kernel shares no parameters with it.
+
+    Examples:
+        >>> import gpytorch
+        >>> from rfgp import spectra
+        >>> like = gpytorch.kernels.RBFKernel()
+        >>> like.lengthscale = 0.5
+        >>> round(exact_kernel(spectra.Matern(1.5), like).lengthscale.item(), 3)
+        0.5
     """
     options: dict[str, Any] = {"ard_num_dims": like.ard_num_dims, "batch_shape": like.batch_shape}
     options["lengthscale_constraint"] = like.raw_lengthscale_constraint

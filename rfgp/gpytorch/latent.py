@@ -90,6 +90,13 @@ class SoftmaxLikelihood(gpytorch.likelihoods.SoftmaxLikelihood):
         seed: Seed of the points.
         training_draws: The number of points in `expected_log_prob`, a power of 2.
         marginal_draws: The number of points in `marginal`, a power of 2.
+
+    Examples:
+        >>> from rfgp.gpytorch.classifier import Moments
+        >>> latent = Moments(torch.zeros(2, 3).double(), torch.ones(2, 3).double())
+        >>> probabilities = SoftmaxLikelihood(3, seed=0).marginal(latent).probs
+        >>> bool((probabilities.mean(0) - 1 / 3).abs().max() < 0.01)
+        True
     """
 
     def __init__(self, num_classes: int, seed: int, training_draws: int = 64, marginal_draws: int = 512) -> None:

@@ -19,6 +19,12 @@ class PositionKernel(gpytorch.kernels.Kernel):
     Args:
         kernel: The graph kernel at its starting values.
         kernel_kwargs: Options of `gpytorch.kernels.Kernel`.
+
+    Examples:
+        >>> import graphs
+        >>> kernel = PositionKernel(graphs.kernels.Diffusion(2.0))
+        >>> kernel.parameter_names, round(kernel.lengthscale.item(), 3)
+        (('lengthscale',), 2.0)
     """
 
     def __init__(self, kernel: GraphKernel, **kernel_kwargs: Any) -> None:
@@ -67,6 +73,10 @@ def whole(
 
     Raises:
         InvalidArgumentError: one is no whole number.
+
+    Examples:
+        >>> whole(torch.tensor([0.0, 2.0])).tolist()
+        [0, 2]
     """
     integers = positions.long()
     if positions.is_floating_point() and not bool((integers == positions).all()):

@@ -311,7 +311,12 @@ def _step(objective: Objective, batch: Batch, optimizer: Any, posterior_only: bo
 def has_settled(
     trace: Sequence[float],  # (2 w,)
 ) -> bool:
-    """Return whether the later half (w,) of a trace (2 w,) is no more than two standard errors above the earlier."""
+    """Return whether the later half (w,) of a trace (2 w,) is no more than two standard errors above the earlier.
+
+    Examples:
+        >>> has_settled([1.0, 1.1, 1.0, 1.1]), has_settled([1.0, 1.1, 5.0, 5.1])
+        (True, False)
+    """
     half = len(trace) // 2
     early, late = np.array(trace[:half]), np.array(trace[half:])
     error = math.sqrt((early.var(ddof=1) + late.var(ddof=1)) / half)

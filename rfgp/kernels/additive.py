@@ -23,16 +23,16 @@ NODES = 64
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Centered(Kernel):
-    """The covariance of f given that its mean over a distribution of one column is zero, f with a base kernel.
+    """A kernel of one column, conditioned on a mean of zero over the distribution of the column.
 
-    k(x, z) - c(x) c(z) / C with c(x) = E k(x, X), C = E E k(X, X'), and X from the distribution of `points`.
+    It is k(x, z) - c(x) c(z) / C with the base kernel k, c(x) = E k(x, X), C = E k(X, X') and X uniform on `points`.
 
     Source: Lu, Boukouvalas and Hensman (2022), Additive Gaussian processes revisited, Equation 9.
 
     Attributes:
         columns: The key of its column.
         base: A kernel of one column of numbers.
-        points: Values of the column that stand for its distribution with equal weights. If None, quantiles of the rows.
+        points: Values (p,) that represent the distribution of the column. If None, quantiles of the rows.
         name: The name of the term. If None, that of the base kernel.
 
     Examples:
@@ -103,20 +103,21 @@ class Centered(Kernel):
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Additive(Kernel):
-    """One term for each column, and one for each pair if the order is 2, each with zero mean over the rows.
+    """A sum of one term for each column and, with order 2, for each pair of columns.
 
-    The zero means make the terms identifiable: a constant or the effect of one column can stand in one term only.
+    Each term has zero mean over the rows. The effects of single columns and of pairs are therefore identifiable.
 
     Source: Lu, Boukouvalas and Hensman (2022), Additive Gaussian processes revisited, Sections 3 and 4.
 
     Attributes:
-        base: Makes the kernel of one column from its key, such as `k.RBF` or `functools.partial(k.Matern, nu=2.5)`.
+        base: A function of a key that returns the kernel of one column, such as `k.RBF` or
+            `functools.partial(k.Matern, nu=2.5)`.
         columns: The keys of its columns. If None, all columns but the target.
         order: 1, or 2 for pairs of columns as well.
         name: A prefix of the names of the terms. If None, "additive".
 
     Raises:
-        InvalidArgumentError: the order is another number, or the base makes no kernel.
+        InvalidArgumentError: the order is neither 1 nor 2, or the base does not return a kernel.
 
     Examples:
         >>> from rfgp import kernels as k

@@ -51,7 +51,7 @@ class _Recent(Generic[T]):
 
 
 class Domain(ABC):
-    """The role: a field, and what its inputs (n, d) mean."""
+    """A field and the meaning of its inputs (n, d)."""
 
     what: str
     """The noun for inputs in messages."""

@@ -198,7 +198,7 @@ class Roads(_OnDomain):
         alpha: 1, or 2 for paths with a derivative.
         columns: The keys of the number of a road and of the fraction of its length. If None, "road" and "fraction", or
             the first two columns of an array.
-        boundary: What holds at free ends: "neumann", "stationary" or "open".
+        boundary: The condition at free ends of roads: "neumann", "stationary" or "open". See `graphs.RoadField`.
         lengthscale: The starting lengthscale, in the units of the roads' lengths. If None, 5 % of their extent.
         name: The name of the term. If None, the class and the columns.
 
@@ -252,13 +252,13 @@ class Roads(_OnDomain):
 class Mesh(_OnDomain):
     """A Whittle-Matern field of linear finite elements on a triangle mesh.
 
-    The field at a point is that at the nearest point of the mesh.
+    Points are projected to the nearest point of the mesh.
 
     Source: Lindgren, Rue and Lindstrom (2011), An explicit link between Gaussian fields and Gaussian Markov random
     fields, Section 2.3.
 
     Attributes:
-        mesh: A `graphs.MeshField`, or what it is made of: a mesh of trimesh or the path of a file.
+        mesh: A `graphs.MeshField`, a mesh of trimesh, or the path of a file.
         alpha: 1 or 2, unless the mesh is a `graphs.MeshField`.
         columns: The keys of the coordinates. If None, "x", "y" and "z", or the leading columns of an array.
         within: The largest distance of a point from the surface. If None, a tenth of the diagonal of its box.

@@ -24,10 +24,10 @@ OFFSET_BOUNDS = (1e-3, 1e3)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Linear(Kernel):
-    """The linear kernel sum_c v_c (x_c - o_c)(z_c - o_c): slopes with prior variances v, around an origin o.
+    """The linear kernel sum_c v_c (x_c - o_c)(z_c - o_c) with variances v of slopes and origin o.
 
-    Its hyperparameter is `variance`, (c,), in units of the target squared over those of the columns squared; of several
-    outputs in their variances over those units. It takes the place of the output scale.
+    Its hyperparameter `variance`, (c,), replaces the output scale. Its units are those of the target squared over those
+    of the columns squared. With several outputs, the variance of each output replaces the squared unit of the target.
 
     Attributes:
         columns: The keys of its columns. If None, all columns but the target.
@@ -99,7 +99,9 @@ class Linear(Kernel):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Polynomial(Kernel):
-    """The polynomial kernel (offset + sum_c u_c v_c)^degree with u = (x - origin) / scale, v = (z - origin) / scale.
+    """The polynomial kernel (offset + u . v)^degree.
+
+    Inputs are scaled: u = (x - origin) / scale and v = (z - origin) / scale.
 
     Attributes:
         columns: The keys of its columns. If None, all columns but the target.
@@ -189,7 +191,7 @@ def _mean(columns: ColumnSummary) -> tuple[float, ...]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Constant(Kernel):
-    """The constant kernel 1: an unknown number that is added to all rows.
+    """The constant kernel 1: a random constant that is added to all rows.
 
     Attributes:
         name: The name of the term. If None, "constant".

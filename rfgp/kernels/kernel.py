@@ -26,10 +26,10 @@ from rfgp.values import brief_repr, changed_arguments
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Kernel(ABC):
-    """A covariance function of some columns. Kernels are immutable values that `+` and `*` compose.
+    """A covariance function of some columns. Kernels are immutable, and `+` and `*` combine them.
 
-    A subclass is a dataclass with the same options that defines `covariance`. Then the approximations `Exact`,
-    `InducingPoints` and `Vecchia` serve it. A kernel object that is used several times shares its hyperparameters.
+    A kernel object that is used several times shares its hyperparameters. To define a kernel, subclass this class as a
+    dataclass and implement `covariance`. The approximations `Exact`, `InducingPoints` and `Vecchia` support it.
 
     Attributes:
         columns: The keys of its columns: names of a dataframe or dict, integers of an array. If None, all columns but
@@ -88,7 +88,7 @@ class Kernel(ABC):
         return {}
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
-        """Return by name what `covariance` needs besides hyperparameters, in standardised units, (...) each."""
+        """Return the constants of `covariance` by name, in standardized units, (...) each."""
         return {}
 
     def latent_field(self, columns: ColumnSummary) -> LatentField | None:
@@ -240,12 +240,16 @@ def _arguments(kernel: Kernel) -> Iterator[str]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sum(Kernel):
-    """A sum of terms in normal form: `(A + B) * C` is `A * C + B * C`, in which C is shared.
-
-    Its columns are those of all factors, each once for each kind.
+    """A sum of terms, expanded: `(A + B) * C` is `A * C + B * C` with shared hyperparameters of C.
 
     Attributes:
         summands: The terms.
+
+    Examples:
+        >>> from rfgp import kernels as k
+        >>> kernel = (k.RBF("t") + k.Constant()) * k.Group("store")
+        >>> [term.name for term in kernel.terms()]
+        ['rbf(t):group(store)', 'constant:group(store)']
     """
 
     columns: None = field(default=None, init=False)

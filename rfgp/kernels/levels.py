@@ -110,9 +110,10 @@ class LevelField:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Group(Kernel):
-    """Independent effects of the levels of a group ("random effects"): 1 within a level, 0 between levels.
+    """Independent random effects of the levels of a group: 1 within a level, 0 between levels.
 
-    Several columns make one group for each combination of their levels. A level without rows has the prior variance.
+    Several columns give one level for each combination of their levels. Levels without training rows have the prior
+    variance.
 
     Attributes:
         columns: The keys of its columns.
@@ -153,9 +154,9 @@ class Group(Kernel):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Categorical(Kernel):
-    """Effects of levels with one correlation between any two of them.
+    """Effects of levels with the same correlation between any two levels (compound symmetry).
 
-    Source: compound symmetry; Roustant et al. (2020), Group kernels for Gaussian process metamodels with categorical
+    Source: Roustant et al. (2020), Group kernels for Gaussian process metamodels with categorical
     inputs, Section 2.
 
     Attributes:
@@ -221,8 +222,8 @@ class Categorical(Kernel):
 class Coregionalization(Kernel):
     """Effects of L levels with the covariance W W^T + diag(d), divided by the mean of its diagonal.
 
-    W is (L, rank). Two levels can have any correlation, negative ones too. A level without rows has the variance 1 and
-    no correlation with others.
+    W is (L, rank). Correlations of levels may be negative. Levels without training rows have the variance 1 and are
+    uncorrelated with others.
 
     Source: Bonilla, Chai and Williams (2007), Multi-task Gaussian process prediction, Section 2.
 

@@ -31,12 +31,14 @@ PARAMETER_BOUNDS = (1e-2, 1e3)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Nodes(Kernel):
-    """A kernel of `graphs.kernels` on the nodes of a graph, k(L) of its Laplacian L.
+    """A kernel k(L) on the nodes of a graph, a function of its Laplacian L.
 
     Attributes:
         graph: The graph, a `graphs.Graph`.
-        kernel: The graph kernel, whose parameters are the starting values. Or its name, so that a fit compares several.
-        column: The key of the labels. If None, "node", or the first column of an array; n labels (n,) serve as well.
+        kernel: A kernel of `graphs.kernels`, whose parameters are the starting values; or the name of one, for which a
+            fit compares several starting values.
+        column: The key of the node labels. If None, "node", or the first column of an array. Inputs may also be
+            labels (n,).
         name: The name of the term. If None, the class and the column.
 
     Raises:

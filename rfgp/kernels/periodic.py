@@ -31,7 +31,7 @@ MOST_HARMONICS = 128
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Periodic(Kernel):
-    """The periodic kernel exp(-2 sin^2(pi d / period) / lengthscale^2), d the difference of two values of a column.
+    """The periodic kernel exp(-2 sin^2(pi (x - z) / period) / lengthscale^2) of one column.
 
     Source: MacKay (1998), Introduction to Gaussian processes, Section 5.
 
@@ -123,7 +123,7 @@ class Harmonics(Periodic):
     Attributes:
         columns: The key of its column.
         period: The period, in the column's units. Of dates it is in days.
-        num_harmonics: J.
+        num_harmonics: The number J of harmonics.
         learn_period: Whether a fit changes the period, to at most twice and at least half of it.
         lengthscale: The starting lengthscale, in units of the sine. If None, 1.
         name: The name of the term. If None, the class and the columns.

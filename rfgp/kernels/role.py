@@ -1,4 +1,4 @@
-"""The role of a factor: a kernel on columns of its own that is not a sum."""
+"""The interfaces of factors of terms: kernels that are not sums, and their latent fields."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

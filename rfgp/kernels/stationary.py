@@ -24,7 +24,9 @@ LENGTHSCALE_BOUNDS = (1e-3, 1e4)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Stationary(Kernel):
-    """A stationary kernel with a spectrum of `rfgp.spectra`: k(x, z) = E cos(omega . (x - z) / lengthscale).
+    """The stationary kernel k(x, z) = E cos(omega . (x - z) / lengthscale).
+
+    The distribution of omega is a spectrum of `rfgp.spectra`.
 
     Attributes:
         columns: The keys of its columns. If None, all columns but the target.

@@ -31,14 +31,25 @@ REGISTRY: Registry[Likelihood] = Registry(
 
 
 def names() -> tuple[str, ...]:
-    """Return the names that `by_name` knows."""
+    """Return the names of all likelihoods.
+
+    Examples:
+        >>> import rfgp
+        >>> "poisson" in rfgp.likelihoods.names()
+        True
+    """
     return REGISTRY.names
 
 
 def by_name(likelihood: "str | Likelihood") -> Likelihood:
-    """Return a likelihood by its name, or as it is.
+    """Return a likelihood by its name. A likelihood is returned unchanged.
 
     Raises:
-        InvalidArgumentError: there is none of that name.
+        InvalidArgumentError: the name is unknown.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.likelihoods.by_name("student-t")
+        StudentT()
     """
     return likelihood if isinstance(likelihood, Likelihood) else REGISTRY.make(likelihood)

@@ -1,4 +1,4 @@
-"""Distributions with mean e^f: of counts 0, 1, 2, ..., and of positive observations."""
+"""Likelihoods of counts and of positive observations, with mean e^f."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,9 +25,8 @@ _VARIANCES = (0.1, 10.0)
 _DEVIATION = 2.0
 """The scale of the half-normal prior of the standard deviation of the log rate of counts.
 
-Many zeros and one large count are likeliest under a deviation of 20, where the mean of a new count is e^200. With this
-prior the leave-one-out density of 149 zeros and one 10,000 rose by 0.25 nats a row, and that of counts of a log rate
-with the deviation 4 did not change (`benchmarks/races/hard_kinds.py`)."""
+Without it, many zeros and one large count give a deviation of 20, and a mean of e^200 for a new count. See
+`benchmarks/races/hard_kinds.py`."""
 
 
 def begin_of_logs(y: Tensor, weight: Tensor, least: float) -> InitialMoments:
@@ -56,7 +55,16 @@ def _check_counts(y: Tensor) -> str | None:
 
 @dataclass(frozen=True, repr=False)
 class Poisson(Likelihood):
-    """y ~ Poisson(e^f)."""
+    """Counts y ~ Poisson(e^f). With an exposure t, y ~ Poisson(t e^f).
+
+    Examples:
+        >>> import numpy as np
+        >>> import rfgp
+        >>> X = np.linspace(0, 10, 30)[:, None]
+        >>> gp = rfgp.GP(rfgp.kernels.RBF(), "poisson", seed=0).condition(X, np.arange(30) % 3)
+        >>> gp.predict(X).observed().mean.shape
+        (30,)
+    """
 
     is_discrete = takes_exposure = True
     latent_deviation = _DEVIATION
@@ -73,8 +81,8 @@ class Poisson(Likelihood):
     def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of y (n,) given f (n,), with its derivatives in f.
 
-        With d = f - log y it is -y (e^d - 1 - d) plus terms without f. The terms of the usual form are 10^10 for a
-        count of 10^9, and a search for the mode would see their rounding.
+        With d = f - log y it is -y (e^d - 1 - d) plus terms without f. Unlike y f - e^f, this form has no cancellation
+        for large counts.
         """
         mean, some = f.exp(), y.clamp_min(1.0)
         d = f - some.log()
@@ -115,7 +123,12 @@ class NegativeBinomial(Likelihood):
     """Counts with mean m = e^f and variance m + dispersion m^2. The limit at dispersion 0 is Poisson.
 
     Attributes:
-        dispersion: If None, it is learned.
+        dispersion: The dispersion. If None, it is learned.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.likelihoods.NegativeBinomial(dispersion=0.5)
+        NegativeBinomial(dispersion=0.5)
     """
 
     dispersion: Any = None
@@ -178,7 +191,12 @@ class Gamma(Likelihood):
     """Gamma distribution with mean e^f and shape a. Its standard deviation is the mean over sqrt(a).
 
     Attributes:
-        shape: a. If None, it is learned.
+        shape: The shape a. If None, it is learned.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.likelihoods.Gamma(shape=2.0)
+        Gamma(shape=2)
     """
 
     shape: Any = None

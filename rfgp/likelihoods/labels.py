@@ -1,4 +1,4 @@
-"""Distributions of labels: two classes, 0 and 1, and several, 0 to C - 1, by a softmax of C latent functions."""
+"""Likelihoods of labels: two classes, and several by a softmax of latent functions."""
 
 import math
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ LINKS = ("logit", "probit")
 START_VARIANCE = 2.0
 """The variance of the latent function before a fit: probabilities of 0.2 and 0.8 are then usual."""
 WIDEST = 1e3
-"""The largest ratio of the latent variance to its start. Separable classes are likelier without end as it grows."""
+"""The largest ratio of the latent variance to its start. Separable classes would have no maximum without it."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,7 +29,15 @@ class Bernoulli(Likelihood):
         link: "logit" or "probit".
 
     Raises:
-        InvalidArgumentError: another link.
+        InvalidArgumentError: the link is unknown.
+
+    Examples:
+        >>> import numpy as np
+        >>> import rfgp
+        >>> X = np.linspace(0, 10, 30)[:, None]
+        >>> gp = rfgp.GP(rfgp.kernels.RBF(), "bernoulli", seed=0).condition(X, (X[:, 0] > 5).astype(float))
+        >>> gp.predict([[10.0]]).observed().mean > 0.5
+        array([ True])
     """
 
     link: str = "logit"
@@ -120,7 +128,12 @@ class Categorical(Likelihood):
         num_classes: C. If None, one more than the largest label in the data.
 
     Raises:
-        InvalidArgumentError: less than two classes, or more than 1,000.
+        InvalidArgumentError: there are fewer than two classes, or more than 1,000.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.likelihoods.Categorical(3)
+        Categorical(num_classes=3)
     """
 
     num_classes: int | None = None
@@ -134,7 +147,7 @@ class Categorical(Likelihood):
 
     @property
     def num_latents(self) -> int:
-        """The number C of functions; before it is known 2."""
+        """The number C of latent functions. It is 2 until the data are known."""
         return self.num_classes or 2
 
     def seeing(self, y: Tensor) -> Self:

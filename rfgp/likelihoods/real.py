@@ -17,7 +17,16 @@ _MIXED = 400
 
 @dataclass(frozen=True, repr=False)
 class Gaussian(Likelihood):
-    """y ~ N(f, noise), solved in closed form; see `rfgp.inference`."""
+    """y ~ N(f, noise), with inference in closed form.
+
+    Attributes:
+        noise: The noise variance, in the squared unit of the targets. If None, it is learned.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.likelihoods.Gaussian(noise=0.1)
+        Gaussian(noise=0.1)
+    """
 
     noise: Any = None
     parameters = (Parameter("noise", 0.1, (1e-6, 1e2), power=2),)
@@ -56,16 +65,23 @@ class Gaussian(Likelihood):
 
 @dataclass(frozen=True, repr=False)
 class StudentT(Likelihood):
-    """y = f + scale t, where t has Student's distribution: its heavy tails let outliers move f little.
+    """y = f + scale t with Student's t distribution. Outliers have little influence on f.
 
-    The log density is not concave. The mode is searched from the constant mean, and there may be several. The Laplace
-    approximation takes the Fisher information (df + 1) / ((df + 3) scale^2), which is positive and the same everywhere:
-    Hartmann and Vanhatalo (2019), "Laplace approximation and natural gradient for Gaussian process regression with
-    heteroscedastic Student-t model".
+    The log density is not concave, and the posterior may have several modes. The search starts at the constant mean.
+    The Laplace approximation uses the Fisher information (df + 1) / ((df + 3) scale^2), which is positive and constant.
+
+    Source: Hartmann and Vanhatalo (2019), Laplace approximation and natural gradient for Gaussian process regression
+    with heteroscedastic Student-t model.
 
     Attributes:
-        df: Degrees of freedom, at least 2. If None, they are learned from 4.
-        scale: In the unit of the targets. If None, it is learned. With df > 2 the variance is scale^2 df / (df - 2).
+        df: The degrees of freedom, at least 2. If None, they are learned, and start at 4.
+        scale: The scale, in the unit of the targets. If None, it is learned. For df > 2 the variance is
+            scale^2 df / (df - 2).
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.likelihoods.StudentT(df=4.0)
+        StudentT(df=4)
     """
 
     df: Any = None
@@ -139,16 +155,16 @@ class StudentT(Likelihood):
 
 @dataclass(frozen=True, repr=False)
 class Heteroscedastic(Likelihood):
-    """y ~ N(f, noise e^g), for a second function g ~ GP(0) of the inputs.
+    """y ~ N(f, noise e^g) with a second latent function g ~ GP(0) of the inputs.
 
-    The hyperparameters of g are its own. In `rfgp.GP` their paths begin with "noise.", in other models their names with
-    "noise_". The posterior is variational, with f and g independent (Lazaro-Gredilla and Titsias 2011, "Variational
-    heteroscedastic Gaussian process regression"). `expected` takes both functions; methods of one function are at
-    g = 0.
+    The function g has hyperparameters of its own. Their paths begin with "noise.". The posterior is variational, with f
+    and g independent. `expected` takes both functions. Other methods evaluate at g = 0.
+
+    Source: Lazaro-Gredilla and Titsias (2011), Variational heteroscedastic Gaussian process regression.
 
     Attributes:
         noise: The noise variance at g = 0, in the squared unit of the targets. If None, it is learned.
-        kernel: The kernel of g, of `rfgp.kernels`, for `rfgp.GP` alone. If None, it is the kernel of f.
+        kernel: The kernel of g, of `rfgp.kernels`. If None, it is the kernel of f.
 
     Examples:
         >>> import rfgp

@@ -1,4 +1,4 @@
-"""The role of a likelihood: the distribution of an observation y given the value f of the latent function."""
+"""The base class of likelihoods: distributions of an observation y given a latent value f."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -62,7 +62,9 @@ class InitialMoments(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Likelihood(ABC):
-    """The distribution of an observation given the latent function. Fields are parameters; None means learned.
+    """The distribution of an observation given the latent function.
+
+    Fields are parameters. If a field is None, the parameter is learned.
 
     Derivatives are in closed form, float64, and differentiable in the parameters. `information` is the curvature W of
     the Laplace approximation: the negative second derivative if the log density is concave, else its mean over

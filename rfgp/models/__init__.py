@@ -1,4 +1,4 @@
-"""Models: what a user holds; facades over a regression. Those that need graphs are in `.graph` and `.fields`."""
+"""Models: the public classes, each around an immutable regression. `.graph` and `.fields` need graphs."""
 
 from rfgp.models.presets import ExactGP as ExactGP
 from rfgp.models.presets import SparseSpectrumGP as SparseSpectrumGP

@@ -14,36 +14,35 @@ from rfgp.parameters import Hyperprior
 
 
 class RoadGP(GP):
-    """A Gaussian process on a road network: `GP` of one `kernels.Roads`, exactly.
+    """An exact Gaussian process on a road network: `GP` with one kernel `kernels.Roads`.
 
-    The process is continuous along roads and over crossings. It depends on the lengths of roads, not on how they are
-    cut into pieces, and predicts anywhere on a road. Means, variances, likelihoods and their gradients come from sparse
-    Cholesky factors.
+    The process is continuous along roads and over crossings. It depends on the lengths of roads, not on their division
+    into pieces. Means, variances, likelihoods and their gradients come from sparse Cholesky factors.
 
-    Inputs are positions (n, 2), the number of a road and the fraction of its length from its first point, as
-    `graphs.RoadNetwork.nearest` finds them, or columns named "road" and "fraction". The hyperparameters are
-    lengthscale, outputscale, noise and mean.
+    Inputs are positions (n, 2): the number of a road, and the fraction of its length from its first point.
+    `graphs.RoadNetwork.nearest` finds positions of points. Tables have the columns "road" and "fraction". The
+    hyperparameters are lengthscale, outputscale, noise and mean.
 
     Args:
-        roads: The network.
-        alpha: 1, for paths as rough as those of a diffusion (on a long road the kernel exp(-d / lengthscale)), or 2,
-            for paths with a derivative (Matern 3/2); or "auto". `fit` then takes the one with the higher leave-one-out
-            log density and reports both in `choice`, and `condition` without a fit takes 1.
-        boundary: The condition at free ends: "neumann", a derivative of zero; "stationary", roads continue without an
-            end; or "open", none, as in MetricGraph without its correction. See `graphs.RoadField`.
+        roads: The road network.
+        alpha: The smoothness. With 1 the kernel on a long road is exp(-d / lengthscale); with 2 it is Matern 3/2, and
+            paths have a derivative. With "auto", `fit` takes the one with the higher leave-one-out log density and
+            reports both in `selection`; `condition` without a fit takes 1.
+        boundary: The condition at free ends of roads. "neumann": the derivative is zero. "stationary": roads continue
+            without an end. "open": no condition, as in MetricGraph without its correction. See `graphs.RoadField`.
         lengthscale: Starting value, in the units of the roads' lengths. If None, several are compared.
-        outputscale: Starting value of the variance on a long road. If None, the prior variance of the observed
-            positions is on average that of the targets.
+        outputscale: Starting value of the variance on a long road. If None, the mean prior variance of the observed
+            positions is the variance of the targets.
         noise: Starting value of the noise variance. If None, several are compared.
         likelihood: The distribution of an observation given the latent function, a name or an object of
             `rfgp.likelihoods`.
-        inference: "laplace" or "variational", for likelihoods that are not Gaussian. If None, as usual for the
+        inference: "laplace" or "variational", for likelihoods that are not Gaussian. If None, the default of the
             likelihood.
-        priors: Log densities (objects with `log_prob`) by the names of hyperparameters.
-        seed: The seed of everything random. If None, one from the system.
+        priors: Priors of hyperparameters by name: objects with `log_prob`, or None to remove a default prior.
+        seed: The seed of all random numbers. If None, one from the system.
 
     Raises:
-        InvalidArgumentError: there are no roads, or alpha, the boundary or a start is invalid.
+        InvalidArgumentError: there are no roads, or alpha, the boundary or a starting value is invalid.
 
     Source: Bolin, Simas and Wallin (2024), Gaussian Whittle-Matern fields on metric graphs, Bernoulli 30(2).
 
@@ -83,31 +82,28 @@ class RoadGP(GP):
 
 
 class MeshGP(GP):
-    """A Gaussian process on a surface: `GP` of one `kernels.Mesh`, a field of linear finite elements on triangles.
+    """A Gaussian process on a triangle mesh: `GP` with one kernel `kernels.Mesh`.
 
-    Inputs are points (n, 3), or (n, 2) on a mesh of the plane, or columns named "x", "y" and "z". The process at a
-    point is that at the nearest point of the mesh, which may be no farther away than `within`. Refining a mesh changes
-    only details, because the lengthscale is in the mesh's units and not in edges. The hyperparameters are lengthscale,
-    outputscale, noise and mean.
+    Inputs are points (n, 3), or (n, 2) on a mesh of the plane. Tables have the columns "x", "y" and "z". Each point is
+    projected to the nearest point of the mesh. The lengthscale is in the mesh's units, not in edges, so that a finer
+    mesh changes only details. The hyperparameters are lengthscale, outputscale, noise and mean.
 
     Args:
-        field: A `graphs.MeshField`, or what it is made of with alpha = 2: a mesh, a `trimesh.Scene` or the path of a
-            file.
-        within: The largest distance of a point from the surface, in the mesh's units. Points farther away are refused.
-            If None, a tenth of the diagonal of the mesh's box; math.inf allows any distance. It is saved with the
-            model.
+        field: A `graphs.MeshField`; or a mesh, a `trimesh.Scene` or the path of a file, for a field with alpha = 2.
+        within: The largest distance of a point from the surface, in the mesh's units. Points farther away raise an
+            error, and math.inf allows any distance. If None, a tenth of the diagonal of the mesh's bounding box.
         lengthscale: Starting value, in the mesh's units. If None, several are compared.
-        outputscale: Starting value of the variance on a large flat surface. If None, the prior variance of the observed
-            points is on average that of the targets.
+        outputscale: Starting value of the variance on a large flat surface. If None, the mean prior variance of the
+            observed points is the variance of the targets.
         noise: Starting value of the noise variance. If None, several are compared.
         likelihood: As for `RoadGP`.
         inference: As for `RoadGP`.
-        priors: Log densities (objects with `log_prob`) by the names of hyperparameters.
-        seed: The seed of everything random. If None, one from the system.
+        priors: As for `RoadGP`.
+        seed: The seed of all random numbers. If None, one from the system.
 
     Raises:
-        InvalidArgumentError: neither a field nor a mesh, or a limit that is no positive number; `graphs` raises its own
-            for meshes.
+        InvalidArgumentError: field is neither a field nor a mesh, or within is not positive.
+        GraphError: the mesh is invalid.
 
     Source: Lindgren, Rue and Lindstrom (2011), An explicit link between Gaussian fields and Gaussian Markov random
     fields: the stochastic partial differential equation approach.
@@ -120,9 +116,9 @@ class MeshGP(GP):
         >>> gp = gp.condition(ball.vertices[:20], ball.vertices[:20, 2])
         >>> gp.predict([[0.0, 0.0, 0.97]]).mean.shape  # the north pole, 0.03 below the surface
         (1,)
-        >>> gp.predict([[0.0, 0.0, 0.0]])
+        >>> gp.predict([[0.0, 0.0, 0.0]])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        rfgp.errors.DataError: Points must lie within 0.05 of the surface, got row 0 at a distance of 0.973...
+        rfgp.errors.DataError: Points must lie within 0.05 of the surface, got row 0 at a distance of 0.982...
     """
 
     leaf = Mesh

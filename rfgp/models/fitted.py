@@ -1,22 +1,27 @@
-"""What data have made of a model, and warnings about a fit."""
+"""The fitted state of a model, and warnings about a fit."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from inspect import signature
+from typing import Any
 
 from rfgp.counts import counted
-from rfgp.errors import BaselineNotBeatenWarning, OverfittingWarning
+from rfgp.errors import BaselineNotBeatenWarning, ConvergenceWarning, OverfittingWarning, arguments
 from rfgp.hyperparameters import Hyperparameters
 from rfgp.regression import FitReport, Regression
+
+_SHOWN = 60
+"""The most characters of one argument in the repr of a model."""
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What data have made of a model; swapped whole.
+    """The fitted state of a model. A model replaces it as one object.
 
     Attributes:
-        regression: The value that answers.
-        live: Its hyperparameters as users may change them.
-        report: How the fit went, where there was one.
+        regression: The regression that computes results.
+        live: Its hyperparameters, which users may change.
+        report: The report of the fit. If None, there was no fit.
     """
 
     regression: Regression
@@ -24,7 +29,7 @@ class Fitted:
     report: FitReport | None = None
 
     def now(self) -> Regression:
-        """Return the regression at the live numbers; the last one asked for is kept, and readers write nothing else."""
+        """Return the regression at the live hyperparameters. The last result is cached."""
         recent: Regression = vars(self).get("_recent", self.regression)
         now = recent.at(self.live.values)
         if now is not recent and now.rows is not None:
@@ -33,8 +38,15 @@ class Fitted:
 
     @classmethod
     def of(cls, regression: Regression, report: FitReport | None = None) -> "Fitted":
-        """Return a regression with live hyperparameters of its own."""
+        """Return the fitted state of a regression, with live hyperparameters of its own."""
         return cls(regression, Hyperparameters(regression.hyperparameters), report)
+
+
+def fit_warnings(regression: Regression, report: FitReport, fixed: tuple[str, ...]) -> Iterator[Warning]:
+    """Yield warnings about a fit: its selection, its convergence and its number of hyperparameters."""
+    yield from selection_warnings(report)
+    yield from convergence_warnings(report)
+    yield from overfitting_warnings(regression, fixed)
 
 
 def selection_warnings(report: FitReport) -> Iterator[Warning]:
@@ -47,12 +59,37 @@ def selection_warnings(report: FitReport) -> Iterator[Warning]:
         )
 
 
+def convergence_warnings(report: FitReport) -> Iterator[Warning]:
+    """Yield a warning if the fit did not converge."""
+    if not report.converged:
+        yield ConvergenceWarning(
+            f"The fit stopped after {counted(report.iterations, 'iteration')} without converging: "
+            f"{report.message}. Raise {arguments('max_iterations')} if they ran out; otherwise fix a "
+            "hyperparameter or give it a prior."
+        )
+
+
 def overfitting_warnings(regression: Regression, fixed: tuple[str, ...]) -> Iterator[Warning]:
-    """Yield a warning where lengthscales of several columns and the rest, which no prior holds, are as many as rows."""
+    """Yield a warning if there are as many free hyperparameters without a prior as rows."""
     values, count = regression.hyperparameters, regression.num_observations
     free = [name for name in values.space.free(fixed) if name not in values.space.hyperpriors]
     entries = sum(values.raw[name].numel() for name in free)
     has_ard = any(name.endswith("lengthscale") and values.raw[name].numel() > 1 for name in free)
     if count <= entries and has_ard:
-        said = f"{counted(count, 'observation')} cannot determine {entries} hyperparameters"
-        yield OverfittingWarning(f"The hyperparameters are over-fitted: {said} (try ard=False, or priors).")
+        yield OverfittingWarning(
+            f"The hyperparameters are over-fitted: {counted(count, 'observation')} cannot determine {entries} "
+            "hyperparameters (try ard=False, or priors)."
+        )
+
+
+def shown_arguments(kind: type, argument: Callable[[str, Any], Any]) -> Iterator[str]:
+    """Yield the arguments of a class that are not its defaults, as Python source.
+
+    Args:
+        kind: The class.
+        argument: A function of the name of an argument and its default that returns the value.
+    """
+    for name, parameter in signature(kind).parameters.items():
+        shown = " ".join(repr(argument(name, parameter.default)).split())
+        if shown not in (repr(parameter.default), f"{str(parameter.default).capitalize()}()", "{}"):
+            yield f"{name}={shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + '...'}"

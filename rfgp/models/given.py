@@ -1,4 +1,4 @@
-"""What a user gives a model: rows, and what is known of them beside their targets."""
+"""Validation of the data that a user passes to a model."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from rfgp.rows.arrays import warn_of_truth
 
 
 def warn_of_targets(family: Family, y: Any) -> None:
-    """Warn of targets (n,) that are truth values, unless they are what the likelihood is of."""
+    """Warn of boolean targets (n,) unless the likelihood is Bernoulli."""
     if not isinstance(family.options.likelihood, Bernoulli):
         warn_of_truth(y, stacklevel=5)
 
@@ -27,11 +27,11 @@ def given(
     sample_weight: Any,  # (n,)
     exposure: Any,  # (n,)
 ) -> Chunk:
-    """Return what the user gave, with exposures in the place of noise.
+    """Return the data as a chunk, with exposures in the field of the noise.
 
     Raises:
-        DataError: noise under a likelihood that is not Gaussian, or exposures of another number of rows.
-        InvalidArgumentError: exposures that are not positive, or under a likelihood that has none.
+        DataError: noise is given with a likelihood that is not Gaussian, or exposures differ from targets in shape.
+        InvalidArgumentError: an exposure is not positive, or the likelihood takes none.
     """
     likelihood = family.options.likelihood
     if noise is not None and not family.is_gaussian:

@@ -32,7 +32,7 @@ from rfgp.regression.spec import (
     starvation_warnings,
 )
 from rfgp.saving.gp import MODELS, row_terms
-from rfgp.selection import AutoSpace, fit_model, selected
+from rfgp.selection import AutoSpace, fit_model, run_selection
 from rfgp.solvers.lowrank import EvidenceBounds
 
 
@@ -40,38 +40,37 @@ class GP(Process[ModelSpec]):
     """A Gaussian process whose kernel is a sum of terms, each computed by an approximation of its own.
 
     Args:
-        kernel: The kernel, of `rfgp.kernels`. If "auto", a fit selects one over all columns, with approximations of
-            its terms, by the log densities of left-out or held-out rows. Up to 2,000 rows the candidates are exact, and
-            those with close scores are averaged (`members`). See `selection`.
-        likelihood: The distribution of an observation given the latent function, a name or an object of
-            `rfgp.likelihoods`. `Heteroscedastic(kernel=...)` adds terms of the logarithm of the noise, "noise.<term>".
-        approximation: One approximation, which applies to every term that it can serve; a dict of approximations by the
-            names of terms; or "auto". Terms without one are planned.
-        inference: "laplace" or "variational", for likelihoods that are not Gaussian. If None, as usual for the
+        kernel: A kernel of `rfgp.kernels`, or "auto". With "auto" a fit selects a kernel over all columns and the
+            approximations of its terms by their scores on left-out or held-out rows (see `selection`). Up to 2,000 rows
+            candidates are exact GPs, and those with close scores are averaged (see `members`).
+        likelihood: The distribution of an observation given the latent function: a name or an object of
+            `rfgp.likelihoods`. `Heteroscedastic(kernel=...)` adds terms "noise.<term>" for the log noise variance.
+        approximation: One approximation for every term that supports it, a dict of approximations by term name, or
+            "auto". Other terms get a default that suits the kernel and the number of rows.
+        inference: "laplace" or "variational", for likelihoods that are not Gaussian. If None, the default of the
             likelihood.
-        mean: "constant", or "zero".
-        standardize: Whether numbers and targets are mapped to mean 0 and standard deviation 1.
-        start: Starting values by path or unique suffix, in the user's units, such as {"trend.lengthscale": 2.0}.
-        priors: Log densities (objects with `log_prob`) by path or unique suffix.
-        seed: The seed of everything random. If None, one from the system.
-        dtype: The type of the rows. If None, that of the data.
-        budget: The number of features that the terms with random features share. A fit divides it by the effective
-            degrees of freedom of the terms, but for terms that a dict of approximations names. If None, each term has
-            the number of its approximation. Terms of the noise share another such number.
-        memory: The most memory of the largest arrays: bytes, "500MB" or "4GB". If None, most of the machine's, and
-            8 GB for each candidate of a selection. A model that would take more is refused before anything is
-            allocated.
-        time_limit: The most seconds of a selection and the fit after it: a number, "30s", "5min" or "2h". The costs of
-            candidates are predicted for one core, and candidates over the limit are left out; by the clock no candidate
-            is scored after it. If None, 60 s and 8 ms for each row, half an hour at most, as predicted; then the same
-            data, options and seed always select the same.
-        validate: The rows that a selection predicts from others, to score candidates: "forward" for the last ones by
-            the column of dates, or the only column; or the key of a column, whose values stay together. If None,
-            random ones; rows with equal inputs stay together.
+        mean: "constant" for a learned constant mean, or "zero".
+        standardize: Whether columns of numbers and targets are scaled to mean 0 and standard deviation 1.
+        start: Starting values of hyperparameters by path or unique suffix, in the user's units, such as
+            {"trend.lengthscale": 2.0}. If None, they depend on the data.
+        priors: Priors of hyperparameters by path or unique suffix: objects with `log_prob`, such as those of
+            `rfgp.priors`, or None to remove a default prior.
+        seed: The seed of all random numbers. If None, one from the system.
+        dtype: The dtype of the rows. If None, that of the data.
+        budget: The total number of features of all terms with random features. A fit divides it in proportion to the
+            effective degrees of freedom of the terms. Terms that a dict of approximations names are excluded. Terms of
+            the noise have a budget of the same size. If None, each approximation sets its own number.
+        memory: The memory limit of the largest arrays: bytes, "500MB" or "4GB". A model that needs more raises an error
+            before it allocates. If None, most of the machine's memory, and 8 GB for each candidate of a selection.
+        time_limit: The time limit of a selection and the final fit: seconds, "30s", "5min" or "2h". Candidates whose
+            predicted time exceeds it are skipped, and none is scored after it. If None, the predicted time is limited
+            to 60 s plus 8 ms a row, at most 30 min. The selection is then reproducible.
+        validate: The validation rows of a selection. "forward" holds out the last rows by the column of dates, or by
+            the only column. The key of a column keeps rows with equal values together. If None, rows are chosen at
+            random, and rows with equal inputs stay together.
 
     Raises:
-        InvalidArgumentError: an option has a wrong type or value; there is a time limit, a validation, or a dict of
-            approximations, that does not go with the kernel.
+        InvalidArgumentError: an option has a wrong type or value, or does not go with the kernel.
 
     Examples:
         >>> import numpy as np
@@ -91,9 +90,9 @@ class GP(Process[ModelSpec]):
 
     codec = MODELS
     leaf: ClassVar[Any] = Kernel
-    """The class of the kernel, which is fixed for the presets."""
+    """The class of the kernel. Presets fix it."""
     approximation_class: ClassVar[type] = Approximation
-    """The class of the approximation of the first term, which is fixed for the presets."""
+    """The class of the approximation of the first term. Presets fix it."""
     strategy = staticmethod(fit_model)
 
     @plain()
@@ -143,23 +142,23 @@ class GP(Process[ModelSpec]):
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel. Once there are data, it is resolved on them, and the hyperparameters are its starting values.
+        """The kernel. After the first data, its starting values are the current hyperparameters.
 
-        Columns, origins, levels and distributions of columns are those of the data.
+        Options that depend on the data, such as columns, origins and levels, are then resolved.
         """
         spec = self.family
         return spec.options.kernel if self._fitted is None else spec.fitted_kernel(self.regression.hyperparameters)
 
     @property
     def selection(self) -> SelectionReport | None:
-        """The candidates that a fit compared, their scores and costs, and why the best was taken. None without any."""
+        """The candidates of the last fit with scores and costs. None if nothing was selected."""
         return None if self.fit_report is None else self.fit_report.selection
 
     @property
     def terms(self) -> dict[str, TermReport]:
-        """The terms by name with what is known of each, those of the noise after those of the function.
+        """Reports of the terms by name. Terms of the noise follow those of the latent function.
 
-        Of an average they are those of the model with the largest share.
+        For an average of models they are the terms of the model with the largest share.
 
         Raises:
             NotFittedError: there are no data.
@@ -168,7 +167,7 @@ class GP(Process[ModelSpec]):
 
     @property
     def members(self) -> tuple[tuple[float, Self], ...]:
-        """The models that are averaged, each with its share, the largest first. Empty if there is no average."""
+        """The averaged models, each with its share, in decreasing order. Empty if there is one model."""
         if not self.family.others:
             return ()
         parts = sorted(parts_of_average(self.regression), key=lambda part: -part[0])
@@ -185,7 +184,7 @@ class GP(Process[ModelSpec]):
         exposure: Any = None,  # (n,)
         progress: bool | Callable[[Progress], None] = False,
     ) -> SelectionReport:
-        """Return the selection that `fit` would make, with the predicted costs of all candidates. The model stays.
+        """Select a kernel and approximations as `fit` does, without changing the model.
 
         Args:
             X: As for `fit`.
@@ -195,8 +194,11 @@ class GP(Process[ModelSpec]):
             exposure: As for `fit`, (n,).
             progress: As for `fit`.
 
+        Returns:
+            The report of all candidates, with scores and predicted costs.
+
         Raises:
-            InvalidArgumentError: the kernel is given, so that there is nothing to select.
+            InvalidArgumentError: the kernel is not "auto".
             DataError: the data cannot be used; the message names the place.
 
         Examples:
@@ -211,45 +213,61 @@ class GP(Process[ModelSpec]):
             raise InvalidArgumentError('There is nothing to select, since the kernel is given. Use kernel="auto".')
         begun = begin(self._family, given(self._family, X, y, noise, sample_weight, exposure))
         with Reporter(progress=progress) as reporter:
-            return selected(begun, Plan(reporter=reporter))
+            return run_selection(begun, Plan(reporter=reporter))
 
     @plain()
     def with_approximation(self, approximation: Any) -> Self:
-        """Return the model with other approximations, with the same data and hyperparameters.
+        """Return a copy of the model with other approximations and the same data and hyperparameters.
 
-        Of an average it is the model with the largest share alone.
+        For an average of models it is a copy of the model with the largest share.
 
         Args:
-            approximation: One approximation for every term that it can serve, or a dict of approximations by the names
-                of terms. Other terms keep theirs.
+            approximation: One approximation for every term that supports it, or a dict of approximations by term name.
+                Other terms keep theirs.
 
         Raises:
             NotFittedError: there are no data, or the model was loaded without them.
-            InvalidArgumentError: there is no term of a name, or an approximation cannot serve a term.
+            InvalidArgumentError: a name is unknown, or a term does not support its approximation.
+
+        Examples:
+            >>> import numpy as np
+            >>> import rfgp
+            >>> X = np.linspace(0, 10, 200)[:, None]
+            >>> gp = rfgp.GP(rfgp.kernels.RBF(), seed=0).condition(X, np.sin(X[:, 0]))
+            >>> gp.with_approximation(rfgp.RandomFeatures(16)).terms["rbf"].approximation.num_frequencies
+            16
         """
         return self._with(approximated(self.regression, read_approximation(approximation)))
 
     @plain()
     def exact(self) -> Self:
-        """Return the model without approximations, with the same data and hyperparameters; of an average an average.
+        """Return a copy of the model without approximations, with the same data and hyperparameters.
 
         Raises:
             NotFittedError: there are no data, or the model was loaded without them.
+
+        Examples:
+            >>> import numpy as np
+            >>> import rfgp
+            >>> X = np.linspace(0, 10, 200)[:, None]
+            >>> gp = rfgp.GP(rfgp.kernels.RBF(), approximation=rfgp.RandomFeatures(16), seed=0)
+            >>> gp.condition(X, np.sin(X[:, 0])).exact().terms["rbf"].approximation
+            Exact()
         """
         return self._with(each_changed(self.regression, lambda one: approximated(one, Exact())))
 
     @plain()
     def evidence_bounds(self) -> EvidenceBounds:
-        """Return bounds of the exact log marginal likelihood at these hyperparameters.
+        """Return bounds of the exact log marginal likelihood at the current hyperparameters.
 
-        Every term must have inducing points, or be exact and of finitely many functions, such as a linear term or a
-        group. The cost is O(n F^2) with F weights, so that exact() is not needed.
+        Every term must have inducing points, or be an exact sum of finitely many functions, such as a linear term or a
+        group. The cost is O(n F^2) for F weights.
 
         Sources: Titsias (2009), Equation 9; Titsias (2014), Section 2; see `rfgp.solvers.lowrank.bounds`.
 
         Raises:
             InvalidArgumentError: the likelihood is not Gaussian, or a term has another approximation. Random features
-                have no bounds, since their kernel may exceed the exact one.
+                give no bounds, because their kernel may exceed the exact one.
             NotFittedError: there are no data, or the model was loaded without them.
 
         Examples:
@@ -268,19 +286,19 @@ class GP(Process[ModelSpec]):
         """Write the model to a file that `rfgp.load` reads.
 
         Args:
-            path: The file. By custom its name ends in .safetensors. It is written whole or not at all.
-            data: Whether the training rows are written. If None, they are if predictions need them: of terms that are
-                covariance matrices of rows, or have nearest neighbours. Without rows a loaded model predicts, but
-                `update`, `exact` and `with_approximation` ask to `condition` first. The posterior still tells about
-                the rows, and with fewer rows than features it determines them.
+            path: The file. By convention its name ends in .safetensors. It is written atomically.
+            data: Whether the training rows are written. Without them a loaded model predicts, but `update`, `exact` and
+                `with_approximation` need `condition` first. The posterior still reveals information about the rows, and
+                with fewer rows than features it determines them. If None, rows are written if predictions need them, as
+                those of covariance matrices and nearest neighbors do.
 
         Raises:
-            NotFittedError: there is nothing to save yet.
+            NotFittedError: there are no data yet.
             InvalidArgumentError: a part cannot be written as numbers and JSON, such as a kernel of a class of your own;
                 the message names it.
 
         Warns:
-            DataSavedWarning: data is None, and the file holds the rows.
+            DataSavedWarning: data is None, and the rows are written.
 
         Examples:
             >>> import os, tempfile
@@ -288,7 +306,7 @@ class GP(Process[ModelSpec]):
             >>> import rfgp
             >>> from rfgp import kernels as k
             >>> X = np.linspace(0, 10, 200)[:, None]
-            >>> gp = rfgp.GP(k.RBF(), approximation=rfgp.RandomFeatures(16), seed=0).fit(X, np.sin(X[:, 0]))
+            >>> gp = rfgp.GP(k.RBF(), approximation=rfgp.RandomFeatures(16), seed=0).condition(X, np.sin(X[:, 0]))
             >>> file = os.path.join(tempfile.mkdtemp(), "model.safetensors")
             >>> gp.save(file)
             >>> np.array_equal(rfgp.load(file).predict(X).mean, gp.predict(X).mean)
@@ -305,13 +323,13 @@ class GP(Process[ModelSpec]):
             warnings.warn(DataSavedWarning(message), stacklevel=2)
 
     def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
-        """Yield warnings about the model and its rows, after a fit also about random features that are too few."""
+        """Yield warnings about the model, its rows and, after a fit, too few random features."""
         yield from super().diagnosed(report)
         if report is not None:
             yield from starvation_warnings(self.regression, report)
 
     def argument(self, name: str, default: Any) -> Any:
-        """Return an argument with which the model was made, or the default if it is not known."""
+        """Return an argument of the constructor, or the default if it is not known."""
         options = self._family.options
         if name == "approximation":
             return options.approximations
@@ -325,7 +343,7 @@ class GP(Process[ModelSpec]):
         return f"{text[:-1]}, averaged with {counted(others, 'other')})" if others else text
 
     def _with(self, regression: Regression) -> Self:
-        """Return a model of another regression of the same rows."""
+        """Return a model that holds another regression of the same rows."""
         regression = regression if regression.given is not None else solved_if_read(regression)
         kind: Any = type(self) if self.approximation_class is Approximation else GP
         found: Self = kind.of(regression.family, Fitted.of(regression))
@@ -333,10 +351,10 @@ class GP(Process[ModelSpec]):
 
 
 def auto_space(options: ModelOptions, time_limit: Any, validate: Any = None) -> AutoSpace:
-    """Return the candidates of a model whose kernel is selected.
+    """Return the search space of a model whose kernel is selected.
 
     Raises:
-        InvalidArgumentError: approximations are given by the names of terms, which a selection does not know yet.
+        InvalidArgumentError: approximations are given by term name, but the terms are not known yet.
     """
     if isinstance(options.approximations, Mapping):
         raise InvalidArgumentError(

@@ -1,4 +1,4 @@
-"""The Gaussian process on the nodes of a graph: `GP` of one kernel on nodes."""
+"""Gaussian processes on the nodes of a graph: `GP` with one kernel on nodes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -36,50 +36,66 @@ from rfgp.rows import gathered
 
 
 class GraphGP(GP):
-    """A Gaussian process on the nodes of a graph: `GP` of one `kernels.Nodes`.
+    """A Gaussian process on the nodes of a graph: `GP` with one kernel `kernels.Nodes`.
 
-    Inputs are node labels (n,). The same node may be observed more than once, and rows whose value is NaN are left out.
-    Up to 4,000 observations matrices are factorised. Beyond that, sparse features are solved by conjugate gradients, to
-    a relative residual of 1e-9 for means and 1e-5 for variances and gradients (`rfgp.solvers.iterative`): the log
-    marginal likelihood then has a standard error, `fit_report.likelihood_error`.
+    Inputs are node labels (n,). A node may be observed more than once, and rows with a target of NaN are left out. The
+    hyperparameters are those of the graph kernel, outputscale, noise and mean.
+
+    With sparse features and more than 4,000 observations, systems are solved by conjugate gradients. The relative
+    residual is 1e-9 for means and 1e-5 for variances and gradients. The log marginal likelihood then has a standard
+    error, `fit_report.likelihood_error`.
 
     Args:
         graph: The graph.
-        kernel: The name of a graph kernel, of which a fit compares several starts; or a kernel, whose parameters are
-            the start.
-        features: "walks"; "chebyshev" or "taylor": polynomials of U; "spectrum": the smallest eigenvalues; "exact": the
-            kernel by all eigenvectors; "precision": the kernel by its sparse precision, which it has for an integer
-            order (`GraphKernel.precision`), exactly, to 10^6 nodes on meshes, roads and grids; "rational": a kernel of
-            fractional order as a sum of such fields, its spectrum to a relative error that `diagnose` states (Bolin,
-            Simas and Xiong, 2024); or "auto": exact up to 2,000 nodes, beyond that the
-            precision if its factor is small enough, or else the features with the least error on a sample of nodes,
-            measured at the starting kernel and again at the fitted one (`rfgp.MeasuredFeatures`). The choice is in
-            `.features`, and the measurements are in `.advice`.
-        num_walkers: Walkers per node, as the next seven for `graphs.sample_walks`.
+        kernel: A graph kernel, whose parameters are the starting values; or the name of one, for which a fit compares
+            several starting values.
+        features: One of
+
+            - "walks": random walks.
+            - "chebyshev" or "taylor": polynomials of U.
+            - "spectrum": the eigenvectors of the smallest eigenvalues of the Laplacian.
+            - "exact": all eigenvectors.
+            - "precision": the sparse precision of a kernel of integer order (`GraphKernel.precision`), which is exact.
+              Meshes, roads and grids may have 10^6 nodes.
+            - "rational": a kernel of fractional order as a sum of fields with sparse precisions (Bolin, Simas and
+              Xiong, 2024). `diagnose` states the relative error of its spectrum.
+            - "auto": exact up to 2,000 nodes. Beyond that, the sparse precision if its factor is small enough, else
+              the features with the least error on a sample of nodes (`rfgp.MeasuredFeatures`). They are measured at
+              the starting kernel and at the fitted one. See `.features` and `.advice`.
+        num_walkers: The number of walkers per node. It and the next four options are those of `graphs.sample_walks`.
         p_halt: The halting probability.
-        lengths: The coupling of a node's lengths.
-        directions: The coupling of a node's directions.
-        exact_hops: An integer, a `graphs.HopRule`, or "auto", with at most four non-zeros a row for each walker; tuned
-            to the starting kernel, and in a fit again to the fitted one.
-        outputscale: Starting value. If None, the prior variance of the observed nodes is on average that of the
-            targets.
+        lengths: The coupling of the walk lengths of a node.
+        directions: The coupling of the directions of a node's walkers.
+        exact_hops: The number of hops that are computed exactly: an integer, a `graphs.HopRule`, or "auto" for at most
+            four non-zeros a row for each walker. A rule is applied at the starting kernel and at the fitted one.
+        outputscale: Starting value of the variance. If None, the mean prior variance of the observed nodes is the
+            variance of the targets.
         noise: Starting value of the noise variance. If None, several are compared.
-        priors: Log densities (objects with `log_prob`) of named hyperparameters, in the user's units; None for a name
-            that is to have none. Unless given, the noise has one that keeps it from 0
-            (`rfgp.parameters.BoundaryAvoiding`), and the factors of `graphs.kernels.FreeModulation` have log-normal
-            ones of mode 1.
-        seed: The seed of everything random. If None, one from the system.
-        degree: Of "chebyshev" and "taylor"; None: as high as four non-zeros a row for each walker allow. Of "rational"
-            the number of fields, at most 8; None: the fewest within a relative error of 1e-3 at the starting kernel.
-        rank: Of "spectrum"; None: four for each walker.
-        walk_options: Further options of `graphs.sample_walks`, such as `permutation` or `max_nonzeros`.
+        priors: Priors of hyperparameters by name: objects with `log_prob`, or None to remove a default prior. By
+            default the noise has one that keeps it from 0 (`rfgp.parameters.BoundaryAvoiding`), and the factors of
+            `graphs.kernels.FreeModulation` have log-normal ones of mode 1.
+        seed: The seed of all random numbers. If None, one from the system.
+        degree: The degree of "chebyshev" and "taylor". If None, the largest with at most four non-zeros a row for each
+            walker. For "rational" the number of fields, at most 8. If None, the fewest with a relative error of at
+            most 1e-3 at the starting kernel.
+        rank: The number of eigenvectors of "spectrum". If None, four for each walker.
+        walk_options: Other options of `graphs.sample_walks`, such as `permutation` or `max_nonzeros`.
         likelihood: As for `rfgp.GP`.
         inference: As for `rfgp.GP`.
 
-    The hyperparameters are those of the kernel by their names, outputscale, noise and mean.
-
     Raises:
-        InvalidArgumentError: an unknown name; `graphs` raises its own for the features.
+        InvalidArgumentError: a name is unknown.
+        GraphError: an option of the features or the kernel is invalid.
+
+    Examples:
+        >>> import graphs
+        >>> import rfgp
+        >>> line = graphs.Graph.from_edges([("a", "b"), ("b", "c"), ("c", "d")])
+        >>> gp = rfgp.GraphGP(line, "diffusion", noise=0.1, seed=0).condition(["a", "b", "d"], [1.0, 2.0, 0.0])
+        >>> gp.features
+        'exact'
+        >>> gp.predict(["c"]).mean.shape
+        (1,)
     """
 
     leaf = Nodes
@@ -126,7 +142,7 @@ class GraphGP(GP):
 
     @property
     def features(self) -> str:
-        """The features in use. They are "auto" until `fit` or `condition` has chosen them."""
+        """The name of the features in use. It is "auto" until data have determined them."""
         if not self.family.priors:
             given = self._used
             if isinstance(given, MeasuredFeatures) and self.graph.num_nodes <= MOST_EXACT_NODES:
@@ -137,12 +153,12 @@ class GraphGP(GP):
 
     @property
     def is_exact(self) -> bool:
-        """Whether the kernel itself is in use, by eigenvectors or by its sparse precision."""
+        """Whether the kernel is exact, by all eigenvectors or by its sparse precision."""
         return self.features in ("exact", "precision")
 
     @property
     def approximation(self) -> Approximation:
-        """The approximation in use: the one that "auto" chose, once there are data."""
+        """The approximation in use. After the first data it is the one that "auto" selected."""
         given = self._used
         if not isinstance(given, MeasuredFeatures) or not self.family.priors:
             return given
@@ -151,66 +167,66 @@ class GraphGP(GP):
 
     @property
     def _used(self) -> Approximation:
-        """The approximation of the term once there are data, else the given one."""
+        """The approximation of the term. Before the first data it is the given one."""
         spec = self.family
         return next(iter(spec.approximations.values()), spec.options.approximations)
 
     @property
     def advice(self) -> graphs.Advice | None:
-        """The measured errors by which "auto" chose. None if nothing was measured."""
+        """The measured errors of the candidates of "auto". None if nothing was measured."""
         terms = self.family.priors
         return terms[0].advice if terms and isinstance(terms[0], NodeTerm) else None
 
     @property
     def selection(self) -> SelectionReport | None:
-        """The features that "auto" compared, with their errors. None if they were named."""
+        """The features that "auto" compared, with their errors. None without "auto"."""
         return selection_of_features(self.family) or super().selection
 
     @property
     def walks(self) -> graphs.Walks | None:
-        """The walks that the features come from, of no nodes. None if the features are others."""
+        """The random walks, without their nodes. None if the features are of another kind."""
         found = features_of(self.family.priors[0]) if self.family.priors else None
         return None if found is None else found.walks
 
     @property
     def feature_size(self) -> dict[str, int]:
-        """The degree of a series, the number of fields or the rank of a spectrum, by its name."""
+        """The size of the features by its name, such as {"degree": 8}. Empty for walks."""
         found = features_of(self.family.priors[0]) if self.family.priors else None
         return {} if found is None else found.size
 
     @property
     def walk_options(self) -> RandomWalks:
-        """The random walks of the model. If its features are others by name, the usual ones."""
+        """The options of random walks. For features of another kind, the defaults."""
         given = self._used
         given = given.walks if isinstance(given, MeasuredFeatures) else given
         return given if isinstance(given, RandomWalks) else RandomWalks()
 
     @property
     def fitted_kernel(self) -> GraphKernel:
-        """The graph kernel at the present hyperparameters, without the output scale."""
+        """The graph kernel at the current hyperparameters, without the output scale."""
         (data,) = self.family.term_data(self.regression.hyperparameters, self.num_observations)
         kernel: GraphKernel = nodes_of(data)[1]
         return kernel
 
     @plain()
     def exact(self) -> Self:
-        """Return the exact process with the same data and hyperparameters.
+        """Return a copy of the model without approximations, with the same data and hyperparameters.
 
-        On more than 2,000 nodes it is computed by the kernel's sparse precision, if it has one whose factor is small
-        enough; otherwise by the eigenvectors of up to 20,000 nodes.
+        Graphs of more than 2,000 nodes use the sparse precision of the kernel if its factor is small enough. Otherwise
+        all eigenvectors are computed, for up to 20,000 nodes.
         """
         is_sparse = has_small_precision(self.graph, self.fitted_kernel)
         return self.with_approximation(SparsePrecision() if is_sparse else Exact())
 
     @plain()
     def diagnose(self, *, seed: int = 0) -> FeatureCheck:
-        """Return the error of the features as far as it is known without the exact process.
+        """Estimate the error of the features without the exact process.
 
         Walks are compared with an independent draw of walks, on held-out observations near each other. Deterministic
-        features are compared with the exact kernel on a sample of nodes. `fit` does it, and warns.
+        features are compared with the exact kernel on a sample of nodes. `fit` calls this and warns of large errors.
 
         Args:
-            seed: The seed of the choice of nodes.
+            seed: The seed of the sample of nodes.
 
         Raises:
             NotFittedError: there are no data.
@@ -220,7 +236,7 @@ class GraphGP(GP):
         return check_features(self.family, now.hyperparameters, rows, now.scaling, seed)
 
     def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
-        """Yield warnings about the model, its rows, and features that are poor for the fitted kernel."""
+        """Yield warnings about the model, its rows and poor features."""
         yield from super().diagnosed(report)
         features = features_of(self.family.priors[0])
         if features is None:
@@ -239,7 +255,7 @@ class GraphGP(GP):
 
 
 def nodes_kernel(model: GP) -> Nodes:
-    """Return the kernel on nodes that a model was made with."""
+    """Return the kernel on nodes of a model."""
     kernel = model.family.options.kernel
     assert isinstance(kernel, Nodes)
     return kernel

@@ -1,4 +1,4 @@
-"""Gaussian processes on tables with one stationary kernel: `GP` through random features, and exact."""
+"""Gaussian processes with one stationary kernel: by random features, and exact."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -35,7 +35,7 @@ _SHARED = (
 
 
 def _argument(model: GP, name: str, default: Any) -> Any:
-    """Return an argument with which a model was made, from its kernel and approximations."""
+    """Return an argument of a constructor, from the kernel and approximations."""
     options = model.family.options
     first, *others = options.kernel.terms()
     factor, used = first.factors[0], options.approximations
@@ -53,37 +53,36 @@ def _argument(model: GP, name: str, default: Any) -> Any:
 class SparseSpectrumGP(GP):
     """A Gaussian process with a stationary kernel over all columns, by random features.
 
-    It is `GP` of a kernel named after its class, "rbf" for the Gaussian one, with `rfgp.RandomFeatures`. With `local` a
-    second term of that name with nearest neighbours takes up what is local, `rfgp.Vecchia`.
+    It is `GP` with `rfgp.RandomFeatures` for one term, named after its kernel, such as "rbf". With `local` there is a
+    second term named "local" by nearest neighbors, `rfgp.Vecchia`.
 
     Args:
-        spectrum: The kernel's spectrum, by name ("gaussian", "matern12" to "matern52", those of `rfgp.spectra`) or as
-            an object.
-        num_frequencies: The number m of frequencies; there are 2 m Fourier features.
+        spectrum: The spectrum of the kernel: a name such as "gaussian" or "matern32", or an object of `rfgp.spectra`.
+        num_frequencies: The number m of frequencies. They give 2 m Fourier features.
         kind: "fourier", or "laplace" for positive features of the Gaussian kernel.
-        coupling: How the frequencies depend on each other, as for `rfgp.RandomFeatures`.
+        coupling: The joint distribution of the frequencies, as for `rfgp.RandomFeatures`.
         learn_frequencies: Whether a fit changes the frequencies.
         ard: Whether each column has a lengthscale of its own.
-        standardize: Whether inputs and targets are mapped to mean 0 and standard deviation 1.
-        lengthscale: Starting value in the columns' units, () or (d,); with ard=False and standardize=True a number
-            counts in standard deviations. If None, several are compared.
-        outputscale: Starting value of the variance. If None, the data decide.
-        noise: Starting value of the noise variance. If None, the data decide.
-        priors: Log densities (objects with `log_prob`) by path or unique suffix.
-        seed: The seed of everything random. If None, one from the system.
-        dtype: The type of the rows. If None, that of the data.
-        local: The kernel of the second term: "matern12", "matern32", "matern52", "gaussian", or None for none.
-        num_neighbors: The most neighbours of a row, for `rfgp.Vecchia`.
-        condition_on: What they are: "responses", "latent" values or "auto".
-        local_lengthscale: Starting value of the second term.
-        local_outputscale: Starting value of the second term.
+        standardize: Whether inputs and targets are scaled to mean 0 and standard deviation 1.
+        lengthscale: Starting value in the columns' units, () or (d,). With ard=False and standardize=True it is in
+            standard deviations. If None, several are compared.
+        outputscale: Starting value of the variance. If None, it depends on the data.
+        noise: Starting value of the noise variance. If None, it depends on the data.
+        priors: As for `rfgp.GP`.
+        seed: The seed of all random numbers. If None, one from the system.
+        dtype: The dtype of the rows. If None, that of the data.
+        local: The kernel of the second term: "matern12", "matern32", "matern52" or "gaussian". If None, there is none.
+        num_neighbors: The number of neighbors of a row, as for `rfgp.Vecchia`.
+        condition_on: "responses", "latent" or "auto", as for `rfgp.Vecchia`.
+        local_lengthscale: Starting lengthscale of the second term. If None, it depends on the data.
+        local_outputscale: Starting variance of the second term. If None, it depends on the data.
         likelihood: As for `rfgp.GP`.
         inference: As for `rfgp.GP`.
 
-    Sources: sparse spectrum processes, Lazaro-Gredilla et al. (2010); couplings as named there.
+    Source: Lazaro-Gredilla et al. (2010), Sparse spectrum Gaussian process regression.
 
     Raises:
-        InvalidArgumentError: an unknown name, or m not a positive integer.
+        InvalidArgumentError: a name is unknown, or m is not a positive integer.
 
     Examples:
         >>> import numpy as np
@@ -131,7 +130,7 @@ class SparseSpectrumGP(GP):
         Process.__init__(self, ModelSpec(stationary_model(spectrum, first, local, second, **shared)))
 
     def argument(self, name: str, default: Any) -> Any:
-        """Return an argument with which the model was made."""
+        """Return an argument of the constructor, or the default if it is not known."""
         return _argument(self, name, default)
 
     @property
@@ -139,7 +138,7 @@ class SparseSpectrumGP(GP):
         """The feature map with its draw, for standardised inputs divided by the lengthscale.
 
         Raises:
-            NotFittedError: nothing is drawn before the first data.
+            NotFittedError: there are no data yet.
         """
         self._needed()
         term = self.family.priors[0]
@@ -150,27 +149,28 @@ class SparseSpectrumGP(GP):
 
 
 class ExactGP(GP):
-    """A Gaussian process with a stationary kernel over all columns, exactly: O(n^3) time, O(n^2) memory.
+    """An exact Gaussian process with a stationary kernel over all columns.
 
-    It is `GP` of a kernel named after its class, "rbf" for the Gaussian one, with `rfgp.Exact`.
+    It is `GP` with `rfgp.Exact` for one term, named after its kernel, such as "rbf". It takes O(n^3) time and O(n^2)
+    memory for n rows.
 
     Args:
-        spectrum: As for `SparseSpectrumGP`, like the other options but for `local`.
+        spectrum: As for `SparseSpectrumGP`.
         ard: Whether each column has a lengthscale of its own.
-        standardize: Whether inputs and targets are mapped to mean 0 and standard deviation 1.
-        lengthscale: Starting value. If None, several are compared.
-        outputscale: Starting value of the variance.
-        noise: Starting value of the noise variance.
-        priors: Log densities (objects with `log_prob`) by path or unique suffix.
-        dtype: The type of the rows. If None, that of the data.
-        local: The kernel of a second term, named "local", or None for none.
-        local_lengthscale: Starting value of the second term.
-        local_outputscale: Starting value of the second term.
+        standardize: Whether inputs and targets are scaled to mean 0 and standard deviation 1.
+        lengthscale: As for `SparseSpectrumGP`.
+        outputscale: As for `SparseSpectrumGP`.
+        noise: As for `SparseSpectrumGP`.
+        priors: As for `rfgp.GP`.
+        dtype: The dtype of the rows. If None, that of the data.
+        local: The kernel of a second exact term named "local". If None, there is none.
+        local_lengthscale: Starting lengthscale of the second term. If None, it depends on the data.
+        local_outputscale: Starting variance of the second term. If None, it depends on the data.
         likelihood: As for `rfgp.GP`.
         inference: As for `rfgp.GP`.
 
     Raises:
-        InvalidArgumentError: an unknown name.
+        InvalidArgumentError: a name is unknown.
 
     Examples:
         >>> import numpy as np
@@ -206,5 +206,5 @@ class ExactGP(GP):
         Process.__init__(self, ModelSpec(stationary_model(spectrum, Exact(), local, seed=0, **shared)))
 
     def argument(self, name: str, default: Any) -> Any:
-        """Return an argument with which the model was made."""
+        """Return an argument of the constructor, or the default if it is not known."""
         return _argument(self, name, default)

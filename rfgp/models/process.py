@@ -1,10 +1,9 @@
-"""What every model does: hold a regression and swap it whole; fit, condition, predict, save."""
+"""The base class of all models: fit, condition, predict and save."""
 
 import warnings
 from abc import ABC
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from inspect import signature
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
@@ -12,16 +11,12 @@ from torch import Tensor
 
 from rfgp.ambient import hides, plain
 from rfgp.counts import counted
-from rfgp.errors import (
-    ConvergenceWarning,
-    NotFittedError,
-    arguments,
-)
+from rfgp.errors import NotFittedError
 from rfgp.fitting import Callback, Plan, Progress, Reporter, fingerprint, open_journal
 from rfgp.hyperparameters import Hyperparameters
 from rfgp.inference.observed import LeaveOneOut
 from rfgp.inference.prediction import Prediction
-from rfgp.models.fitted import Fitted, overfitting_warnings, selection_warnings
+from rfgp.models.fitted import Fitted, fit_warnings, shown_arguments
 from rfgp.models.given import given, warn_of_targets
 from rfgp.regression import (
     Family,
@@ -38,21 +33,20 @@ from rfgp.saving import Codec, Saved, write
 
 F = TypeVar("F", bound=Family)
 
-_SHOWN = 60  # characters of an option
-
 
 @hides("codec", "strategy", "of", "family", "regression", "diagnosed")
 class Process(ABC, Generic[F]):
-    """A Gaussian process with a Gaussian likelihood and a constant mean.
+    """The base class of Gaussian process models.
 
-    Laws: `fit` and `condition` replace the data, `update` adds to them, and only these three change a
-    model, each whole or not at all; threads may share one. `predict` is the latent law in the user's units;
-    `log_marginal_likelihood` is differentiable in `hyperparameters`, and predictions follow when those are
-    changed. `metadata` is the user's own: anything that JSON can hold, saved with the model.
+    `fit` and `condition` replace the data, `update` adds rows and `forget` removes them. If one of them fails, the
+    model is unchanged. Threads can share a model. Predictions are in the user's units and follow changes of
+    `hyperparameters`.
 
-    Columns that have names, as those of dataframes, Parquet and CSV files, go by them ever after, whatever their order:
-    a missing one is an error, others are ignored, and arrays go by position. The names are saved with the model. If the
-    first rows have no names, all columns go by position ever after.
+    If the training columns have names, later columns are matched by name, in any order. A missing column is an error,
+    and additional ones are ignored. If the training columns have no names, columns are matched by position.
+
+    Attributes:
+        metadata: A dict of your own, saved with the model. Values must be representable in JSON.
     """
 
     codec: ClassVar[Codec]
@@ -65,27 +59,27 @@ class Process(ABC, Generic[F]):
 
     @classmethod
     def of(cls, family: F, fitted: Fitted | None = None) -> Self:
-        """Return the model of a family as it is."""
+        """Return a model of a family, without calling `__init__`."""
         model = cls.__new__(cls)
         Process.__init__(model, family)
         model._fitted = fitted
         return model
 
-    # --- what is known of it ---------------------------------------------------------------------
+    # --- properties -------------------------------------------------------------------------------
 
     @property
     def family(self) -> F:
-        """Which prior the inputs have: the options, and once there are data, what was drawn for them."""
+        """The options of the model and, after the first data, its random draws."""
         return self._family if self._fitted is None else cast(F, self._fitted.regression.family)
 
     @property
     def seed(self) -> int:
-        """What everything random follows from; 0 where nothing is."""
+        """The seed of all random numbers. It is 0 if the model uses none."""
         return int(self.family.options.seed)
 
     @property
     def fit_report(self) -> FitReport | None:
-        """How the fit went; None before one. It may be set, to that of a model that this one was made of."""
+        """The report of the last fit. None before a fit."""
         return None if self._fitted is None else self._fitted.report
 
     @fit_report.setter
@@ -94,33 +88,29 @@ class Process(ABC, Generic[F]):
 
     @property
     def hyperparameters(self) -> Hyperparameters:
-        """The hyperparameters, in the user's units.
+        """The hyperparameters by name, in the user's units. They can be read, set and differentiated.
 
         Raises:
-            NotFittedError: there are none before `fit` or `condition`.
+            NotFittedError: there are no data yet.
         """
         return self._needed().live
 
     @property
     def num_observations(self) -> int:
-        """The number n of observations.
-
-        Raises:
-            NotFittedError: there are none before `fit` or `condition`.
-        """
+        """The number n of observations."""
         return self._needed().regression.num_observations
 
     @property
     @plain()
     def regression(self) -> Regression:
-        """The value behind the model, at the hyperparameters as they are now.
+        """The immutable regression that computes all results, at the current hyperparameters.
 
         Raises:
-            NotFittedError: there is none before `fit` or `condition`.
+            NotFittedError: there are no data yet.
         """
         return self._needed().now()
 
-    # --- what changes it -------------------------------------------------------------------------
+    # --- training --------------------------------------------------------------------------------
 
     @plain()
     def fit(
@@ -137,36 +127,49 @@ class Process(ABC, Generic[F]):
         progress: bool | Callable[[Progress], None] = False,
         checkpoint: str | Path | None = None,
     ) -> Self:
-        """Learn the hyperparameters by their marginal likelihood and condition on the data, in place.
+        """Maximize the log marginal likelihood over the hyperparameters, and condition on the data.
+
+        Priors of hyperparameters are added to the objective. Earlier data are replaced.
 
         Args:
-            X: Inputs; (n, d) for tables, n labels for graphs. Or, for tables, rows with their targets that are read in
-                blocks: `rfgp.tables.Parquet`, `CSV` or `Batches`. A `numpy.memmap` is read in blocks as well. A `GP`
-                reads blocks if all terms are dense weights, as those of random features and inducing points are.
-            y: Targets (n,), or (n, k) for k outputs that share one kernel and, standardised, one noise.
-            noise: Known variances of the rows' errors (n,), in the user's units squared, added to the learned noise.
-            sample_weight: How often each row counts (n,), positive: as that many repetitions of the observation.
-            exposure: Of counts, what their means are in proportion to (n,), positive: times, areas, populations. The
-                latent function is then the logarithm of the mean of one unit of it.
+            X: Inputs: an array, tensor or list of rows (n, d), a dataframe, a dict of columns, or n node labels of a
+                graph. `rfgp.tables.Parquet`, `CSV` and `Batches`, and a `numpy.memmap`, are read in blocks. Blocks
+                require that all terms have dense weights, such as random features or inducing points.
+            y: Targets (n,), or (n, k) for k outputs with one kernel and, if standardized, one noise variance. If X
+                holds the targets, the name of their column, or None for sources that are read in blocks.
+            noise: Known noise variances (n,), in squared units of the targets. They are added to the learned noise. If
+                None, zeros.
+            sample_weight: Positive numbers (n,). A row of weight w counts as w repeated observations. If None, ones.
+            exposure: Positive numbers (n,) that multiply the mean e^f, such as times, areas or populations. They
+                require a likelihood of counts or positive values. If None, ones.
             fixed: Names of hyperparameters that keep their starting values.
-            max_iterations: Of L-BFGS on any subset of the rows, 500 where None; with learned frequencies also of their
-                steps, 300 where None.
-            callback: Called after every iteration with (iterations done, log marginal likelihood of the rows in use);
-                the model is as it was until the fit has ended.
-            progress: True to write the stage, the likelihood and the time left to the standard error; or a function
-                that takes a `Progress`.
-            checkpoint: A file that keeps what has been computed. A fit that was killed and is started again with the
-                same arguments goes on from there, to the same result. It may be deleted after the fit.
+            max_iterations: The most iterations of L-BFGS on each subset of rows, and of steps of learned frequencies.
+                If None, 500 and 300.
+            callback: A function of the number of iterations and the log marginal likelihood of the rows in use. It is
+                called after each iteration. The model does not change until the fit has ended.
+            progress: If True, the stage, the likelihood and the remaining time are written to the standard error. Or a
+                function that takes a `Progress`.
+            checkpoint: A file for intermediate results. An interrupted fit that is repeated with the same arguments
+                resumes from it and gives the same result. If None, nothing is stored.
 
         Returns:
-            The model; `fit_report` says how it went.
+            The model itself, with a `fit_report`.
 
         Raises:
             DataError: the data cannot be used; the message names the place.
-            CheckpointError: the checkpoint is of another fit, or no checkpoint.
+            CheckpointError: the checkpoint belongs to another fit, or the file is no checkpoint.
 
         Warns:
-            ConvergenceWarning: the optimiser stopped early.
+            ConvergenceWarning: the optimizer stopped before it converged.
+            OverfittingWarning: there are as many free hyperparameters as observations.
+
+        Examples:
+            >>> import numpy as np
+            >>> import rfgp
+            >>> X = np.linspace(0, 10, 40)[:, None]
+            >>> gp = rfgp.GP(rfgp.kernels.RBF(), seed=0).fit(X, np.sin(X[:, 0]), fixed="mean")
+            >>> gp.fit_report.converged
+            True
         """
         names = (fixed,) if isinstance(fixed, str) else tuple(fixed)
         warn_of_targets(self._family, y)
@@ -175,16 +178,7 @@ class Process(ABC, Generic[F]):
         with journaled as journal, Reporter(callback, progress) as reporter:
             regression, report = self.strategy(begun, Plan(names, max_iterations, reporter, journal))
         self._fitted = Fitted.of(solved_if_read(regression), report)
-        for warning in selection_warnings(report):
-            warnings.warn(warning, stacklevel=3)
-        if not report.converged:
-            message = (
-                f"The fit stopped after {counted(report.iterations, 'iteration')} without converging: "
-                f"{report.message}. Raise {arguments('max_iterations')} if they ran out; otherwise fix a "
-                "hyperparameter or give it a prior."
-            )
-            warnings.warn(ConvergenceWarning(message), stacklevel=3)
-        for warning in (*overfitting_warnings(regression, names), *self.diagnosed(report)):
+        for warning in (*fit_warnings(regression, report, names), *self.diagnosed(report)):
             warnings.warn(warning, stacklevel=3)
         return self
 
@@ -192,7 +186,9 @@ class Process(ABC, Generic[F]):
     def condition(
         self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
     ) -> Self:
-        """Replace the data, hyperparameters as they are (starting values where there are none yet).
+        """Condition on data without a fit. Earlier data are replaced.
+
+        Hyperparameters keep their values. If there were no data before, they have their starting values.
 
         Args:
             X: As for `fit`.
@@ -218,10 +214,13 @@ class Process(ABC, Generic[F]):
     def update(
         self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
     ) -> Self:
-        """Add data, hyperparameters as they are; arguments as for `condition`.
+        """Add rows to the data. Arguments are those of `condition`, and hyperparameters keep their values.
 
-        Where there are fewer features than data and the posterior is known, only the new rows are read. Rows without
-        `noise` have none but the learned one, rows without `sample_weight` count once.
+        If there are fewer features than rows and the posterior is known, only the new rows are read.
+
+        Raises:
+            NotFittedError: there are no data yet.
+            DataError: the rows do not fit the earlier ones, or cannot be used.
         """
         fitted = self._needed()
         more = given(self._family, X, y, noise, sample_weight, exposure)
@@ -231,35 +230,37 @@ class Process(ABC, Generic[F]):
     def forget(
         self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
     ) -> Self:
-        """Take data away by subtracting sums over them; arguments as for `condition`. No rows are kept afterwards.
+        """Remove rows by subtracting their sums. Arguments are those of `condition`. No rows are kept.
 
         Raises:
-            InvalidArgumentError: the terms are not all of fixed features, one of them by `EquispacedFourier`.
-            DataError: the data cannot be used, or are as many as all rows.
+            NotFittedError: there are no data yet.
+            InvalidArgumentError: a term has no fixed features, or no term is approximated by `EquispacedFourier`.
+            DataError: the data cannot be used, or no row would remain.
         """
         fitted = self._needed()
         data = given(self._family, X, y, noise, sample_weight, exposure)
         self._fitted = replace(fitted, regression=reduced(fitted.now(), data))
         return self
 
-    # --- what it answers -------------------------------------------------------------------------
+    # --- results ---------------------------------------------------------------------------------
 
     @plain()
     def log_marginal_likelihood(self) -> Tensor:
-        """Return the log density of the targets in their own units, 0-d, constants included.
+        """Return the log marginal likelihood of the targets in the user's units, 0-d, with all constants.
 
-        Differentiable in `hyperparameters`.
+        It is differentiable in `hyperparameters`.
         """
         fitted = self._needed()
         return fitted.regression.replace(hyperparameters=fitted.live.values).log_marginal_likelihood()
 
     @plain()
     def leave_one_out(self) -> LeaveOneOut:
-        """Return the law of each training observation given all the others, in closed form, in the user's units.
+        """Return the predictive distribution of each training observation given all others, in closed form.
 
-        A row that counts several times is left out as a whole. Of an average it is the normal law with its moments.
+        It is in the user's units. A row with a `sample_weight` is left out as a whole. For an average of models it is
+        the Gaussian distribution with the moments of the mixture.
 
-        Source: Rasmussen and Williams (2006), Eqs. 5.10-5.12.
+        Source: Rasmussen and Williams (2006), Equations 5.10 to 5.12.
         """
         return self.regression.leave_one_out()
 
@@ -268,15 +269,26 @@ class Process(ABC, Generic[F]):
         """Return the posterior distribution of the latent function at new inputs, in the user's units.
 
         Args:
-            X: Inputs (n, d), or n labels. Numpy in, numpy out; tensors stay tensors. Or rows that are read in blocks
-                when the mean (n,) or the variance (n,) is asked for.
-            derivative: The key of a column of numbers, for the derivative of the function in it, in units of the target
-                over those of the column. It requires features. If None, the function itself.
+            X: Inputs (n, d), or n node labels. Results are arrays, or tensors if X is a tensor. Sources that are read
+                in blocks are read when the mean (n,) or the variance (n,) is computed.
+            derivative: The key of a column of numbers. The result is the derivative of the function in this column, in
+                units of the target over those of the column. If None, the function itself.
+
+        Returns:
+            The posterior. `observed()` returns the posterior predictive distribution of observations.
 
         Raises:
             NotFittedError: there are no data yet.
             DataError: the inputs do not fit the data.
-            InvalidArgumentError: there is no such column, or the derivative is not known.
+            InvalidArgumentError: there is no such column, or a term has no derivative in it.
+
+        Examples:
+            >>> import numpy as np
+            >>> import rfgp
+            >>> X = np.linspace(0, 10, 40)[:, None]
+            >>> gp = rfgp.GP(rfgp.kernels.RBF(), seed=0).fit(X, np.sin(X[:, 0]))
+            >>> gp.predict([[np.pi / 2]]).mean.round(2)
+            array([1.])
         """
         return self.regression.predict(X, derivative)
 
@@ -284,19 +296,18 @@ class Process(ABC, Generic[F]):
     def integrate(self, low: Any, high: Any, columns: Any = None) -> Prediction:
         """Return the joint posterior distribution of integrals of the latent function over boxes.
 
-        They are in units of the target times those of the columns. They come from Gauss-Legendre quadrature. Its error
-        in the prior variance of a term's integral is at most 1e-5 of it, mostly 1e-7, and of rough kernels in several
-        columns at most 1e-3.
+        Integrals are in units of the target times those of the columns, and computed by Gauss-Legendre quadrature.
+        The relative error of the prior variance of a term's integral is at most 1e-5, mostly 1e-7. For rough kernels in
+        several columns it is at most 1e-3.
 
         Args:
             low: The lower corners of m boxes, inputs as for `predict`.
-            high: The upper corners, likewise. Corners agree in columns that are not integrated over, where the function
-                is taken at their value.
-            columns: The key of a column of numbers, or several, to integrate over. If None, those in which the corners
-                of some box differ.
+            high: The upper corners. In columns that are not integrated over, both corners must have the same value.
+            columns: The key of a column of numbers, or several, to integrate over. If None, the columns in which the
+                corners of a box differ.
 
         Returns:
-            The distribution of the m integrals, with terms, covariance and draws as that of m points.
+            The posterior of the m integrals, with the same attributes as the posterior at m points.
 
         Raises:
             NotFittedError: there are no data yet.
@@ -316,33 +327,37 @@ class Process(ABC, Generic[F]):
 
     @plain()
     def sample_functions(self, num_samples: int, *, seed: int | None = None) -> Callable[[Any], Any]:
-        """Draw functions from the posterior: one draw of the weights, evaluated wherever it is asked for.
+        """Draw functions from the posterior, which can be evaluated at any inputs.
 
-        The values at any points have the joint law of `predict`. Through features they are finite sums phi(x) . w;
-        exact processes of graphs condition pathwise, and memory does not grow with how many nodes are asked for.
+        Their values have the joint distribution of `predict`. With features they are finite sums phi(x) . w. Exact
+        processes on graphs are conditioned pathwise, in memory that does not depend on the number of new nodes.
 
         Args:
-            num_samples: s.
-            seed: An integer, or None for one from the system.
+            num_samples: The number s of functions.
+            seed: The seed of the draw. If None, one from the system.
 
         Returns:
-            A function that maps X, (n, d) or n labels, to values (s, n), or (s, n, k) for k outputs: arrays to arrays,
-            tensors to tensors, on tables differentiable in X.
+            A function that maps X, (n, d) or n node labels, to values (s, n), or (s, n, k) for k outputs. Results are
+            arrays, or tensors if X is a tensor. On tables they are differentiable in X.
 
         Raises:
             NotFittedError: there are no data yet.
-            InvalidArgumentError: s is not a positive integer, or the process has no functions to draw: an exact one
-                on a table, one with a local process, or one of inducing points with a diagonal.
+            InvalidArgumentError: s is not a positive integer, or a term cannot draw functions: an exact kernel on a
+                table, nearest neighbors, or inducing points with a diagonal.
         """
         return self.regression.sample_functions(num_samples, seed)
 
     @plain()
     def prior_covariance(self, X: Any) -> Tensor:
-        """Return the prior covariance of the latent function at inputs, in the user's units, float64.
+        """Return the prior covariance of the latent function at inputs, in the user's units.
 
-        (n, n), or (n, n, k) for k outputs.
+        It is computed by the approximations of the terms: with features it is phi phi^T, not the exact kernel.
 
-        Through the features where the model has features: this is the matrix that they approximate.
+        Args:
+            X: As for `predict`.
+
+        Returns:
+            The covariance (n, n), or (n, n, k) for k outputs, float64.
         """
         return self.regression.prior_covariance(X)
 
@@ -351,43 +366,33 @@ class Process(ABC, Generic[F]):
         """Write the model to a file that `rfgp.load` reads; see `rfgp.saving`.
 
         Args:
-            path: Where; by custom it ends in .safetensors. Written whole or not at all.
-            data: Whether the training data go with it. Without them a loaded model predicts, but
-                `update`, `exact` and `with_approximation` ask to `condition` first. The posterior still
-                tells about the data, and with fewer rows than features it determines them.
+            path: The file. By convention its name ends in .safetensors. It is written atomically.
+            data: Whether the training rows are written. Without them a loaded model predicts.
 
         Raises:
-            NotFittedError: there is nothing to save yet.
-            InvalidArgumentError: a part that cannot be written as numbers and JSON, by name.
+            NotFittedError: there are no data yet.
+            InvalidArgumentError: a part cannot be written as numbers and JSON; the message names it.
         """
         saved = Saved(type(self).__name__, self.regression, self.fit_report, self.metadata)
         write(Path(path), saved, self.codec, data=data)
 
     def __repr__(self) -> str:
         if self._fitted is None:
-            return f"{type(self).__name__}({', '.join([*_shown_arguments(self), 'not fitted'])})"
+            return f"{type(self).__name__}({', '.join([*shown_arguments(type(self), self.argument), 'not fitted'])})"
         return f"{type(self).__name__}({counted(self.num_observations, 'observation')}, {self.hyperparameters})"
 
     def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
-        """Yield warnings about the model and its rows, after a fit if there is a report of one."""
+        """Yield warnings about the model and its rows, given the report of a fit or None."""
         now = self.regression
         yield from now.family.diagnosed(now.hyperparameters, now.rows, now.scaling, report)
 
     # --- for models ------------------------------------------------------------------------------
 
     def argument(self, name: str, default: Any) -> Any:
-        """Return an argument with which the model was made, or the default if it is not known."""
+        """Return an argument of the constructor, or the default if it is not known."""
         return getattr(self._family.options, name, default)
 
     def _needed(self) -> Fitted:
         if self._fitted is None:
             raise NotFittedError("The model has no data yet. Call fit(X, y), or condition(X, y), first.")
         return self._fitted
-
-
-def _shown_arguments(model: Process[Any]) -> Iterator[str]:
-    """Yield the arguments that are not the defaults, as one writes them."""
-    for name, parameter in signature(type(model)).parameters.items():
-        shown = " ".join(repr(model.argument(name, parameter.default)).split())
-        if shown not in (repr(parameter.default), f"{str(parameter.default).capitalize()}()", "{}"):
-            yield f"{name}={shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + '...'}"

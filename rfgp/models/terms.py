@@ -1,4 +1,4 @@
-"""What is known of the terms of a fitted model."""
+"""Reports of the terms of a fitted model."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -24,14 +24,13 @@ class TermReport:
     """A term of a fitted model.
 
     Attributes:
-        kernel: The term, with the hyperparameters as starting values.
-        approximation: How it is computed.
-        cost: What that costs.
-        share: The variance over rows of the term's posterior mean, as a share of the sum over all terms. None without
-            rows, for terms of the noise, and if the posterior is not divided into terms.
-        degrees_of_freedom: The effective degrees of freedom tr K_t (K + D)^-1 of the term, K_t and K its prior
-            covariance and that of the sum, D that of the errors. None without rows, and for likelihoods that are not
-            Gaussian.
+        kernel: The kernel of the term, with the current hyperparameters as starting values.
+        approximation: The approximation of the term.
+        cost: The number of features and the memory of the approximation.
+        share: The variance over rows of the term's posterior mean, divided by the sum over all terms. None without
+            rows, for terms of the noise, and if the posterior is not known by terms.
+        degrees_of_freedom: The effective degrees of freedom tr K_t (K + D)^-1 of the term. K_t is its prior covariance,
+            K that of the sum and D that of the noise. None without rows, and if the likelihood is not Gaussian.
 
     Examples:
         >>> import numpy as np

@@ -24,14 +24,19 @@ _CHUNK = 1000
 
 
 class BaselinePrediction(NamedTuple):
-    """A baseline with its predictions of the held-out observations."""
+    """A baseline with its predictions of the held-out observations.
+
+    Example:
+        >>> BaselinePrediction("mean", np.zeros(2)).mean.tolist()
+        [0.0, 0.0]
+    """
 
     name: str
     mean: NDArray[np.float64]  # (k,)
 
 
 class Baseline(NamedTuple):
-    """A baseline with the root mean squared error of its predictions of the held-out observations.
+    """A baseline with its root mean squared error on the held-out observations.
 
     Example:
         >>> Baseline("mean", 1.5).rmse
@@ -43,7 +48,7 @@ class Baseline(NamedTuple):
 
 
 def baselines_of_rows(table: Table, train: NDArray[np.int64], test: NDArray[np.int64]) -> tuple[Baseline, ...]:
-    """Return the baselines of a table. Distances are of standardised columns.
+    """Return the baselines of a table. Distances are of standardized columns.
 
     Args:
         table: The table.
@@ -59,7 +64,7 @@ def baselines_of_rows(table: Table, train: NDArray[np.int64], test: NDArray[np.i
 
 
 def _numbers(table: Table) -> NDArray[np.float64]:  # (n, d)
-    """Return the inputs of a table, with a column of zeros and ones for each level of a column of few levels."""
+    """Return the inputs of a table, with indicators for each column of few levels."""
     parts, place = [], 0
     for rule in table.schema.inputs:
         part = table.X[:, place : place + len(rule.encoded)]
@@ -70,7 +75,9 @@ def _numbers(table: Table) -> NDArray[np.float64]:  # (n, d)
 
 
 def baselines_of_nodes(field: Field, train: NDArray[np.int64], test: NDArray[np.int64]) -> tuple[Baseline, ...]:
-    """Return the baselines of a field. Distances are lengths of ways along edges of length 1 / weight.
+    """Return the baselines of a field.
+
+    Distances are those of shortest paths along edges of length 1 / weight.
 
     Args:
         field: The field.

@@ -48,7 +48,7 @@ _OTHER_WALKS = ("iid", "systematic", "stratified")
 
 
 class Compared(NamedTuple):
-    """The comparison of a `Study` or the reason why there is none, and the model's own method and size in it."""
+    """A comparison or the reason why there is none, and the model's method and size."""
 
     comparison: Comparison | None
     remark: str
@@ -61,22 +61,20 @@ _NOISE = "Models whose noise is a process of its own are not compared with the e
 
 
 def coupling_label(coupling: str | Coupling) -> str:
-    """Return the name of a coupling, or its repr if it has options or is of a class of the user."""
+    """Return the name of a coupling, or its repr if no name stands for it."""
     if isinstance(coupling, str):
         return coupling
     try:
         name = name_of(coupling)
     except InvalidArgumentError:
         return repr(coupling)
-    is_other = isinstance(coupling, Energy) or repr(by_name(name)) != repr(
-        coupling
-    )  # the name is the weighted Energy's
-    return repr(coupling) if is_other else name
+    is_named = not isinstance(coupling, Energy) and repr(by_name(name)) == repr(coupling)  # the weighted Energy is
+    return name if is_named else repr(coupling)
 
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Rows of a table on which a model is compared with the exact process, and held-out rows."""
+    """Rows on which a model is compared with the exact process, and held-out rows."""
 
     X: Any  # a dataframe (n, d)
     y: NDArray[np.float64]  # (n,)
@@ -99,9 +97,12 @@ def compare_rows(
     test: NDArray[np.int64],
     title: str,
     seed: int,
-    tell: Report,
+    show: Report,
 ) -> Compared:
-    """Compare a fitted model of a table on some of its training rows (n,) and held-out rows (k,)."""
+    """Compare a fitted model of a table with its exact process.
+
+    Both are given some of the training rows (n,) and predict some of the held-out rows (k,).
+    """
     model = _with_fixed_frequencies(model)
     if (remark := _without_comparison(model)) is not None:
         return Compared(None, remark)
@@ -125,7 +126,7 @@ def compare_rows(
         return row_case(small.exact(), rows.X_test, rows.y_test, both, kind, start, {own: make}, others, name)
 
     remark = f"{rows.words}. Each method has {_DRAWS} draws{_of_term(used, name)}."
-    comparison = run_comparison(title, remark, "frequencies", methods, sizes, Plan(1, _DRAWS, seed), run, tell)
+    comparison = run_comparison(title, remark, "frequencies", methods, sizes, Plan(1, _DRAWS, seed), run, show)
     return Compared(comparison, remark + of_all + _of_bounds(model, len(train)), (own, m))
 
 
@@ -135,7 +136,7 @@ def _of_term(used: Mapping[str, Approximation], name: str) -> str:
 
 
 def _of_bounds(model: GP, count: int) -> str:
-    """Return the bounds of the exact log marginal likelihood, if all terms of a model have some."""
+    """Return the bounds of the exact log marginal likelihood, or an empty text."""
     try:
         bounds = str(model.evidence_bounds()).replace("The", "the", 1)
     except InvalidArgumentError:
@@ -144,7 +145,7 @@ def _of_bounds(model: GP, count: int) -> str:
 
 
 def _of_all(model: GP, points: Any) -> str:
-    """Return the divergence from the exact process given all rows, at points (k, d), or why it is unknown."""
+    """Return the divergence from the exact process given all rows, at points (k, d)."""
     try:
         found = distance_from_exact(model, points, budget=DISTANCE)
     except (InvalidArgumentError, NotPositiveDefiniteError) as error:
@@ -154,7 +155,7 @@ def _of_all(model: GP, points: Any) -> str:
 
 
 def _with_fixed_frequencies(model: GP) -> GP:
-    """Return the model with fixed frequencies if a fit took them in place of learned ones, else the model."""
+    """Return the model, with fixed frequencies if a fit rejected learned ones."""
     if model.fit_report is None or model.fit_report.frequencies != "fell back":
         return model
     used = model.family.approximations.items()
@@ -163,7 +164,7 @@ def _with_fixed_frequencies(model: GP) -> GP:
 
 
 def _without_comparison(model: GP) -> str | None:
-    """Return why there is no comparison with an exact process, or None if there is one."""
+    """Return why there is no comparison with an exact process. If None, there is one."""
     used = model.family.approximations.values()
     if all(isinstance(one, ExactTerm | SparsePrecision) for one in used):
         return EXACT
@@ -176,20 +177,20 @@ def _without_comparison(model: GP) -> str | None:
 
 
 def _term_of_features(model: GP) -> str | None:
-    """Return the name of the first term with random features or inducing points, None without any."""
+    """Return the first term with random features or inducing points, or None."""
     used = model.family.approximations.items()
     return next((name for name, one in used if isinstance(one, RandomFeatures | InducingPoints)), None)
 
 
 def _others_of(model: GP, name: str) -> tuple[str, ...]:
-    """Return the couplings with which the features of a term are compared, none if it has no random features."""
+    """Return the couplings with which the random features of a term are compared."""
     data = model.family.term_data(model.regression.hyperparameters, model.num_observations)
     (term,) = (one for one in data if one.term.name == name)
     return ("iid", "orthogonal") if RandomFeatures(2).refusal(term) is None else ()
 
 
 def _of_other_approximations(model: GP, rows: _Rows) -> str:
-    """Return the divergence from the exact process of a model without features, such as of nearest neighbours."""
+    """Return the divergence of a model without features from the exact process."""
     small = of_rows(model, rows.X, rows.y)
     exact, own = (one.predict(rows.X_test) for one in (small.exact(), small))
     divergence = max(float(kl_divergence(exact, own, per_point=True)), 0.0)
@@ -201,13 +202,13 @@ def of_rows(
     X: Any,  # a dataframe (n, d)
     y: NDArray[np.float64],  # (n,)
 ) -> GP:
-    """Return the model of other rows, with the same hyperparameters and draws that are made for these rows."""
+    """Return the model of other rows, with the same hyperparameters and new draws."""
     small = model.with_approximation(dict(model.family.approximations)).condition(X, y)
     return small.with_approximation(dict(model.family.approximations))
 
 
 def _own_features(model: GP, name: str) -> tuple[str, int, Callable[[int, int], GP]]:
-    """Return the name and m of the features of a term, and a function that makes them of a size with a seed."""
+    """Return the name and m of a term's features, and their factory of (m, seed)."""
     own = model.family.approximations[name]
     if isinstance(own, InducingPoints):
         points, count = own, model.regression.prior().of([name]).num_features
@@ -235,9 +236,12 @@ def compare_nodes(
     test: NDArray[np.int64],
     title: str,
     seed: int,
-    tell: Report,
+    show: Report,
 ) -> Compared:
-    """Compare a fitted model of a field, given observations (n,), on held-out ones (k,), with the exact process."""
+    """Compare a fitted model of a field with its exact process.
+
+    Both are given the observations (n,) and predict the held-out ones (k,).
+    """
     by_precision = has_small_precision(field.graph, model.fitted_kernel)
     if field.graph.num_nodes > (EXACT_NODES_BY_PRECISION if by_precision else EXACT_NODES):
         remark = (
@@ -261,7 +265,7 @@ def compare_nodes(
         warnings.simplefilter("always")
         remark = _remark(model, m, len(train), len(hidden))
         plan = Plan(1, _DRAWS, seed)
-        comparison = run_comparison(title, remark, "walkers", methods, sizes, plan, run, tell)
+        comparison = run_comparison(title, remark, "walkers", methods, sizes, plan, run, show)
     walks = next((str(w.message) for w in caught if issubclass(w.category, graphs.GraphWarning)), None)
     for entry in caught:
         if not issubclass(entry.category, graphs.GraphWarning):
@@ -286,7 +290,7 @@ def _remark(model: GraphGP, m: int, num_train: int, num_hidden: int) -> str:
 
 
 def _own_method(model: GraphGP) -> str | None:
-    """Return the name of the features in use, and of walks that of their coupling if it has one."""
+    """Return the name of the features in use. Coupled walks have that of the coupling."""
     if model.features != "walks":
         return None if model.is_exact else model.features
     if _other_options(model):
@@ -297,7 +301,7 @@ def _own_method(model: GraphGP) -> str | None:
 
 
 def _other_options(model: GraphGP) -> set[str]:
-    """Return the names of the options of walks that differ from the usual ones and are not of a coupling."""
+    """Return the changed options of walks that do not belong to a coupling."""
     changed = {name for name, _ in changed_arguments(model.walk_options)}
     return changed - {"num_walkers", "p_halt", "seed", *WALKS["iid"]}
 
@@ -310,7 +314,7 @@ def _own_size(model: GraphGP) -> int:
 
 
 def _at_size(model: GraphGP, m: int) -> Callable[[int, int], GraphGP]:
-    """Return a function that makes the model with features of another size, given a seed."""
+    """Return a function that makes the model with features of a size and a seed."""
     sizes = model.feature_size or {"num_walkers": m}
 
     def make(size: int, seed: int) -> GraphGP:

@@ -12,7 +12,7 @@
   var canvas = document.createElement("canvas");
   var webgl = !!(window.WebGLRenderingContext && (canvas.getContext("webgl") || canvas.getContext("webgl2")));
   var drawn = 0;
-  function tell() {
+  function report() {
     root.dataset.of = plots.length;
     root.dataset.drawn = drawn;
   }
@@ -61,7 +61,7 @@
     if (!webgl && content.layout.scene) {
       plot.parentNode.classList.add("no-webgl");
       drawn += 1;
-      tell();
+      report();
       return;
     }
     if (narrow && content.layout.scene) {
@@ -71,11 +71,11 @@
       stack(plot, content.layout);
     }
     Plotly.newPlot(plot, content.data, content.layout, config(content.layout)).then(
-      function () { drawn += 1; tell(); },
+      function () { drawn += 1; report(); },
       function (reason) { fail(plot, String(reason)); }
     );
   }
-  tell();
+  report();
   load().then(
     function () { plots.forEach(draw); },
     function (reason) { plots.forEach(function (plot) { fail(plot, String(reason)); }); }

@@ -28,6 +28,10 @@ class Scale:
         name: The title of its axis.
         words: A sentence about it. Empty if effects are in units of the target.
         is_factor: Whether effects are exponentials, by which something is multiplied.
+
+    Example:
+        >>> Scale("factor of y", is_factor=True).shown([0.0]).tolist()
+        [1.0]
     """
 
     name: str
@@ -57,7 +61,7 @@ def scale_of(likelihood: Likelihood, table: Table) -> Scale:
 
 
 def effect_figures(effect: Effect, scale: Scale) -> list[go.Figure]:
-    """Return the figures of an effect: one, or for maps one of the mean and one of the deviation."""
+    """Return the figure of an effect. Maps have two, of the mean and the deviation."""
     if effect.shape in (MAP, SCATTER):
         draw = _map if effect.shape == MAP else _scatter
         deviation = "sd of its logarithm" if scale.is_factor else "standard deviation"
@@ -69,7 +73,12 @@ def effect_figures(effect: Effect, scale: Scale) -> list[go.Figure]:
 
 
 def axis_values(variable: Variable, values: NDArray[Any]) -> list[Any]:
-    """Return values (n,) of a number or a date as an axis shows them."""
+    """Return values (n,) of a number or a date as an axis shows them.
+
+    Example:
+        >>> axis_values(Variable("day", DATE, "day", {}), np.array([0.0]))
+        ['1970-01-01']
+    """
     return list(as_dates(values)) if variable.role == DATE else figures.short(values)
 
 
@@ -81,27 +90,14 @@ def _curve(effect: Effect, scale: Scale) -> go.Figure:
     (variable,), (values,), (data,) = effect.variables, effect.values, effect.data
     low, high = (scale.shown(effect.mean + side * _Z * effect.deviation) for side in (-1, 1))
     x = axis_values(variable, values)
-    band = go.Scatter(
-        x=[*x, *x[::-1]],
-        y=figures.short(np.concatenate([low, high[::-1]])),
-        fill="toself",
-        fillcolor=_BAND,
-        line={"width": 0},
-        name="95 % band",
-        hoverinfo="skip",
-    )
-    line = go.Scatter(x=x, y=figures.short(scale.shown(effect.mean)), mode="lines", line={"color": COLORS[0]})
-    line.update(name="median" if scale.is_factor else "mean")
+    band = figures.band(x, low, high, _BAND, "95 % band")
+    name = "median" if scale.is_factor else "mean"
+    line = figures.scatter(x, scale.shown(effect.mean), "lines", line={"color": COLORS[0]}, name=name)
     kept = np.unique(np.asarray(data)[figures.thin(len(data), _MOST_RUG)])
-    rug = go.Scatter(
-        x=axis_values(variable, kept),
-        y=[0.015] * len(kept),
-        yaxis="y2",
-        mode="markers",
-        marker={"symbol": "line-ns-open", "size": 7, "color": "#57606a", "line": {"width": 1}},
-        name="data",
-        hoverinfo="skip",
-    )
+    marker = {"symbol": "line-ns-open", "size": 7, "color": "#57606a", "line": {"width": 1}}
+    height = [0.015] * len(kept)
+    look: dict[str, Any] = {"marker": marker, "name": "data", "hoverinfo": "skip"}
+    rug = figures.scatter(axis_values(variable, kept), height, yaxis="y2", **look)
     figure = figures.figure_of([band, line, rug], _title(effect), scale.name)
     figure.update_layout(yaxis2={"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True})
     return _with_zero(figure, scale, vertical=False)
@@ -111,22 +107,8 @@ def _levels(effect: Effect, scale: Scale) -> go.Figure:
     (values,), mean = effect.values, scale.shown(effect.mean)
     low, high = (scale.shown(effect.mean + side * _Z * effect.deviation) for side in (-1, 1))
     places = list(range(len(mean)))  # names may be cut to the same text, and would share a place
-    points = go.Scatter(
-        x=figures.short(mean),
-        y=places,
-        error_x={
-            "type": "data",
-            "symmetric": False,
-            "array": figures.short(high - mean),
-            "arrayminus": figures.short(mean - low),
-            "color": COLORS[0],
-            "thickness": 1.5,
-            "width": 3,
-        },
-        mode="markers",
-        marker={"color": COLORS[0], "size": 8},
-        showlegend=False,
-    )
+    bars = figures.error_bars(high - mean, mean - low, color=COLORS[0], thickness=1.5, width=3)
+    points = figures.scatter(mean, places, error_x=bars, marker={"color": COLORS[0], "size": 8})
     names = [figures.label(_level(effect.variables[0], value), 24) for value in values]
     ticks = {"tickvals": places, "ticktext": names, "range": [-0.7, len(places) - 0.3]}
     figure = figures.figure_of([points], scale.name, "")
@@ -149,36 +131,17 @@ def _with_zero(figure: go.Figure, scale: Scale, *, vertical: bool) -> go.Figure:
 
 def _map(effect: Effect, values: NDArray[np.float64], name: str, colors: str) -> go.Figure:
     first, second = (axis_values(*pair) for pair in zip(effect.variables, effect.values, strict=True))
-    heat = go.Heatmap(
-        x=first,
-        y=second,
-        z=[figures.short(row) for row in values],
-        colorscale=colors,
-        colorbar=_bar(name),
-        zsmooth="best",
-    )
+    look = {"colorscale": colors, "colorbar": figures.color_bar(name), "zsmooth": "best"}
+    heat = go.Heatmap(x=first, y=second, z=[figures.short(row) for row in values], **look)
     kept = figures.thin(len(effect.data[0]), _MOST_MARKS)
-    marks = go.Scatter(
-        x=axis_values(effect.variables[0], effect.data[0][kept]),
-        y=axis_values(effect.variables[1], effect.data[1][kept]),
-        mode="markers",
-        marker={"color": "white", "size": 3, "opacity": 0.7, "line": {"width": 0.5, "color": "#1b1f24"}},
-        hoverinfo="skip",
-        showlegend=False,
-    )
+    x, y = (axis_values(one, data[kept]) for one, data in zip(effect.variables, effect.data, strict=True))
+    marker = {"color": "white", "size": 3, "opacity": 0.7, "line": {"width": 0.5, "color": "#1b1f24"}}
+    marks = figures.scatter(x, y, marker=marker, hoverinfo="skip")
     return figures.figure_of([heat, marks], _title(effect), _title(effect, 1))
 
 
 def _scatter(effect: Effect, values: NDArray[np.float64], name: str, colors: str) -> go.Figure:
-    points = go.Scatter(
-        x=axis_values(effect.variables[0], effect.values[0]),
-        y=axis_values(effect.variables[1], effect.values[1]),
-        mode="markers",
-        marker={"color": figures.short(values), "colorscale": colors, "size": 6, "colorbar": _bar(name)},
-        showlegend=False,
-    )
+    x, y = (axis_values(*pair) for pair in zip(effect.variables, effect.values, strict=True))
+    marker = {"color": figures.short(values), "colorscale": colors, "size": 6, "colorbar": figures.color_bar(name)}
+    points = figures.scatter(x, y, marker=marker)
     return figures.figure_of([points], _title(effect), _title(effect, 1))
-
-
-def _bar(name: str) -> dict[str, Any]:
-    return {"title": {"text": name, "side": "right"}, "thickness": 14}

@@ -18,7 +18,7 @@ from rfgp.tables import Table
 MOST_LEVELS = 30
 """The most levels of an effect that are drawn, those with the largest effects."""
 MOST_JOINT_LEVELS = 1000
-"""The most levels, the most frequent, over which an effect is centred."""
+"""The most levels, the most frequent, over which an effect is centered."""
 MOST_PARTIAL = 8
 """The most variables of a term of more than two, those with the largest effects."""
 _CURVE, _PARTIAL, _SIDE, _SCATTER = 200, 60, 30, 600
@@ -34,7 +34,7 @@ CURVE, LEVELS, MAP, SCATTER = "curve", "levels", "map", "scatter"
 
 @dataclass(frozen=True, eq=False)
 class Effect:
-    """The posterior of some terms along one or two variables, minus its mean over the points.
+    """The posterior of some terms along one or two variables, centered.
 
     Attributes:
         terms: The names of the terms. The effect is of their sum.
@@ -47,6 +47,12 @@ class Effect:
         data: The values of each variable in the table, (n,) each.
         num_levels: The number of levels of the variable, of which those with the largest effects are here.
         period: The length of the one period that is shown, or None.
+
+    Example:
+        >>> x = Variable("x", "number", "x", {})
+        >>> zeros = np.zeros(2)
+        >>> Effect(("rbf(x)",), CURVE, (x,), (zeros,), zeros, zeros, False, (zeros,)).period is None
+        True
     """
 
     terms: tuple[str, ...]
@@ -70,7 +76,7 @@ class _Setting:
     variables: list[Variable]
 
     def posterior(self, names: Sequence[str], count: int, *cells: dict[str, NDArray[Any]]) -> tuple[Any, Any]:
-        """Return mean and deviation (count,) of the sum of terms, centred, at cells and otherwise typical values."""
+        """Return mean and deviation (count,) of the centered sum of terms at cells."""
         prediction: Any = self.model.predict(self.rows(count, *cells))
         found = prediction.of(*names).centered()
         return np.asarray(found.mean, dtype=np.float64), np.asarray(found.std, dtype=np.float64)
@@ -86,7 +92,7 @@ class _Setting:
 
 
 def effects_of(model: GP, table: Table) -> list[Effect]:
-    """Return the effects of the terms of a fitted model, centred over their points.
+    """Return the effects of the terms of a fitted model, centered over their points.
 
     A term of one variable has a curve or levels, and a term of two numbers has a map. A term of more variables has a
     curve for each of the variables with the largest effects. The other variables are at typical values: medians, or the
@@ -122,7 +128,9 @@ def effects_of(model: GP, table: Table) -> list[Effect]:
 
 
 def effect_sizes(model: GP, table: Table) -> dict[str, float]:
-    """Return the standard deviation of the posterior mean along each variable, the others at typical values.
+    """Return the standard deviation of the posterior mean along each variable.
+
+    The other variables have typical values.
 
     Args:
         model: A fitted model of the table.
@@ -185,7 +193,7 @@ def _effects(group: list[Term], setting: _Setting) -> Iterator[Effect]:
 
 
 def _has_levels(variable: Variable, term: Term, setting: _Setting) -> bool:
-    """Return whether the effect of a variable in a term is a value for each level, and no curve."""
+    """Return whether the effect of a variable in a term has a value for each level."""
     kinds = {factor.kind for factor in term.factors if variable.columns & set(map(str, factor.columns or ()))}
     if variable.role == CATEGORY or kinds & {Kind.LEVEL, Kind.NODE}:
         return True
@@ -211,13 +219,13 @@ def _along(names: tuple[str, ...], term: Term, variable: Variable, setting: _Set
 
 
 def _period(term: Term, data: NDArray[Any]) -> float | None:
-    """Return the period of a term that is periodic, if the data have more than one of it."""
+    """Return the period of a term if the data span more than one, else None."""
     period = getattr(term.factors[0], "period", None) if len(term.factors) == 1 else None
     return float(period) if period is not None and float(np.ptp(data)) > float(period) else None
 
 
 def _num_points(term: Term, extent: float, is_partial: bool) -> int:
-    """Return the number of points of a curve: more if the term is periodic times something else."""
+    """Return the number of points of a curve, more for products with a period."""
     periods = [float(factor.period) for factor in term.factors if getattr(factor, "period", None) is not None]
     waves = min(extent / min(periods), _MOST_WAVES) if periods and len(term.factors) > 1 else 0.0
     return max(_PARTIAL if is_partial else _CURVE, math.ceil(_PER_WAVE * waves))
@@ -234,7 +242,7 @@ def _map(names: tuple[str, ...], read: list[Variable], setting: _Setting) -> Eff
 
 
 def _scatter(names: tuple[str, ...], read: list[Variable], setting: _Setting) -> Effect:
-    """Return the effect of terms at positions of the table, such as points of a surface."""
+    """Return the effect of terms at positions of the table."""
     rows = np.unique(np.linspace(0, len(setting.frame) - 1, _SCATTER).astype(np.int64))
     values = tuple(variable.values(setting.frame)[rows] for variable in read)
     cells = [variable.cells(part) for variable, part in zip(read, values, strict=True)]

@@ -40,6 +40,19 @@ def field_report(
         posterior: The posterior at every node, given all observations.
         settings: Further settings by name to list under "How it was made". If None, none are.
         command: The command that made the report, to list there. If None, none is.
+
+    Example:
+        >>> import graphs
+        >>> from rfgp import datasets
+        >>> from rfgp.fields import posterior_at_nodes
+        >>> from rfgp.report import field_report, study_field
+        >>> mesh = datasets.make_mesh(subdivisions=1)
+        >>> graph = graphs.Graph.from_mesh(mesh, nodes="vertices")
+        >>> field = Field(graph, np.arange(42), graph.coordinates[:, 2], "height", mesh=mesh)
+        >>> study = study_field(field, GraphGP(graph, features="exact", seed=0), compare=False)
+        >>> page = field_report(study, field, posterior_at_nodes(study.model, field))
+        >>> page.startswith("<!doctype html>")
+        True
     """
     model, graph = study.model, field.graph
     kind = "a mesh" if field.mesh is not None else "roads"
@@ -77,25 +90,24 @@ def _settings(model: Process[Any]) -> dict[str, object]:
 
 
 def _views(field: Field, posterior: NodePosterior) -> list[Block]:
-    out: list[Block] = []
-    for name, values, colors in (
-        ("mean", posterior.mean, COLOR_MAPS["mean"]),
-        ("sd", posterior.deviation, COLOR_MAPS["sd"]),
-    ):
-        shown = "mean" if name == "mean" else "standard deviation of the field, without the noise"
-        title = f"{field.quantity}: {'mean' if name == 'mean' else 'standard deviation'}"
-        scale = " Colours span the 1 % to 99 % quantiles."
-        if field.mesh is not None and len(field.mesh.faces) > MOST_FACES:
-            out.append(Picture(_still(field, values, title, colors), f"Posterior {shown}.{scale}"))
-        elif field.mesh is not None:
-            figure = figures.mesh_view(field, values, title, colors)
-            caption = f"Posterior {shown}. Turn with the mouse or a finger, zoom with the wheel or two fingers.{scale}"
-            out.append(Plot(figure, caption, 460, _still(field, values, title, colors)))
-        else:
-            figure = figures.road_view(field, values, title, colors)
-            caption = f"Posterior {shown}. Drag to move, scroll or pinch to zoom, touch a point for its value.{scale}"
-            out.append(Plot(figure, caption, 520))
-    return out
+    """Return the views of the posterior mean and standard deviation."""
+    sd = "standard deviation"
+    return [
+        _view(field, posterior.mean, "mean", "mean", COLOR_MAPS["mean"]),
+        _view(field, posterior.deviation, sd, f"{sd} of the field, without the noise", COLOR_MAPS["sd"]),
+    ]
+
+
+def _view(field: Field, values: NDArray[np.float64], name: str, shown: str, colors: str) -> Block:
+    """Return a view of values at all nodes."""
+    title, scale = f"{field.quantity}: {name}", "Colors span the 1 % to 99 % quantiles."
+    if field.mesh is None:
+        caption = f"Posterior {shown}. Drag to move, scroll or pinch to zoom, touch a point for its value. {scale}"
+        return Plot(figures.road_view(field, values, title, colors), caption, 520)
+    if len(field.mesh.faces) > MOST_FACES:
+        return Picture(_still(field, values, title, colors), f"Posterior {shown}. {scale}")
+    caption = f"Posterior {shown}. Turn with the mouse or a finger, zoom with the wheel or two fingers. {scale}"
+    return Plot(figures.mesh_view(field, values, title, colors), caption, 460, _still(field, values, title, colors))
 
 
 def _still(field: Field, values: NDArray[np.float64], title: str, colors: str) -> bytes:
@@ -117,15 +129,15 @@ def _glance(field: Field, posterior: NodePosterior) -> list[Block]:
     if uneven and field.graph.laplacian == "normalized":
         text += (
             f" The nodes' degrees are between {words.number(degrees.min())} and {words.number(degrees.max())}. The "
-            "kernel is one of the normalised Laplacian, whose prior variance grows with the degree. Therefore nodes at "
+            "kernel is one of the normalized Laplacian, whose prior variance grows with the degree. Therefore nodes at "
             "very short edges are smoothed less than others."
         )
     text += f" {field.describe_parts()}" if parts > 1 else ""
-    columns: Any = np.column_stack([posterior.mean, posterior.deviation])
-    blocks: list[Block] = [Text(text), Plot(figures.histogram(field.values, field.quantity), "The observed values.")]
-    blocks.append(
-        Plot(figures.histogram(posterior.deviation, "standard deviation"), "The posterior sd over all nodes.")
-    )
-    blocks.append(words.statistics([field.quantity], field.values[:, None], "observation"))
-    blocks.append(words.statistics(["posterior mean", "posterior sd"], columns, "node"))
-    return blocks
+    columns = np.column_stack([posterior.mean, posterior.deviation])
+    return [
+        Text(text),
+        Plot(figures.histogram(field.values, field.quantity), "The observed values."),
+        Plot(figures.histogram(posterior.deviation, "standard deviation"), "The posterior sd over all nodes."),
+        words.statistics([field.quantity], field.values[:, None], "observation"),
+        words.statistics(["posterior mean", "posterior sd"], columns, "node"),
+    ]

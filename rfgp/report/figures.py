@@ -1,4 +1,4 @@
-"""The plots of a report, in plotly: plain lines and points, colours of Okabe and Ito, viridis and cividis."""
+"""The plots of a report, in plotly: plain lines and points, colors of Okabe and Ito, viridis and cividis."""
 
 import html
 from collections.abc import Sequence
@@ -21,6 +21,8 @@ from rfgp.regression.selection_report import DENSITY
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _INK, _GREY = "#1b1f24", "#8c959f"
+_THIN: dict[str, Any] = {"width": 0, "thickness": 0.6, "color": _GREY}
+"""The look of error bars of many points."""
 MOST_POINTS, MOST_BARS = 2000, 400
 _BINS = 16
 
@@ -60,7 +62,7 @@ def plain(text: object, width: int = 40) -> str:
 
 
 def label(text: object, width: int = 40) -> str:
-    """Return text as plotly may show it: no markup, no control characters, not too long.
+    """Return text for plotly, without markup and control characters, cut to a width.
 
     Example:
         >>> label("a < b")
@@ -80,8 +82,62 @@ def thin(count: int, most: int = MOST_POINTS) -> NDArray[np.int64]:
 
 
 def short(values: ArrayLike) -> list[float]:
-    """Return numbers (n,) with the six digits that a plot can show."""
+    """Return numbers (n,) with the six digits that a plot can show.
+
+    Example:
+        >>> short([1 / 3])
+        [0.333333]
+    """
     return [float(f"{value:.6g}") for value in np.asarray(values, dtype=np.float64).reshape(-1)]
+
+
+def scatter(x: Any, y: Any, mode: str = "markers", **look: Any) -> go.Scatter:
+    """Return points or lines at x (n,) and y (n,).
+
+    They are in the legend only if they have a name. Arrays are rounded by `short`, and lists are left as they are.
+
+    Example:
+        >>> scatter(np.array([1.0, 2.0]), [0, 1]).x
+        (1.0, 2.0)
+    """
+    known = {} if "name" in look else {"showlegend": False}
+    x, y = (short(part) if isinstance(part, np.ndarray) else part for part in (x, y))
+    return go.Scatter(x=x, y=y, mode=mode, **known, **look)
+
+
+def band(x: list[Any], low: NDArray[np.float64], high: NDArray[np.float64], color: str, name: str) -> go.Scatter:
+    """Return the area between low (n,) and high (n,) at x (n,).
+
+    Example:
+        >>> band([0.0, 1.0], np.zeros(2), np.ones(2), "gray", "all").y
+        (0.0, 0.0, 1.0, 1.0)
+    """
+    y = short(np.concatenate([low, high[::-1]]))
+    look: dict[str, Any] = {"line": {"width": 0}, "hoverinfo": "skip", "name": name}
+    return go.Scatter(x=[*x, *x[::-1]], y=y, fill="toself", fillcolor=color, **look)
+
+
+def error_bars(above: ArrayLike, below: ArrayLike | None = None, **look: Any) -> dict[str, Any]:
+    """Return error bars of lengths (n,) above and below points.
+
+    If below is None, the bars are symmetric.
+
+    Example:
+        >>> error_bars([1.0, 2.0])["array"]
+        [1.0, 2.0]
+    """
+    sides = {} if below is None else {"symmetric": False, "arrayminus": short(below)}
+    return {"type": "data", "array": short(above), **sides, **look}
+
+
+def color_bar(name: str, **look: Any) -> dict[str, Any]:
+    """Return the scale of colors with a title.
+
+    Example:
+        >>> color_bar("height")["title"]["text"]
+        'height'
+    """
+    return {"title": {"text": name, "side": "right"}, "thickness": 14, **look}
 
 
 def histogram(values: NDArray[np.float64], name: str) -> go.Figure:
@@ -93,44 +149,29 @@ def histogram(values: NDArray[np.float64], name: str) -> go.Figure:
 
 
 def calibration(y: NDArray[np.float64], prediction: Prediction, independent: int | None = None) -> go.Figure:
-    """Draw the share of observations y (n,) inside central intervals against the intervals' level.
+    """Draw the share of observations y (n,) inside central intervals of each level.
 
-    The band is that of so many independent observations; if None, of all.
+    The band is that of a number of independent observations. If None, it is n.
     """
     count = len(y) if independent is None else independent
     levels = np.linspace(0.02, 0.98, 49)
     shares = metrics.interval_coverage(y, prediction, levels).numpy()
     low, high = stats.binom.ppf([[0.025], [0.975]], count, levels) / count
-    band = go.Scatter(
-        x=short(np.concatenate([levels, levels[::-1]])),
-        y=short(np.concatenate([low, high[::-1]])),
-        fill="toself",
-        fillcolor="rgba(140,149,159,0.25)",
-        line={"width": 0},
-        name="95 % band if calibrated",
-        hoverinfo="skip",
-    )
-    diagonal = go.Scatter(x=[0, 1], y=[0, 1], mode="lines", line={"color": _INK, "width": 1}, showlegend=False)
-    ours = go.Scatter(x=short(levels), y=short(shares), mode="lines", line={"color": COLORS[0]}, name="held-out data")
-    return figure_of([band, diagonal, ours], "level of the central interval", "share inside")
+    expected = band(short(levels), low, high, "rgba(140,149,159,0.25)", "95 % band if calibrated")
+    diagonal = scatter([0, 1], [0, 1], "lines", line={"color": _INK, "width": 1})
+    ours = scatter(levels, shares, "lines", line={"color": COLORS[0]}, name="held-out data")
+    return figure_of([expected, diagonal, ours], "level of the central interval", "share inside")
 
 
 def residuals(y: NDArray[np.float64], prediction: Prediction) -> go.Figure:
-    """Draw standardised residuals of y (n,) against the predicted mean, with the lines of 2 sd."""
+    """Draw standardized residuals of y (n,) against the predicted mean."""
     mean = np.asarray(prediction.observed().mean, dtype=np.float64)
     scores = metrics.standardized_residuals(y, prediction).numpy()
     rows = thin(len(mean))
-    points = go.Scatter(
-        x=short(mean[rows]),
-        y=short(scores[rows]),
-        mode="markers",
-        marker={"color": COLORS[0], "size": 4, "opacity": 0.5},
-        showlegend=False,
-    )
+    points = scatter(mean[rows], scores[rows], marker={"color": COLORS[0], "size": 4, "opacity": 0.5})
     is_gaussian = prediction.of_observations is None
-    figure = figure_of(
-        [points], "predicted mean", "(observed - mean) / sd" if is_gaussian else "normal quantile of the observation"
-    )
+    name = "(observed - mean) / sd" if is_gaussian else "normal quantile of the observation"
+    figure = figure_of([points], "predicted mean", name)
     for height in (-2, 0, 2):
         figure.add_hline(y=height, line={"color": _INK, "width": 1, "dash": "solid" if height == 0 else "dash"})
     return figure
@@ -145,15 +186,8 @@ def predicted(y: NDArray[np.float64], prediction: Prediction, *, is_log: bool = 
     rows = thin(len(y), MOST_BARS)
     mean, sd = np.asarray(own.mean)[rows], np.sqrt(np.asarray(own.variance))[rows]
     y, middle, low, high = (np.exp(one) if is_log else one for one in (y[rows], mean, mean - sd, mean + sd))
-    bars = {"type": "data", "array": short(high - middle), "arrayminus": short(middle - low), "color": _GREY}
-    points = go.Scatter(
-        x=short(middle),
-        y=short(y),
-        error_x={**bars, "symmetric": False, "width": 0, "thickness": 0.6},
-        mode="markers",
-        marker={"color": COLORS[0], "size": 4},
-        showlegend=False,
-    )
+    bars = error_bars(high - middle, middle - low, **_THIN)
+    points = scatter(middle, y, error_x=bars, marker={"color": COLORS[0], "size": 4})
     name = "predicted median, with one sd of its logarithm" if is_log else "predicted mean ± sd"
     figure = figure_of([points, _diagonal(middle, y)], name, "observed")
     if is_log:
@@ -167,27 +201,24 @@ def reliability(
     bins: int = 10,
     each: float = 1.0,
 ) -> go.Figure:
-    """Draw the share of ones among y (n,) against predicted probabilities (n,), in bins of as many, 2 errors.
+    """Draw the share of ones among y (n,) against predicted probabilities (n,).
 
-    The errors are those of one independent observation for `each` observations, as where these come in groups.
+    Bins have equally many observations. Bars are 2 standard errors, for one independent observation in `each`.
     """
     parts = [part for part in np.array_split(np.argsort(shares, kind="stable"), bins) if len(part)]
     x = np.array([shares[part].mean() for part in parts])
     found = np.array([y[part].mean() for part in parts])
     errors = np.array([2 * np.sqrt(each * max(p * (1 - p), 0.0) / len(part)) for p, part in zip(x, parts, strict=True)])
-    points = go.Scatter(
-        x=short(x),
-        y=short(found),
-        error_y={"type": "data", "array": short(errors), "thickness": 1, "color": _GREY},
-        mode="markers",
-        marker={"color": COLORS[0], "size": 7},
-        showlegend=False,
-    )
-    return figure_of([points, _diagonal(np.array([0.0, 1.0]), np.array([0.0, 1.0]))], "predicted probability", "share")
+    bars, ends = error_bars(errors, thickness=1, color=_GREY), np.array([0.0, 1.0])
+    points = scatter(x, found, error_y=bars, marker={"color": COLORS[0], "size": 7})
+    return figure_of([points, _diagonal(ends, ends)], "predicted probability", "share")
 
 
 def rootogram(y: NDArray[np.float64], prediction: Prediction, most: int = 60) -> go.Figure:
-    """Draw the roots of how often counts among y (n,) were observed and are expected, up to `most` counts or bins."""
+    """Draw the roots of the observed and expected frequencies of counts y (n,).
+
+    There are at most `most` counts or bins.
+    """
     top = int(max(y.max(), 1))
     width = -(-(top + 1) // most)
     edges = np.arange(-1, top + width, width)
@@ -196,51 +227,39 @@ def rootogram(y: NDArray[np.float64], prediction: Prediction, most: int = 60) ->
     observed = np.histogram(y, bins=edges + 0.5)[0]
     x = edges[:-1] + (width + 1) / 2
     bars = go.Bar(x=short(x), y=short(np.sqrt(observed)), marker={"color": COLORS[0]}, name="observed")
-    line = go.Scatter(
-        x=short(x), y=short(np.sqrt(expected)), mode="lines+markers", line={"color": _INK}, name="expected"
-    )
+    line = scatter(x, np.sqrt(expected), "lines+markers", line={"color": _INK}, name="expected")
     return figure_of([bars, line], "count", "square root of the frequency")
 
 
 def _diagonal(a: NDArray[np.float64], b: NDArray[np.float64]) -> go.Scatter:
     ends = short([min(a.min(), b.min()), max(a.max(), b.max())])
-    return go.Scatter(x=ends, y=ends, mode="lines", line={"color": _INK, "width": 1}, showlegend=False)
+    return scatter(ends, ends, "lines", line={"color": _INK, "width": 1})
 
 
 def candidates(selection: SelectionReport) -> go.Figure:
-    """Draw the last scores of candidates and the baselines with two standard errors, the best on top."""
+    """Draw the last scores of candidates and baselines, the best on top."""
     scored = [(trial.name, trial.last) for trial in selection.trials if trial.last is not None]
     known = [*scored, *selection.baselines.items()]
     sign = 1 if selection.measure == DENSITY else -1
     known.sort(key=lambda pair: sign * pair[1].value)
-    points = go.Scatter(
-        x=short([each.value for _, each in known]),
-        y=list(range(len(known))),
-        error_x={"type": "data", "array": short([2 * each.error for _, each in known])},
-        mode="markers",
-        marker={"size": 9, "color": [COLORS[int(name in selection.parts)] for name, _ in known]},
-        showlegend=False,
-    )
-    ticks = {"tickvals": list(range(len(known))), "ticktext": [label(name, 44) for name, _ in known]}
+    places, values = list(range(len(known))), short([each.value for _, each in known])
+    marker = {"size": 9, "color": [COLORS[int(name in selection.parts)] for name, _ in known]}
+    points = scatter(values, places, error_x=error_bars([2 * each.error for _, each in known]), marker=marker)
+    ticks = {"tickvals": places, "ticktext": [label(name, 44) for name, _ in known]}
     return figure_of([points], selection.measure, "").update_yaxes(**ticks)
 
 
 def convergence(fit: FitReport) -> go.Figure:
-    """Draw the log marginal likelihood (plus log priors) of a row after every iteration, a line for each stage."""
+    """Draw the log marginal likelihood of a row, plus log priors, by iteration."""
     lines, done, heights = [], 0, []
     stages = fit.traces()
     for i, (stage, trace) in enumerate(stages):
         heights.append([value / stage.rows for value in trace])
-        look = {"color": COLORS[i % len(COLORS)], "dash": _DASHES[i // len(COLORS) % len(_DASHES)]}
+        color = {"color": COLORS[i % len(COLORS)], "dash": _DASHES[i // len(COLORS) % len(_DASHES)]}
+        look: dict[str, Any] = {"line": color, "name": label(stage.name), "showlegend": len(stages) > 1}
         lines.append(
-            go.Scatter(
-                x=list(range(done, done + len(trace))),
-                y=short(heights[-1]),
-                mode="lines+markers",
-                marker={"size": 4},
-                line=look,
-                name=label(stage.name),
-                showlegend=len(stages) > 1,
+            scatter(
+                list(range(done, done + len(trace))), short(heights[-1]), "lines+markers", marker={"size": 4}, **look
             )
         )
         done += stage.iterations
@@ -248,34 +267,28 @@ def convergence(fit: FitReport) -> go.Figure:
 
 
 def _end_in_view(heights: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """Return a range of the axis that shows differences between the ends of all stages."""
+    """Return a range of the axis that shows the differences at the ends of stages."""
     every = np.concatenate([np.asarray(part) for part in heights])
     low, top = np.quantile(every, 0.1), every.max()
-    return (
-        {}
-        if every.min() > top - 3 * (top - low)
-        else {"range": [float(low - 0.5 * (top - low)), float(top + 0.1 * (top - low))]}
-    )
+    if every.min() > top - 3 * (top - low):
+        return {}
+    return {"range": [float(low - 0.5 * (top - low)), float(top + 0.1 * (top - low))]}
 
 
 def by_size(comparison: Comparison, figure: str, name: str) -> go.Figure:
-    """Draw a figure ("kl", "kernel_error") of every method against m, 2 standard errors, log scales."""
+    """Draw a score ("kl", "kernel_error") of each method against m, on log scales."""
     groups = comparison.groups()
     sizes = sorted({size for _, size in groups})
     traces = []
     for method, i in styles(method for method, _ in groups).items():
         estimates = [comparison.estimate(figure, method, size) for size in sizes]
-        traces.append(
-            go.Scatter(
-                x=sizes,
-                y=short([e.mean for e in estimates]),
-                error_y={"type": "data", "array": short([2 * np.nan_to_num(e.error) for e in estimates])},
-                mode="lines+markers",
-                marker={"symbol": _SYMBOLS[i % 6], "size": 8},
-                line={"color": COLORS[i], "dash": _DASHES[i % 6], "width": 1.5},
-                name=label(method),
-            )
-        )
+        look = {
+            "error_y": error_bars([2 * np.nan_to_num(e.error) for e in estimates]),
+            "marker": {"symbol": _SYMBOLS[i % 6], "size": 8},
+            "line": {"color": COLORS[i], "dash": _DASHES[i % 6], "width": 1.5},
+        }
+        means = short([e.mean for e in estimates])
+        traces.append(scatter(sizes, means, "lines+markers", name=label(method), **look))
     axis = {"type": "log", "tickvals": sizes, "ticktext": [str(size) for size in sizes]}
     heights = [e for trace in traces for e in trace.y if e > 0]
     return figure_of(traces, f"{comparison.size_name}, m", name, xaxis=axis, yaxis=log_axis(heights))
@@ -299,16 +312,8 @@ def against_exact(comparison: Comparison) -> go.Figure:
     """Draw one draw's approximate against the exact posterior means, bars of one sd."""
     exact, ours = comparison.example.exact, comparison.example.approximate
     a, b = np.asarray(exact.mean), np.asarray(ours.mean)
-    bar = {"type": "data", "width": 0, "thickness": 0.6, "color": _GREY}
-    points = go.Scatter(
-        x=short(a),
-        y=short(b),
-        error_x={**bar, "array": short(np.sqrt(exact.variance))},
-        error_y={**bar, "array": short(np.sqrt(ours.variance))},
-        mode="markers",
-        marker={"color": COLORS[0], "size": 4},
-        showlegend=False,
-    )
+    across, along = (error_bars(np.sqrt(each.variance), **_THIN) for each in (exact, ours))
+    points = scatter(a, b, error_x=across, error_y=along, marker={"color": COLORS[0], "size": 4})
     return figure_of([points, _diagonal(a, b)], "exact posterior mean ± sd", "approximate posterior mean ± sd")
 
 
@@ -324,7 +329,7 @@ def mesh_view(field: Field, values: NDArray[np.float64], name: str, colors: str)
         colorscale=colors,
         cmin=low,
         cmax=high,
-        colorbar={"title": {"text": label(name), "side": "right"}, "thickness": 14, "len": 0.8},
+        colorbar=color_bar(label(name), len=0.8),
         flatshading=field.on_faces,
         lighting={"ambient": 0.8, "diffuse": 0.3, "specular": 0.0},
     )
@@ -337,9 +342,10 @@ def mesh_view(field: Field, values: NDArray[np.float64], name: str, colors: str)
 
 
 def distance_of_camera(vertices: NDArray[np.float64]) -> float:
-    """Return where on the diagonal plotly's camera sees a mesh (V, 3) as large as may be, and whole however it turns.
+    """Return the camera's place on the diagonal that shows all of a mesh (V, 3).
 
-    The camera sees 45 degrees, and the mesh in units in which the diagonal of its box is 1.6.
+    The mesh is whole from each side, and as large as possible. The camera sees 45 degrees, and the mesh in units in
+    which the diagonal of its box is 1.6.
     """
     low, high = vertices.min(axis=0), vertices.max(axis=0)
     radius = 1.6 * np.linalg.norm(vertices - (low + high) / 2, axis=1).max() / np.linalg.norm(high - low)
@@ -347,7 +353,7 @@ def distance_of_camera(vertices: NDArray[np.float64]) -> float:
 
 
 def road_view(field: Field, values: NDArray[np.float64], name: str, colors: str) -> go.Figure:
-    """Draw values (N,) along the roads, sensors as points, to be moved and zoomed like a map."""
+    """Draw values (N,) along the roads as a map, sensors as points."""
     from plotly.colors import sample_colorscale
 
     coordinates, pieces = field.coordinates, field.pieces()
@@ -359,27 +365,14 @@ def road_view(field: Field, values: NDArray[np.float64], name: str, colors: str)
     traces = [_lines([pieces[i].shape for i in np.flatnonzero(bins == b)], shades[b]) for b in np.unique(bins)]
     observed = np.unique(field.graph.index(field.nodes))
     rest = np.setdiff1d(np.arange(len(values)), observed)
-    bar = {"title": {"text": label(name), "side": "right"}, "thickness": 14, "len": 0.8}
     scale = {"colorscale": colors, "cmin": low, "cmax": high}
     for nodes, size, width, kind in ((rest, 3, 0, "crossings"), (observed, 7, 1, "observed sensors")):
-        traces.append(
-            go.Scatter(
-                x=short(coordinates[nodes, 0]),
-                y=short(coordinates[nodes, 1]),
-                mode="markers",
-                marker={
-                    "color": short(values[nodes]),
-                    **scale,
-                    "size": size,
-                    "line": {"width": width, "color": _INK},
-                    "colorbar": bar if size == 7 else None,
-                    "showscale": size == 7,
-                },
-                text=[f"{label(field.labels[i])}: {values[i]:.4g}" for i in nodes],
-                hoverinfo="text",
-                name=kind,
-            )
-        )
+        marker = {**scale, "color": short(values[nodes]), "size": size, "line": {"width": width, "color": _INK}}
+        marker |= {"colorbar": color_bar(label(name), len=0.8)} if size == 7 else {}
+        text = [f"{label(field.labels[i])}: {values[i]:.4g}" for i in nodes]
+        marker |= {"showscale": size == 7}
+        at = coordinates[nodes]
+        traces.append(scatter(at[:, 0], at[:, 1], marker=marker, text=text, hoverinfo="text", name=kind))
     figure = figure_of(traces, "longitude", "latitude", dragmode="pan", margin={"l": 64, "r": 8, "t": 28, "b": 48})
     figure.update_layout(legend={"y": -0.16, "yanchor": "top"})
     if field.roads is not None and field.roads.metric == "euclidean":
@@ -394,4 +387,4 @@ def _lines(shapes: Sequence[NDArray[np.float64]], color: str) -> go.Scatter:
     for shape in shapes:
         x += [*(round(float(v), 6) for v in shape[:, 0]), None]
         y += [*(round(float(v), 6) for v in shape[:, 1]), None]
-    return go.Scatter(x=x, y=y, mode="lines", line={"color": color, "width": 3}, hoverinfo="skip", showlegend=False)
+    return scatter(x, y, "lines", line={"color": color, "width": 3}, hoverinfo="skip")

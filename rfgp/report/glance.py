@@ -70,7 +70,7 @@ def _statistics(table: Table, variables: Sequence[Variable], frame: Any) -> Bloc
 
 
 def small_multiples(table: Table, variables: Sequence[Variable], frame: Any, *, is_log: bool = False) -> go.Figure:
-    """Draw the target against variables: points against numbers and dates, boxes for categories."""
+    """Draw the target against variables, as points or as boxes of categories."""
     from plotly.subplots import make_subplots
 
     across = min(_ACROSS, len(variables))

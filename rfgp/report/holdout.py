@@ -21,14 +21,14 @@ def split(
     groups: NDArray[np.int64] | None = None,  # (count,)
     holdout: str = "random",
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return positions (n,) to train on, in random order, and positions (k,) to hold out.
+    """Return positions (n,) to train on and positions (k,) to hold out.
 
     The target is share * count held-out observations, at least 2. Without groups it is met exactly.
 
     Observations of one group stay together, because the rest of a group that was trained on is no test of the model.
     Groups are drawn uniformly by systematic sampling (Cochran (1977), "Sampling Techniques", chapter 8). They are
     sorted by size, with ties in random order, and every (1 / p)-th one is taken from a random start. Each group that
-    can be drawn therefore has the same probability p = target / (rows of those groups), and the expected number of
+    can be drawn therefore has the same probability p = target / (rows of those groups). The expected number of
     held-out rows is the target. Because the sizes are sorted, the number differs from the target by at most the size of
     the largest of these groups. Groups with more than a quarter of the target are always trained on, so that no group
     dominates the held-out part. This limit is raised until the other groups hold half of all rows and twice the target.
@@ -79,7 +79,7 @@ def _drawn(
     target: int,
     generator: np.random.Generator,
 ) -> NDArray[np.bool_]:  # (g,)
-    """Return which groups are held out, by systematic sampling in the order of their sizes."""
+    """Return the mask of held-out groups, by systematic sampling in order of size."""
     order = generator.permutation(len(sizes))
     order = order[np.argsort(sizes[order], kind="stable")]
     rows = np.cumsum(sizes[order])
@@ -130,10 +130,10 @@ def joined_groups(
 def independent_groups(
     groups: NDArray[np.int64],  # (k,)
 ) -> float:
-    """Return the effective number of groups, (sum of sizes)^2 / (sum of squared sizes).
+    """Return the effective number of groups, (sum of sizes)^2 / sum of sizes^2.
 
-    The variance of a mean over observations that are equal within a group, and independent between groups, is that of
-    a mean over so many independent observations.
+    Suppose that observations are equal within a group and independent between groups. Their mean has the variance of
+    the mean of this number of independent observations.
 
     Example:
         >>> independent_groups(np.array([0, 0, 1, 1]))

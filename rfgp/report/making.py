@@ -41,7 +41,7 @@ def hyperparameters(model: Process[Any]) -> Grid:
 
 
 def _entries(model: Process[Any], name: str) -> Iterator[list[str]]:
-    """Yield the rows of a hyperparameter, one for each column if it has an entry for each."""
+    """Yield the rows of a hyperparameter, one for each of its columns."""
     value = model.hyperparameters.value(name).detach().double().cpu()
     columns = columns_of(model, name)
     if value.ndim == 0:

@@ -36,7 +36,7 @@ _MEANINGS = {
 
 
 def of_baselines(baselines: Sequence[Baseline], rmse: float) -> tuple[str, ...]:
-    """Return a note if a baseline has a smaller error than the model, whose error is given.
+    """Return a note if a baseline has a smaller error than the model's RMSE.
 
     Example:
         >>> of_baselines([Baseline("mean", 1.0)], rmse=2.0)
@@ -49,7 +49,7 @@ def of_baselines(baselines: Sequence[Baseline], rmse: float) -> tuple[str, ...]:
 
 
 def of_selection(model: Process[Any]) -> tuple[str, ...]:
-    """Return notes on the selected candidate, and before it on a baseline that no candidate beat."""
+    """Return notes on an unbeaten baseline and on the selected candidate."""
     selection = None if model.fit_report is None else model.fit_report.selection
     if selection is None:
         return ()
@@ -105,7 +105,7 @@ def _of_bound(model: Process[Any], name: str) -> Iterator[str]:
 
 
 def _without_indicators(columns: list[str], model: Process[Any]) -> list[str]:
-    """Return columns without the indicators of levels, whose lengthscales say nothing by themselves."""
+    """Return columns without the indicators of levels."""
     found = model.family.options.indicators if isinstance(model, GP) else {}
     indicators = {f"{key}={level}" for key, levels in found.items() for level in levels}
     return [column for column in columns if column not in indicators]

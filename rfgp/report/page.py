@@ -2,13 +2,15 @@
 
 import base64
 import gzip
-import html
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from importlib.metadata import version
-from typing import Any
+from typing import Any, ClassVar
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from graphs.builders.files import printable
 
@@ -29,6 +31,7 @@ class Plot:
         starts_row: Whether it is at the left of the page.
     """
 
+    kind: ClassVar = "plot"
     figure: Any
     caption: str
     height: int = 360
@@ -36,11 +39,23 @@ class Plot:
     wide: bool = False
     starts_row: bool = False
 
+    @property
+    def content(self) -> dict[str, Any]:
+        """The data and the layout of the figure, for JSON."""
+        found = json.loads(self.figure.to_json())
+        return {"data": found["data"], "layout": found["layout"]}
+
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A PNG of something that is too large to draw in a browser."""
+    """A PNG of something that is too large to draw in a browser.
 
+    Example:
+        >>> Picture(b"", "A large mesh.").caption
+        'A large mesh.'
+    """
+
+    kind: ClassVar = "picture"
     content: bytes
     caption: str
 
@@ -61,6 +76,7 @@ class Grid:
         [['size', '1.5']]
     """
 
+    kind: ClassVar = "grid"
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str
@@ -69,14 +85,20 @@ class Grid:
 
     @property
     def text_columns(self) -> set[int]:
-        """The places of the columns of text: those that are named as such, and those with a long cell."""
+        """The places of the columns of text, named as such or with a long cell."""
         return {i for i in range(1, len(self.header)) if any(len(row[i]) > _LONG for row in self.rows)} | {*self.texts}
 
 
 @dataclass(frozen=True, eq=False)
 class Text:
-    """A paragraph."""
+    """A paragraph.
 
+    Example:
+        >>> Text("All rows are used.").words
+        'All rows are used.'
+    """
+
+    kind: ClassVar = "text"
     words: str
 
 
@@ -85,10 +107,20 @@ Block = Plot | Picture | Grid | Text
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """A heading and its blocks."""
+    """A heading and its blocks.
+
+    Example:
+        >>> Section("The data", [Text("All rows are used.")]).anchor
+        'the-data'
+    """
 
     title: str
     blocks: list[Block] = field(default_factory=list)
+
+    @property
+    def anchor(self) -> str:
+        """The title as the target of a link."""
+        return "".join(c if c.isalnum() else "-" for c in self.title.lower())
 
 
 def render(title: str, lead: str, cards: Sequence[tuple[str, str, str]], sections: Sequence[Section]) -> str:
@@ -99,115 +131,45 @@ def render(title: str, lead: str, cards: Sequence[tuple[str, str, str]], section
         lead: The first paragraph.
         cards: The figures to see first, as (name, figure, remark).
         sections: The sections.
+
+    Example:
+        >>> page = render("A title", "", [], [Section("Data", [Text("1 < 2")])])
+        >>> "<p>1 &lt; 2</p>" in page
+        True
     """
     from plotly.offline import get_plotlyjs
 
-    plots = [block for section in sections for block in section.blocks if isinstance(block, Plot)]
-    numbers = {id(plot): i for i, plot in enumerate(plots)}
-    body = "\n".join(_section(section, numbers) for section in sections)
-    links = "".join(f'<a href="#{_anchor(s.title)}">{_escape(s.title)}</a>' for s in sections)
-    boxes = "".join(
-        f'<div class="card"><span>{_escape(name)}</span><strong>{_escape(figure)}</strong>'
-        f"<small>{_escape(remark)}</small></div>"
-        for name, figure, remark in cards
+    loader = PackageLoader("rfgp.report")
+    environment = Environment(
+        loader=loader,
+        autoescape=True,
+        finalize=_printable,
+        undefined=StrictUndefined,
+        trim_blocks=True,
     )
-    library = base64.b64encode(gzip.compress(get_plotlyjs().encode(), 9, mtime=0)).decode()
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<meta name="generator" content="rfgp {version("rfgp")}">
-<title>{_escape(title)}</title>
-<link rel="icon" href="data:,">
-<style>{_asset("style.css")}</style>
-</head>
-<body>
-<header><h1>{_escape(title)}</h1><p>{_escape(lead)}</p><nav>{links}</nav></header>
-<main>
-<div class="cards">{boxes}</div>
-{body}
-</main>
-<footer>Made by rfgp {version("rfgp")}. This file is complete and loads nothing.</footer>
-{"".join(_data(plot, numbers[id(plot)]) for plot in plots)}
-<script type="text/plain" id="library">{library}</script>
-<script>{_asset("draw.js")}</script>
-</body>
-</html>
-"""
-
-
-# Inline scripts and styles only; plotly needs blob: and data: pictures for its own exports, eval never.
-_POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
-
-
-def _escape(text: str) -> str:
-    """Return text for HTML, without characters that steer a terminal or a reader."""
-    return html.escape(printable(text))
-
-
-def _section(section: Section, numbers: dict[int, int]) -> str:
-    blocks = "\n".join(_block(block, numbers) for block in section.blocks)
-    return (
-        f'<section id="{_anchor(section.title)}"><h2>{_escape(section.title)}</h2>'
-        f'<div class="blocks">{blocks}</div></section>'
+    environment.filters["base64"] = _base64
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False}
+    return environment.get_template("page.html.j2").render(
+        title=title,
+        lead=lead,
+        cards=cards,
+        sections=sections,
+        plots=[block for section in sections for block in section.blocks if isinstance(block, Plot)],
+        version=version("rfgp"),
+        style=_asset("style.css"),
+        script=_asset("draw.js"),
+        library=gzip.compress(get_plotlyjs().encode(), 9, mtime=0),
     )
 
 
-def _block(block: Block, numbers: dict[int, int]) -> str:
-    if isinstance(block, Text):
-        return f"<p>{_escape(block.words)}</p>"
-    if isinstance(block, Grid):
-        return _grid(block)
-    caption = _escape(block.caption)
-    if isinstance(block, Picture):
-        image = f'<img class="drawn" alt="{caption}" src="{_source(block.content)}">'
-        return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
-    number = numbers[id(block)]
-    picture = ""
-    if block.picture is not None:
-        picture = f'<img class="still" alt="{caption}" src="{_source(block.picture)}">'
-    kind = ' class="wide"' if block.wide else ' class="left"' if block.starts_row else ""
-    return (
-        f'<figure{kind}><div class="plot" id="plot-{number}" role="img" aria-label="{caption}" '
-        f'style="height:{block.height}px"></div>{picture}<figcaption>{caption}</figcaption></figure>'
-    )
+def _printable(value: Any) -> Any:
+    """Return a text without control characters, and other values as they are."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _grid(grid: Grid) -> str:
-    """Return a table that scrolls in a box of its own, below its caption."""
-    texts = grid.text_columns
-    kinds = [' class="text"' if place in texts else "" for place in range(len(grid.header))]
-    head = "".join(f'<th scope="col"{kind}>{_escape(cell)}</th>' for kind, cell in zip(kinds, grid.header, strict=True))
-    rows = "".join(
-        f'<tr><th scope="row">{_escape(row[0])}</th>'
-        + "".join(f"<td{kind}>{_escape(cell)}</td>" for kind, cell in zip(kinds[1:], row[1:], strict=True))
-        + "</tr>"
-        for row in grid.rows
-    )
-    caption = _escape(grid.caption)
-    return (
-        f'<div class="grid{" wide" if grid.wide else ""}"><p class="caption">{caption}</p>'
-        f'<div class="scroll" tabindex="0"><table aria-label="{caption}"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div></div>"
-    )
+def _base64(content: bytes) -> Markup:
+    return Markup(base64.b64encode(content).decode())
 
 
-def _source(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
-
-
-def _data(plot: Plot, number: int) -> str:
-    content = json.loads(plot.figure.to_json())
-    text = json.dumps({"data": content["data"], "layout": content["layout"]}, allow_nan=False)
-    safe = text.replace("<", "\\u003c")  # no text can end the script
-    return f'<script type="application/json" id="data-{number}">{safe}</script>\n'
-
-
-def _anchor(title: str) -> str:
-    return "".join(c if c.isalnum() else "-" for c in title.lower())
-
-
-def _asset(name: str) -> str:
-    return resources.files("rfgp.report").joinpath(name).read_text(encoding="utf-8")
+def _asset(name: str) -> Markup:
+    return Markup(resources.files("rfgp.report").joinpath(name).read_text(encoding="utf-8"))

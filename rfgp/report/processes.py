@@ -31,7 +31,7 @@ def describe_process(model: Process[Any]) -> str:
 
 
 def num_nonzeros(model: Process[Any]) -> int:
-    """Return the number of non-zero features of the training rows, or of non-zeros in the factor of a precision.
+    """Return the number of non-zero features, or of non-zeros in a precision's factor.
 
     Raises:
         NotFittedError: there are no data yet.

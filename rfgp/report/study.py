@@ -35,7 +35,7 @@ FIT_ROWS = 4000
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """A model that was fitted to a training part, with its predictions of the held-out part.
+    """A model fitted to a training part, with predictions of the held-out part.
 
     Attributes:
         title: The name of the data.
@@ -60,6 +60,15 @@ class Study:
         holdout: The kind of the split, "random" or "last".
         split_by: The name of the given groups, such as that of a column. If "", none were given.
         is_log: Whether the targets are logarithms.
+
+    Example:
+        >>> import rfgp
+        >>> from rfgp import kernels as k
+        >>> from rfgp.report import study_table
+        >>> table = Table(np.arange(40.0)[:, None], np.sin(np.arange(40.0) / 9), ("t",), "y")
+        >>> study = study_table(table, rfgp.GP(k.RBF("t"), seed=0), compare=False)
+        >>> len(study.train), len(study.test), study.explained > 0.9
+        (36, 4, True)
     """
 
     title: str
@@ -70,8 +79,8 @@ class Study:
     prediction: Prediction
     spread: float
     seconds: dict[str, float]
-    comparison: Comparison | None
-    remark: str
+    comparison: Comparison | None = None
+    remark: str = ""
     own: tuple[str, int] | None = None
     repeated: int = 0
     baselines: tuple[Baseline, ...] = ()
@@ -90,7 +99,7 @@ class Study:
 
     @property
     def independent(self) -> float:
-        """The number of held-out observations that counts for standard errors, one for each group of equal size."""
+        """The effective number of independent held-out observations."""
         return float(len(self.test)) if self.groups is None else independent_groups(self.groups)
 
     @property
@@ -140,7 +149,7 @@ class Study:
 
 
 def _selected(model: Process[Any]) -> dict[str, Any] | None:
-    """Return the selected options, the reason and the weights for JSON. None without a selection."""
+    """Return the selected options, the reason and the weights for JSON, or None."""
     found = None if model.fit_report is None else model.fit_report.selection
     if found is None:
         return None
@@ -161,10 +170,11 @@ def study_table(
     split_by: str = "groups",
     report: Report | None = None,
 ) -> Study:
-    """Fit a model to a part of a table, evaluate it on the rest, and compare it with the exact process.
+    """Fit a model to a part of a table and evaluate it on the rest.
 
-    Rows that repeat each other exactly are on one side of a random split. The model reads the dataframe of
-    `rfgp.report.input_frame`, in which a category that its kernel names is a column of texts.
+    It is also compared with the exact process. Rows that repeat each other exactly are on one side of a random split.
+    The model reads the dataframe of `rfgp.report.input_frame`, in which a category that its kernel names is a column of
+    texts.
 
     Args:
         table: The table.
@@ -172,7 +182,7 @@ def study_table(
         title: The name of the table.
         test_share: The share of rows to hold out.
         fit_rows: The most training rows, at random, to which hyperparameters are fitted. The model is then conditioned
-            on all of them. If the kernel is selected, approximations are planned, or terms have nearest neighbours, all
+            on all of them. If the kernel is selected, approximations are planned, or terms have nearest neighbors, all
             rows are given to the fit.
         compare: Whether to compare with the exact process, on some of the training rows.
         seed: The seed of the split and the draws.
@@ -198,7 +208,7 @@ def study_table(
         >>> len(study.test), study.num_groups
         (8, 2)
     """
-    tell = report or (lambda step, done, total: None)
+    show = report or (lambda step, done, total: None)
     table.check_numeric_target(2 if isinstance(model.family.options.likelihood, Bernoulli) else 0)
     if fit_rows < 2:
         raise InvalidArgumentError(f"fit_rows must be at least 2, got {fit_rows}.")
@@ -209,25 +219,35 @@ def study_table(
     kinds = copies if given is None else given
     train, test = split(len(table.y), test_share, seed, kinds, holdout)
     fit_rows = len(train) if _takes_all_rows(model) else fit_rows
-    prediction, seconds = _fit_and_predict(model, input_frame(table, model), table.y, train, test, fit_rows, tell)
+    study = _fit_and_predict(title, model, input_frame(table, model), table.y, train, test, fit_rows, show)
     assert model.fit_report is not None
     searched = min(fit_rows, model.fit_report.stages[-1].rows)
-    compared = compare_rows(table, model, train, test, title, seed, tell) if compare else NOT_COMPARED
-    spread = float(table.y[train].std(ddof=1))
+    compared = compare_rows(table, model, train, test, title, seed, show) if compare else NOT_COMPARED
     making = {
         "share of the held-out part": test_share,
         "seed of the split": seed,
         "rows of the fit of the hyperparameters": f"{searched:,}",
     }
     baselines = baselines_of_rows(table, train, test)
-    better = of_baselines(baselines, metrics.rmse(table.y[test], prediction))
-    notes = (*of_selection(model), *better, *_left_out(compared, compare), *of_bounds(model))
-    notes = (*_seen(copies, train, test, "order" if given is None else "groups"), *notes)
-    repeated = 0 if copies is None else len(copies) - int(copies.max()) - 1
-    about = (*compared, repeated, baselines, (), making, notes, None if kinds is None else kinds[test], holdout)
-    by, observed = "" if given is None else split_by, table.y[test]
-    study = Study(title, model, train, test, observed, prediction, spread, seconds, *about, by)
-    return replace(study, is_log=is_of_logarithms(table))
+    notes = (
+        *_seen(copies, train, test, "order" if given is None else "groups"),
+        *of_selection(model),
+        *of_baselines(baselines, study.rmse),
+        *_left_out(compared, compare),
+        *of_bounds(model),
+    )
+    return replace(
+        study,
+        **compared._asdict(),
+        repeated=0 if copies is None else len(copies) - int(copies.max()) - 1,
+        baselines=baselines,
+        making=making,
+        notes=notes,
+        groups=None if kinds is None else kinds[test],
+        holdout=holdout,
+        split_by="" if given is None else split_by,
+        is_log=is_of_logarithms(table),
+    )
 
 
 def study_field(
@@ -241,14 +261,26 @@ def study_field(
     holdout: str = "random",
     report: Report | None = None,
 ) -> Study:
-    """Fit a model to a part of a field's observations, evaluate it on the rest, and compare with the exact process.
+    """Fit a model to a part of a field's observations and evaluate it on the rest.
 
-    Observations of one node, and of one group of the field, are on one side of the split. With holdout="last" the last
-    ones in their order are held out, even if it splits a node. Other arguments and errors are those of `study_table`,
-    except for the model. The features of a `GraphGP` are compared with the exact process of the same kernel, if that
-    can be computed. A `MeshGP` or `RoadGP` is exact, and is compared with a fit of random walks.
+    It is also compared with the exact process. Observations of one node, and of one group of the field, are on one side
+    of the split. With holdout="last" the last ones in their order are held out, even if it splits a node. Other
+    arguments and errors are those of `study_table`, except for the model. The features of a `GraphGP` are compared with
+    the exact process of the same kernel, if that can be computed. A `MeshGP` or `RoadGP` is exact, and is compared with
+    a fit of random walks.
+
+    Example:
+        >>> import graphs
+        >>> from rfgp import datasets
+        >>> from rfgp.report import study_field
+        >>> mesh = datasets.make_mesh(subdivisions=1)
+        >>> graph = graphs.Graph.from_mesh(mesh, nodes="vertices")
+        >>> field = Field(graph, np.arange(42), graph.coordinates[:, 2], "height", mesh=mesh)
+        >>> study = study_field(field, GraphGP(graph, features="exact", seed=0), compare=False)
+        >>> len(study.train), len(study.test)
+        (38, 4)
     """
-    tell = report or (lambda step, done, total: None)
+    show = report or (lambda step, done, total: None)
     at_nodes = field.graph.index(field.nodes)
     groups, by = at_nodes, ""
     if field.groups is not None:
@@ -257,26 +289,32 @@ def study_field(
         groups = joined_groups(at_nodes, group_numbers(field.groups, len(at_nodes)))
         by = field.group_name
     train, test = split(len(field.values), test_share, seed, groups, holdout)
-    inputs, values = observed_inputs(model, field), field.values
-    prediction, seconds = _fit_and_predict(model, inputs, values, train, test, len(train), tell)
+    inputs = observed_inputs(model, field)
+    study = _fit_and_predict(title, model, inputs, field.values, train, test, len(train), show)
     compared: Compared = NOT_COMPARED
     others: tuple[Baseline, ...] = ()
     if compare and isinstance(model, GraphGP):
-        compared = compare_nodes(field, model, train, test, title, seed, tell)
+        compared = compare_nodes(field, model, train, test, title, seed, show)
     elif compare:
         if field.graph.num_nodes <= MOST_WALKED:
-            tell("Fitting random walks for comparison", 0, 0)
+            show("Fitting random walks for comparison", 0, 0)
             others = random_walks(field, train, test, seed)
         text = "".join(f" For comparison, {other.name}: RMSE {other.rmse:.4g}." for other in others)
         compared = Compared(None, f"{EXACT}{text}")
-    spread = float(values[train].std(ddof=1))
-    making = {"share of the held-out part": test_share, "seed of the split": seed}
     baselines = baselines_of_nodes(field, train, test)
-    better = of_baselines(baselines, metrics.rmse(values[test], prediction))
-    notes = (*_seen(groups, train, test), *better, *_left_out(compared, compare), *of_bounds(model))
-    repeated = len(at_nodes) - len(np.unique(at_nodes))
-    about = (*compared, repeated, baselines, others, making, notes, groups[test], holdout, by)
-    return Study(title, model, train, test, values[test], prediction, spread, seconds, *about)
+    better = of_baselines(baselines, study.rmse)
+    return replace(
+        study,
+        **compared._asdict(),
+        repeated=len(at_nodes) - len(np.unique(at_nodes)),
+        baselines=baselines,
+        others=others,
+        making={"share of the held-out part": test_share, "seed of the split": seed},
+        notes=(*_seen(groups, train, test), *better, *_left_out(compared, compare), *of_bounds(model)),
+        groups=groups[test],
+        holdout=holdout,
+        split_by=by,
+    )
 
 
 def _seen(
@@ -285,7 +323,7 @@ def _seen(
     test: NDArray[np.int64],  # (k,)
     reason: str = "order",
 ) -> tuple[str, ...]:
-    """Return a note if held-out observations repeat rows, or nodes, of the training part; the split has a reason."""
+    """Return a note if held-out observations repeat rows or nodes that are trained on."""
     seen = 0 if groups is None else int(np.isin(groups[test], groups[train]).sum())
     if not seen:
         return ()
@@ -299,7 +337,7 @@ def _left_out(compared: Compared, wanted: bool) -> tuple[str, ...]:
 
 
 def _takes_all_rows(model: GP) -> bool:
-    """Return whether a fit is given all rows: it selects or plans for their number, or neighbours depend on it."""
+    """Return whether a fit is given all rows, as selections and neighbors need."""
     given = model.family.options.approximations
     known = [given] if isinstance(given, Approximation) else list(given.values()) if isinstance(given, Mapping) else []
     is_planned = not known or model.family.options.search_space is not None
@@ -307,32 +345,33 @@ def _takes_all_rows(model: GP) -> bool:
 
 
 def _fit_and_predict(
+    title: str,
     model: Process[Any],
     inputs: Any,  # a frame (count, d), or (count,) labels
     targets: NDArray[np.float64],  # (count,)
     train: NDArray[np.int64],
     test: NDArray[np.int64],
     most: int,
-    tell: Report,
-) -> tuple[Prediction, dict[str, float]]:
-    """Fit to some training items, condition on all, and predict the others; return the seconds of each step as well."""
+    show: Report,
+) -> Study:
+    """Fit to some training items, condition on all, and predict the others."""
     seconds, start = {}, time.perf_counter()
     rows, first = getattr(inputs, "iloc", inputs), train[:most]
 
-    def show(now: Progress) -> None:
+    def progress(now: Progress) -> None:
         most = counted(now.iterations, now.unit.removesuffix("s"))
         early = ", fewer if it converges" * (now.unit == "iterations")
         stage = f"Fitting {counted(now.rows, 'observation')} ({now.stage}; at most {most}{early})"
-        tell(stage, now.iteration, now.iterations)
+        show(stage, now.iteration, now.iterations)
 
-    tell(f"Fitting {len(first):,} observations", 0, 0)
-    model.fit(rows[first], targets[first], max_iterations=200, progress=show)
+    show(f"Fitting {len(first):,} observations", 0, 0)
+    model.fit(rows[first], targets[first], max_iterations=200, progress=progress)
     seconds["fit the hyperparameters"], start = time.perf_counter() - start, time.perf_counter()
     if len(first) < len(train):
         model.condition(rows[train], targets[train])
-    model.predict(rows[:1])  # factorises
+    model.predict(rows[:1])  # factorizes
     seconds["condition on the training part"], start = time.perf_counter() - start, time.perf_counter()
-    prediction = model.predict(rows[test])
+    prediction, spread = model.predict(rows[test]), float(targets[train].std(ddof=1))
     metrics.nlpd(targets[test], prediction)  # predictions are lazy
     seconds["predict the held-out part"] = time.perf_counter() - start
-    return prediction, seconds
+    return Study(title, model, train, test, targets[test], prediction, spread, seconds)

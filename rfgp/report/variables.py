@@ -35,6 +35,10 @@ class Variable:
         levels: The levels of a category.
         is_typical_of_row: Whether its typical value is that of the first row, as that of a coordinate.
         is_discrete: Whether its typical value is the most frequent one.
+
+    Example:
+        >>> Variable("color", CATEGORY, None, {"color=red": "red", "color=blue": "blue"}).cells(["red"])
+        {'color=red': array([1.]), 'color=blue': array([0.])}
     """
 
     name: str
@@ -47,7 +51,7 @@ class Variable:
 
     @property
     def columns(self) -> frozenset[str]:
-        """The names of its columns of the dataframe, and of the indicators that a model makes of its levels."""
+        """The names of its columns, and of indicators that a model makes of its levels."""
         if self.column is None:
             return frozenset(self.indicators)
         made = (f"{self.column}={level}" for level in self.levels)
@@ -86,12 +90,22 @@ class Variable:
 
 
 def is_of_logarithms(table: Table) -> bool:
-    """Return whether the targets of a table are logarithms, by their name."""
+    """Return whether the targets of a table are logarithms, by their name.
+
+    Example:
+        >>> is_of_logarithms(Table(np.zeros((2, 1)), np.zeros(2), ("x",), "log of price"))
+        True
+    """
     return table.target.startswith(LOG_TARGET)
 
 
 def in_own_units(table: Table) -> Table:
-    """Return a table with the exponentials of its targets if these are logarithms."""
+    """Return a table with the exponentials of its targets if these are logarithms.
+
+    Example:
+        >>> in_own_units(Table(np.zeros((2, 1)), np.zeros(2), ("x",), "log of price")).y.tolist()
+        [1.0, 1.0]
+    """
     if not is_of_logarithms(table):
         return table
     return replace(table, y=np.exp(table.y), target=table.target.removeprefix(LOG_TARGET))
@@ -127,7 +141,7 @@ def input_frame(table: Table, model: GP) -> Any:
 
 
 def variables_of(table: Table, model: GP, frame: Any) -> list[Variable]:
-    """Return the variables of a table, in the order of the file, as a dataframe from `input_frame` holds them."""
+    """Return the variables of a dataframe from `input_frame`, in the file's order."""
     kinds = _kinds(model)
     found = [_variable(rule, frame, kinds.get(rule.name, set())) for rule in table.schema.inputs]
     return [variable for variable in found if variable.columns]
@@ -142,7 +156,9 @@ def typical_row(variables: Sequence[Variable], frame: Any, count: int) -> dict[s
 
 
 def columns_of(model: Process[Any], path: str) -> list[str]:
-    """Return the columns of the factor that has a hyperparameter; none for the noise, the mean and output scales.
+    """Return the columns of the factor that has a hyperparameter.
+
+    The noise, the mean and output scales have none.
 
     Args:
         model: A fitted model.
@@ -159,7 +175,7 @@ def columns_of(model: Process[Any], path: str) -> list[str]:
 
 
 def as_dates(days: ArrayLike) -> list[str]:
-    """Return days (n,) since 1970-01-01 as dates, with the time of day if some are not midnights.
+    """Return days (n,) since 1970-01-01 as dates, with times if not all are midnights.
 
     Example:
         >>> as_dates([0, 0.5])
@@ -194,6 +210,6 @@ def _named_columns(model: GP) -> set[str]:
 
 
 def _factors(model: GP) -> list[Any]:
-    """Return the factors of the kernel, and of the kernel of the noise if there is one."""
+    """Return the factors of the kernel and of the noise's kernel, if there is one."""
     kernels = [model.kernel, getattr(model.family.options.likelihood, "kernel", None)]
     return [factor for kernel in kernels if kernel is not None for term in kernel.terms() for factor in term.factors]

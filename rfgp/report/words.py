@@ -37,7 +37,7 @@ def number(value: float) -> str:
 
 
 def cards(study: Study, noun: str) -> list[tuple[str, str, str]]:
-    """Return the figures to see first: names, values and remarks. The noun names the data, such as "rows"."""
+    """Return the names, values and remarks of cards. The noun is such as "rows"."""
     count, covered = len(study.test), round(study.coverage * len(study.test))
     explained = f"{100 * study.explained:.1f} %" if math.isfinite(study.explained) else "not defined"
     others = f"standard deviation of the training targets: {number(study.spread)}"
@@ -46,14 +46,11 @@ def cards(study: Study, noun: str) -> list[tuple[str, str, str]]:
         others += f"; best baseline ({best.name}): {number(best.rmse)}"
     if study.is_log:
         others = f"of logarithms, about {100 * math.expm1(study.rmse):.2g} % of the target; {others}"
+    share = f"{100 * study.coverage:.1f} %"
     out = [
         ("Error on held-out data (RMSE)", number(study.rmse), others),
         ("Variance explained (R²)", explained, f"of {count:,} held-out {noun}{in_groups(study)}"),
-        (
-            "Coverage of 95 % intervals",
-            f"{100 * study.coverage:.1f} %",
-            f"{covered:,} of {count:,}: {verdict(study, noun)}",
-        ),
+        ("Coverage of 95 % intervals", share, f"{covered:,} of {count:,}: {verdict(study, noun)}"),
     ]
     if study.comparison is not None and study.own is not None:
         kl = study.comparison.estimate("kl", *study.own)
@@ -67,9 +64,9 @@ def cards(study: Study, noun: str) -> list[tuple[str, str, str]]:
 
 
 def verdict(study: Study, noun: str) -> str:
-    """Assess the coverage of 95 % intervals at the 5 % level, and the calibration curve at the 1 % level.
+    """Assess the coverage of 95 % intervals, and the calibration curve.
 
-    Errors in a group count as equal, so that standard errors are those of the effective number of groups.
+    The levels of the tests are 5 % and 1 %. Standard errors are those of the effective number of groups.
     """
     if few := too_few(study, noun):
         return few
@@ -89,7 +86,7 @@ def verdict(study: Study, noun: str) -> str:
 
 
 def too_few(study: Study, noun: str) -> str:
-    """Return that too few groups, or observations, are held out to assess the coverage; "" if they are enough."""
+    """Return a remark if too few groups are held out to assess the coverage, or ""."""
     if study.independent >= FEW:
         return ""
     if not in_groups(study):
@@ -101,12 +98,12 @@ def too_few(study: Study, noun: str) -> str:
 
 
 def in_groups(study: Study) -> str:
-    """Return the number of groups of held-out observations in words; "" if each is its own."""
+    """Return the number of held-out groups in words, or "" if each is one observation."""
     return "" if study.num_groups == len(study.test) else f" in {counted(study.num_groups, 'group')}"
 
 
 def diagnostics(study: Study) -> list[Block]:
-    """Return the notes on a fit, the baselines, and the plots of diagnostics and convergence."""
+    """Return the notes on a fit, the baselines, and the diagnostic plots."""
     y, prediction = study.observed, study.prediction
     is_vague = bool(in_groups(study) and too_few(study, ""))
     found: list[Block] = [
@@ -129,10 +126,9 @@ def diagnostics(study: Study) -> list[Block]:
         ),
         Plot(
             figures.residuals(y, prediction),
-            f"Standardised residuals against predictions{shown(len(y), figures.MOST_POINTS)}. If the model fits, there "
+            f"Standardized residuals against predictions{shown(len(y), figures.MOST_POINTS)}. If the model fits, there "
             "is no trend, and about 5 % of them are outside the dashed lines. A funnel means that the noise varies."
-            + " There are too few groups to assess this."
-            * is_vague,
+            f"{' There are too few groups to assess this.' * is_vague}",
         ),
     ]
     fit = study.model.fit_report
@@ -205,15 +201,13 @@ def shown(count: int, most: int) -> str:
 def convergence(fit: FitReport) -> str:
     """Return in words whether a fit converged."""
     steps = f"{counted(fit.iterations, 'iteration')} and {counted(fit.evaluations, 'evaluation')}"
-    return (
-        f"The optimiser converged after {steps}."
-        if fit.converged
-        else f"The optimiser stopped after {steps} without converging ({fit.message}); the hyperparameters may be poor."
-    )
+    if fit.converged:
+        return f"The optimizer converged after {steps}."
+    return f"The optimizer stopped after {steps} without converging ({fit.message}); the hyperparameters may be poor."
 
 
 def repeats(study: Study) -> str:
-    """Return how many rows repeat others, or observations the node of others; "" if none do."""
+    """Return how many rows, or nodes of observations, repeat others, or ""."""
     if not study.repeated:
         return ""
     one, is_apart = study.repeated == 1, study.holdout == "random"
@@ -234,6 +228,8 @@ def accuracy(study: Study) -> Section:
     exact = comparison.exact[0]
     rows.insert(0, ["exact", "", "0", "0", number(exact.rmse), number(exact.nlpd), f"{exact.seconds:.2f}"])
     noun = comparison.size_name
+    kind = "coupling" if noun == "frequencies" else "features"
+    header = [kind, "m", "KL, nats", "kernel error", "RMSE", "NLPD", "seconds"]
     return Section(
         "Against the exact process",
         [
@@ -245,7 +241,7 @@ def accuracy(study: Study) -> Section:
             ),
             Plot(
                 figures.by_size(comparison, "kernel_error", "relative error of the kernel"),
-                "Relative error of the kernel matrix in the Frobenius norm, where 0.1 is 10 %.",
+                "Relative error of the kernel matrix in the Frobenius norm; 0.1 is 10 %.",
             ),
             Plot(
                 figures.against_exact(comparison),
@@ -253,15 +249,7 @@ def accuracy(study: Study) -> Section:
                 f"{counted(len(comparison.example.observed), 'held-out point')}.",
             ),
             Grid(
-                [
-                    "coupling" if noun == "frequencies" else "features",
-                    "m",
-                    "KL, nats",
-                    "kernel error",
-                    "RMSE",
-                    "NLPD",
-                    "seconds",
-                ],
+                header,
                 rows,
                 "Means over draws. 1.23(4) is 1.23 with standard error 0.04. Seconds include drawing, conditioning and "
                 "prediction.",
@@ -271,9 +259,8 @@ def accuracy(study: Study) -> Section:
 
 
 def _accuracy_row(comparison: Comparison, method: str, size: int) -> list[str]:
-    cells = [
-        format_estimate(comparison.estimate(name, method, size)) for name in ("kl", "kernel_error", "rmse", "nlpd")
-    ]
+    names = ("kl", "kernel_error", "rmse", "nlpd")
+    cells = [format_estimate(comparison.estimate(name, method, size)) for name in names]
     return [method, str(size), *cells, f"{comparison.estimate('seconds', method, size).mean:.2f}"]
 
 
@@ -292,7 +279,7 @@ STATISTICS = ("column", "mean", "sd", "min", "median", "max", "distinct")
 
 
 def statistics(names: Sequence[str], columns: NDArray[np.float64], noun: str) -> Grid:  # columns (n, k)
-    """Return a table of statistics of columns (n, k) of numbers. The noun names their n rows."""
+    """Return the statistics of columns (n, k). The noun names their n rows."""
     rows = [statistics_row(name, column) for name, column in zip(names, columns.T, strict=True)]
     return Grid(STATISTICS, rows, f"{counted(len(columns), noun)}.")
 

@@ -1,4 +1,4 @@
-"""Rows: what a user gives, read and checked, and the same in standardised blocks, which inference reads."""
+"""Rows: validated user data, and the same rows in standardized blocks for inference."""
 
 from rfgp.rows.blocks import Block as Block
 from rfgp.rows.blocks import DistributedRows as DistributedRows

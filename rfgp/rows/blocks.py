@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 class Rows(Protocol):
-    """The role: whatever yields blocks."""
+    """The interface of rows: an object that yields blocks."""
 
     @property
     def num_outputs(self) -> int:
@@ -45,10 +45,10 @@ class Block:
     Attributes:
         inputs: (b, d), or positions (b,).
         targets: (b, k), float64.
-        fixed_noise: Variances (b,) beside the learned noise, float64; None: zeros. Under a likelihood of counts, which
-            has no noise, the rows' exposures; None: ones.
-        weight: Numbers of observations (b,), float64; None: ones.
-        signs: How often the log densities of the outputs count in a total, (k,); None: once each.
+        fixed_noise: Known noise variances (b,), added to the learned noise, float64. If None, zeros. With a likelihood
+            of counts or positive values, the exposures. If None, ones.
+        weight: The numbers of observations (b,), float64. If None, ones.
+        signs: The weights of the outputs in a sum of log densities, (k,). If None, ones.
         scatter: The sums of squares of a row's observations about their mean, which is the target, (b, k). If None, the
             observations of a row are equal.
     """
@@ -162,7 +162,7 @@ Sums = tuple[Tensor, ...]
 
 @runtime_checkable
 class DistributedRows(Rows, Protocol):
-    """The role: rows that lie on other machines, where sums over them are better taken."""
+    """The interface of rows on other machines, which compute sums over their rows."""
 
     def total(self, function: Callable[[Rows], Sums]) -> Sums:
         """Return the sum of function(part) over parts of the rows, each evaluated where it lies."""

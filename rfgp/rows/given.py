@@ -1,4 +1,4 @@
-"""Training data at the door: from what a user gives to rows in standardised units."""
+"""Training data: from user input to rows in standardized units."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -30,11 +30,11 @@ from rfgp.scaling import Affine, Scaling, moments
 
 
 class InputReader(Protocol):
-    """The role: what is to be known of inputs to read them; tables here, graph nodes with their family."""
+    """The interface of readers of inputs: tables, or nodes of a graph."""
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """The dtype that the user chose; None: that of the data."""
+        """The dtype of the rows. If None, that of the data."""
 
     @property
     def standardize(self) -> bool:
@@ -48,7 +48,7 @@ class InputReader(Protocol):
         """Check inputs and return them as a tensor in the user's units, tables (n, d) or positions (n,)."""
 
     def complete(self, given: Chunk) -> Chunk:
-        """Return the rows without those that are missing, or all of them where nothing may be."""
+        """Return the rows without missing targets. Tables, which may not have any, return all rows."""
 
 
 @runtime_checkable
@@ -124,15 +124,15 @@ class ArrayRows(Block):
 
 @dataclass(frozen=True, eq=False)
 class DataSummary:
-    """What data decide before anything is learned.
+    """The statistics of the data that initialize a model.
 
     Attributes:
-        scaling: To standardised units.
-        spread: Standard deviations of the columns of the inputs (d,), in the user's units; of nodes ().
-        center: Mean of the targets, () or (k,).
-        deviation: Their standard deviation, likewise.
-        targets: All of them, or a sample, (n,) or (n, k).
-        weight: How often these count, (n,); None: once.
+        scaling: The map to standardized units.
+        spread: The standard deviations of the columns of the inputs (d,), in the user's units. () for nodes.
+        center: The mean of the targets, () or (k,).
+        deviation: The standard deviation of the targets, () or (k,).
+        targets: All targets, or a sample, (n,) or (n, k).
+        weight: The weights of these targets, (n,). If None, ones.
     """
 
     scaling: Scaling
@@ -157,7 +157,7 @@ class GivenArrays:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Of the columns, where they have some."""
+        """The names of the columns. None if they have none."""
         return self.chunk.names
 
     @classmethod
@@ -166,13 +166,13 @@ class GivenArrays:
     ) -> "GivenArrays":
         """Check data, at least so many rows, and copy what the caller could change later.
 
-        Columns that have names are taken in the order of `columns`, where these are known.
+        Columns that have names are taken in the order of `columns` if it is not None.
 
         Raises:
             DataError: they cannot be used; the message names the place.
         """
         if given.y is None:
-            raise DataError("y is missing: pass targets beside X, or one source of rows such as rfgp.tables.Parquet.")
+            raise DataError("y is missing. Pass targets with X, or one source of rows such as rfgp.tables.Parquet.")
         complete = reader.complete(given.trained_on() if columns is None else given.named(columns))
         inputs, origin = reader.read(complete.X)
         targets = read_targets(complete.y, len(inputs), origin.template, reader.dtype, least)
@@ -211,7 +211,7 @@ class GivenSource:
     Attributes:
         source: Where they come from.
         dtype: Of the inputs; None: the source's.
-        survey: What the pass told.
+        survey: The statistics of the pass.
     """
 
     source: RowSource
@@ -220,19 +220,19 @@ class GivenSource:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Of the columns, where they have some."""
+        """The names of the columns. None if they have none."""
         return self.survey.names
 
     def summary(self, standardize: bool) -> DataSummary:
         """Return what the data decide."""
-        told, like = self.survey, self.survey.sample.X.new_empty(0)
-        maps = [found.standardizing(like) for found in (told.targets, told.inputs)]
-        center, deviation = (v[0] if told.is_vector else v for v in (maps[0].location, maps[0].scale))
+        stats, like = self.survey, self.survey.sample.X.new_empty(0)
+        maps = [found.standardizing(like) for found in (stats.targets, stats.inputs)]
+        center, deviation = (v[0] if stats.is_vector else v for v in (maps[0].location, maps[0].scale))
         if not standardize:
             maps = [Affine.identity(m.location[None]) for m in maps]
-        targets = Affine(maps[0].location[0], maps[0].scale[0]) if told.is_vector else maps[0]
-        scaling = Scaling(_checked_units(targets), maps[1], told.names)
-        spread, sample = told.inputs.deviation.to(like), told.sample
+        targets = Affine(maps[0].location[0], maps[0].scale[0]) if stats.is_vector else maps[0]
+        scaling = Scaling(_checked_units(targets), maps[1], stats.names)
+        spread, sample = stats.inputs.deviation.to(like), stats.sample
         return DataSummary(scaling, spread, center, deviation, sample.y, sample.sample_weight)
 
     def rows(self, scaling: Scaling) -> SourceRows:
@@ -241,12 +241,12 @@ class GivenSource:
         Raises:
             DataError: another number of columns or outputs than the scaling is for.
         """
-        told, make = self.survey, RemoteRows if isinstance(self.source, DistributedSource) else SourceRows
-        kind = _kind_of_rows(told.sample, told.is_vector, scaling)
-        sizes = (told.num_rows, told.observations, told.is_numpy)
-        sample, like = standardized(told.sample, scaling), told.sample.X
-        low, high = (scaling.standardize(end.to(like)[None])[0] for end in (told.inputs.low, told.inputs.high))
-        return make(self.source, scaling, self.dtype, *kind, *sizes, sample, told.digest, (low, high))
+        stats, make = self.survey, RemoteRows if isinstance(self.source, DistributedSource) else SourceRows
+        kind = _kind_of_rows(stats.sample, stats.is_vector, scaling)
+        sizes = (stats.num_rows, stats.observations, stats.is_numpy)
+        sample, like = standardized(stats.sample, scaling), stats.sample.X
+        low, high = (scaling.standardize(end.to(like)[None])[0] for end in (stats.inputs.low, stats.inputs.high))
+        return make(self.source, scaling, self.dtype, *kind, *sizes, sample, stats.digest, (low, high))
 
 
 def read_training(
@@ -254,7 +254,7 @@ def read_training(
 ) -> GivenArrays | GivenSource:
     """Check training data, at least so many rows; those read in blocks once as a whole, with a sample under the seed.
 
-    Columns that have names are taken in the order of `columns`, where these are known.
+    Columns that have names are taken in the order of `columns` if it is not None.
 
     Raises:
         DataError: they cannot be used; the message names the place.
@@ -277,8 +277,8 @@ def read_more(reader: InputReader, given: Chunk, seed: int, scaling: Scaling) ->
     if source is None:
         return GivenArrays.read(reader, given, 1, scaling.columns).rows(scaling)
     if isinstance(source, DistributedSource):
-        told = survey(source, reader.dtype, seed, is_all=False, columns=scaling.columns)
-        return GivenSource(source, reader.dtype, told).rows(scaling)
+        stats = survey(source, reader.dtype, seed, is_all=False, columns=scaling.columns)
+        return GivenSource(source, reader.dtype, stats).rows(scaling)
     return _unread(source, reader.dtype, scaling)
 
 
@@ -296,7 +296,7 @@ def _unread(source: RowSource, dtype: torch.dtype | None, scaling: Scaling) -> S
 
 
 def inputs_source(reader: InputReader, X: Any) -> RowSource | None:
-    """Return new inputs that are read in blocks as a source for a reader; None for what is taken into memory."""
+    """Return a source of inputs that are read in blocks. None if they are held in memory."""
     source = as_source(X) if reader.reads_blocks else None
     return reader.coded(source) if source is not None and isinstance(reader, SourceReader) else source
 

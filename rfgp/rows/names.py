@@ -109,9 +109,10 @@ def arranged(X: Any, wanted: tuple[str, ...] | None, names: tuple[str, ...] | No
     """Return inputs (n, d) with the wanted columns in the wanted order; others are left out.
 
     Args:
-        X: Inputs; a dataframe, or what has columns whose names are told apart from it.
-        wanted: The names of the training data's columns; None: they had none, and columns go by their position.
-        names: Of the columns of X; None: those that it has itself. Without any, columns go by their position.
+        X: Inputs: a dataframe, or an array.
+        wanted: The names of the training columns. If None, columns are matched by position.
+        names: The names of the columns of X. If None, those of X itself. Without names, columns are matched by
+            position.
 
     Raises:
         DataError: a wanted column is missing.

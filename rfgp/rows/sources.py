@@ -23,14 +23,14 @@ SMALL = 2**26
 
 
 class Chunk(NamedTuple):
-    """Some rows in the user's units: arrays or whatever he gave, and once they are checked, tensors.
+    """Some rows in the user's units: as the user passed them, or as tensors after validation.
 
     Attributes:
-        X: Inputs (b, d), or b labels; of nodes that are checked, positions (b,).
-        y: Targets (b,) or (b, k); None where there are none.
-        noise: Known variances (b,), or None.
-        sample_weight: Numbers of observations (b,), or None.
-        names: Of the d columns of X, where they have some that X does not tell itself, as a dataframe does.
+        X: Inputs (b, d), or b labels. Validated nodes are positions (b,).
+        y: Targets (b,) or (b, k). If None, there are none.
+        noise: Known noise variances (b,). If None, zeros.
+        sample_weight: Numbers of observations (b,). If None, ones.
+        names: The names of the d columns. If None, those of X if it is a dataframe.
     """
 
     X: Any
@@ -140,10 +140,10 @@ class ArraySource:
 
 
 def as_source(X: Any, y: Any = None, noise: Any = None, sample_weight: Any = None) -> RowSource | None:
-    """Return what is to be read in blocks as a source; None for what is taken into memory.
+    """Return a source of rows that are read in blocks. None if they are held in memory.
 
     Raises:
-        DataError: arguments beside a source, which brings its own; or arrays of different lengths.
+        DataError: a source is given together with other arguments, or arrays differ in length.
     """
     if isinstance(X, RowSource) and callable(X.chunks):  # arrays of others have numbers there
         if any(value is not None for value in (y, noise, sample_weight)):
@@ -173,7 +173,7 @@ def checked(
         chunks: All of them, in order.
         dtype: Of the inputs; None: the source's.
         targets: Whether these are wanted.
-        names: Of the columns that are wanted, in order, where they are known; else those of the first chunk.
+        names: The names of the requested columns, in order. If None, those of the first chunk.
         first: The number of rows before these.
 
     Raises:
@@ -189,12 +189,12 @@ def checked(
             raise DataError(f"A block of the source has {counted(inputs.shape[1], 'column')}, the first has {width}.")
         y = noise = weight = None
         if targets:
-            beside = tuple(name for name in ("noise", "sample_weight") if getattr(chunk, name) is not None)
-            if extras is not None and beside != extras:
+            given_extras = tuple(name for name in ("noise", "sample_weight") if getattr(chunk, name) is not None)
+            if extras is not None and given_extras != extras:
                 raise DataError(
-                    f"A block of the source has {_listed(beside)} beside X and y, the first {_listed(extras)}."
+                    f"A block of the source has {_listed(given_extras)} with X and y, the first {_listed(extras)}."
                 )
-            extras = beside
+            extras = given_extras
             if chunk.y is None:
                 raise DataError("The source has no targets; name the target column where the source is made.")
             y = read_target_values(chunk.y)
@@ -262,7 +262,7 @@ def standardized_noise(chunk: Chunk, scaling: Scaling) -> Tensor | None:
 
 
 _UNCOUNTED = 2**16
-"""Rows that a source is taken to have before it has been read, where only the order of their number matters."""
+"""The assumed number of rows of a source that has not been read. Only its magnitude matters."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,17 +271,17 @@ class SourceRows:
 
     Attributes:
         source: Where they come from.
-        scaling: To standardised units.
-        dtype: Of the inputs; None: the source's.
-        num_outputs: k.
+        scaling: The map to standardized units.
+        dtype: The dtype of the inputs. If None, that of the source.
+        num_outputs: The number k of outputs.
         is_uniform: Whether no row has a weight or a noise of its own.
         has_fixed_noise: Whether rows have a noise of their own.
-        num_rows: n; None before they have been read.
+        num_rows: The number n of rows. None until they have been read.
         count: The number of observations, repetitions included.
         as_numpy: Whether they came as arrays rather than tensors.
-        sample: Some of them, standardised, in random order; None: rows that were added.
-        digest: Of all values, where they have been read before.
-        ends: The smallest and the largest standardised inputs, (d,) each, where they have been read before.
+        sample: A standardized random sample of the rows. None for rows that were added.
+        digest: The digest of all values. None until they have been read.
+        ends: The smallest and the largest standardized inputs, (d,) each. None until they have been read.
     """
 
     source: RowSource

@@ -142,7 +142,9 @@ class Tally:
         self._kind: tuple[bool, bool, tuple[str, ...] | None] | None = None  # vector, numpy, names
 
     def read(self, source: RowSource, dtype: torch.dtype | None, columns: tuple[str, ...] | None = None) -> None:
-        """Add all rows of a source, with the columns of these names, where they are told.
+        """Add all rows of a source.
+
+        If names of columns are given, only these are read.
 
         Raises:
             DataError: values that cannot be used.

@@ -2,4 +2,4 @@
 
 from rfgp.selection.candidates import AutoSpace as AutoSpace
 from rfgp.selection.select import fit_model as fit_model
-from rfgp.selection.select import selected as selected
+from rfgp.selection.select import run_selection as run_selection

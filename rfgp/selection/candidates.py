@@ -17,19 +17,19 @@ from rfgp.regression import Limits
 from rfgp.regression.spec import ModelOptions
 
 FEW_ROWS = 2000
-"""The most rows with distinct inputs for which the candidates are exact."""
-WIDE, MANY = 10, 3
-"""The rows for each column below which few columns may matter, and below which all cannot have a lengthscale."""
+"""The largest number of rows with distinct inputs for which the candidates are exact."""
+SPARSE_ROWS, ARD_ROWS = 10, 3
+"""The rows per column below which sparse priors are tried, and below which kernels have one lengthscale."""
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A model that a selection may take.
+    """A model that a selection may choose.
 
     Attributes:
         model: The options of the model, whose approximations are a dict by the names of the terms.
-        variants: Candidates that are scored only if this one goes on.
-        is_sparse: Whether priors say that few columns matter.
+        variants: Candidates that are scored only if this one survives a round.
+        is_sparse: Whether the priors favor few columns.
     """
 
     model: ModelOptions
@@ -43,7 +43,7 @@ class Candidate:
 
     @property
     def approximations(self) -> Mapping[str, Approximation]:
-        """The approximation of each term by its name. Empty if they are planned."""
+        """The approximation of each term by its name. If they are planned, empty."""
         found = self.model.approximations
         return found if isinstance(found, Mapping) else {}
 
@@ -53,18 +53,18 @@ class Candidate:
         return bool(self.approximations) and all(isinstance(one, Exact) for one in self.approximations.values())
 
     @property
-    def is_line(self) -> bool:
+    def is_linear(self) -> bool:
         """Whether the only term is linear, so that the candidate is a baseline too."""
         return all(isinstance(factor, Linear) for term in self.terms for factor in term.factors)
 
     @property
     def is_on_lattices(self) -> bool:
-        """Whether all terms have equispaced frequencies, or what is planned in their place."""
+        """Whether all terms have equispaced or planned approximations."""
         return all(isinstance(one, EquispacedFourier) for one in self.approximations.values())
 
     @property
     def features(self) -> RandomFeatures | None:
-        """The random features of a term. None if there are none."""
+        """The random features of a term. If there are none, None."""
         return next((one for one in self.approximations.values() if isinstance(one, RandomFeatures)), None)
 
     @property
@@ -73,14 +73,14 @@ class Candidate:
         return self.features is not None and self.features.learn_frequencies
 
     def learns_those_of(self, other: "Candidate") -> bool:
-        """Return whether the candidate learns as many frequencies as another has alone, which are fixed."""
+        """Return whether it learns the frequencies that another one keeps fixed."""
         if not self.learns_frequencies or other.features is None or other.learns_frequencies or other.neighbors:
             return False
         return self.num_features == other.num_features
 
     @property
     def neighbors(self) -> Vecchia | None:
-        """The nearest neighbours of a term, or of the residual of inducing points. None if there are none."""
+        """The neighbors of a term or of the residual of inducing points. If there are none, None."""
         known = [getattr(one, "residual", None) or one for one in self.approximations.values()]
         return next((one for one in known if isinstance(one, Vecchia)), None)
 
@@ -92,7 +92,7 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """The kernels and their approximations, in a few words."""
+        """The kernels and their approximations in words."""
         if self.is_exact:
             return f"exact {' + '.join(map(_words, self.terms))}" + ", few columns" * self.is_sparse
         known = self.approximations
@@ -101,7 +101,7 @@ class Candidate:
 
     @property
     def values(self) -> dict[str, str]:
-        """The kernel and the approximations as one writes them, for `rfgp.GP`."""
+        """The arguments of `rfgp.GP` that give this candidate, as text."""
         given = {"approximation": repr(self.approximations)} if self.approximations else {}
         priors = {"priors": repr(dict(self.model.priors))} if self.is_sparse else {}
         return {"kernel": repr(self.model.kernel), **given, **priors}
@@ -131,11 +131,11 @@ def _sizes(approximation: Any) -> Iterator[str]:
 
 
 Seasons = Sequence[tuple[Any, float]]
-"""Keys of columns of dates, each with a period in days."""
+"""Pairs of the key of a date column and a period in days."""
 
 
 class SearchSpace(Protocol):
-    """The role: the candidates of a selection, and what it may cost."""
+    """The role: the candidates of a selection, and its limits."""
 
     @property
     def limits(self) -> Limits:
@@ -153,8 +153,8 @@ class SearchSpace(Protocol):
         Args:
             num_rows: The number of rows with distinct inputs.
             num_columns: The number of columns.
-            seasons: Columns of dates, each with a period in days.
-            in_blocks: Whether the rows are read in blocks, so that no candidate may keep them.
+            seasons: Date columns, each with a period in days.
+            in_blocks: Whether the rows are read in blocks, so that no candidate may hold all of them.
         """
 
 
@@ -190,7 +190,7 @@ class AutoSpace:
 
     @property
     def _is_gaussian(self) -> bool:
-        """Whether the likelihood is Gaussian. Under others neither frequencies nor neighbors are compared."""
+        """Whether the likelihood is Gaussian. Otherwise frequencies and neighbors are not compared."""
         return isinstance(self.model.likelihood, Gaussian)
 
     def _exact(self, num_rows: int, num_columns: int, seasons: Seasons) -> tuple[Candidate, ...]:
@@ -205,15 +205,15 @@ class AutoSpace:
             _line() + _matern(1.5),
         ]
         kernels = isotropic
-        if num_columns < num_rows / MANY:
+        if num_columns < num_rows / ARD_ROWS:
             kernels += [_line(), *alone, *sums, *_with_seasons(_line() + _rbf(), seasons)]
         found = [self._of(Exact(), kernel) for kernel in kernels]
-        if num_columns > num_rows / WIDE:
+        if num_columns > num_rows / SPARSE_ROWS:
             found += [self._sparse(kernel) for kernel in (_line(), _rbf(), _line() + _rbf())]
         return tuple(found)
 
     def _sparse(self, kernel: Kernel) -> Candidate:
-        """Return the exact candidate of a kernel of which few columns matter, unless the user gives priors."""
+        """Return the exact candidate of a kernel with priors for few columns."""
         known = {
             "linear.variance": SparseVariances(),
             "rbf.lengthscale": SparseLengthscales(),
@@ -225,7 +225,7 @@ class AutoSpace:
         return replace(made, model=made.model.changed(priors={**own, **self.model.priors}), is_sparse=True)
 
     def _planned(self, num_columns: int, seasons: Seasons) -> tuple[Candidate, ...]:
-        """Return the candidates for at most three columns: on lattices, with neighbors if these are too large."""
+        """Return the candidates for at most three columns, with planned approximations."""
         found = [self._of("auto", one) for one in (_line(), _rbf(), _matern(2.5), _matern(1.5))]
         found += [self._of("auto", one) for one in _with_seasons(_line() + _rbf(), seasons)]
         if num_columns == 1:
@@ -236,19 +236,19 @@ class AutoSpace:
     def _with_frequencies(self) -> tuple[Candidate, ...]:
         """Return the candidates with random features alone."""
         found: tuple[Candidate, ...] = ()
-        for m in (512, 256, 128):  # each is scored if half as many are the best
+        for m in (512, 256, 128):  # each is scored if half as many frequencies are the best
             found = (self._of(RandomFeatures(m, learn_frequencies=True), _rbf(), found),)
         return self._of(RandomFeatures(128), _rbf()), *found
 
     def _with_neighbors(self) -> tuple[Candidate, ...]:
-        """Return the candidates with nearest neighbors, alone and with random features of a smoother term."""
+        """Return the candidates with neighbors, alone and with a smoother term."""
         alone = [self._of(Vecchia(), _matern(nu)) for nu in (1.5, 0.5, 2.5)]
         chosen = {"rbf": RandomFeatures(128), "local": Vecchia()}
         both = [self._of(chosen, _rbf() + _matern(nu, "local")) for nu in (1.5, 0.5)]
         return replace(alone[0], variants=tuple(alone[1:])), replace(both[0], variants=tuple(both[1:]))
 
     def _of(self, approximation: Any, kernel: Kernel, variants: Iterable[Candidate] = ()) -> Candidate:
-        """Return the candidate of a kernel, with one approximation of all terms, those by name, or planned ones."""
+        """Return the candidate of a kernel with an approximation, a dict or planned ones."""
         names = [str(term.name) for term in kernel.terms()]
         chosen = dict.fromkeys(names, approximation) if isinstance(approximation, Approximation) else approximation
         return Candidate(self.model.changed(kernel=kernel, approximations=chosen, search_space=None), tuple(variants))
@@ -267,7 +267,7 @@ def _line() -> Kernel:
 
 
 def _with_seasons(kernel: Kernel, seasons: Seasons) -> list[Kernel]:
-    """Return the sums of a kernel and a season, and that with all of them if there are several."""
+    """Return the sum of a kernel and each season, and with several the sum with all."""
     terms = [Periodic(key, period, name=f"season {period:g}") for key, period in seasons]
     found = [kernel + term for term in terms]
     if len(terms) > 1:

@@ -1,7 +1,7 @@
 """Predicted costs of fits, in operations and bytes.
 
-A prediction may be off by a factor of two, mostly because searches take more or fewer evaluations. Candidates differ by
-factors of ten to a thousand. Memory is an upper bound (`tests/rfgp/selection/test_costs.py`).
+A predicted time may be off by a factor of two, because the number of evaluations varies. Candidates differ by factors
+of ten to a thousand. The predicted memory is an upper bound (`tests/rfgp/selection/test_costs.py`).
 """
 
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ from rfgp.regression.selection_report import RATE
 from rfgp.selection.candidates import Candidate
 
 EVALUATIONS, STEPS = 80.0, 110.0
-"""The evaluations of a search, and those that take as long as the steps that learn frequencies."""
+"""The number of evaluations of a search, and the equivalent number for learning frequencies."""
 SEARCHED, SUBSET, BATCH = 2**14, 8000, 6000
-"""The rows of a search with neighbors if there are at least twice as many, of a search with fixed frequencies, and of
-a step that learns frequencies."""
+"""The rows of a search with neighbors if there are at least twice as many, of a search with fixed frequencies, and of a
+step that learns frequencies."""
 ON_LATTICE = {1: 200.0, 2: 1000.0, 3: 1500.0}
 """A typical number of features of a term on a lattice by the number of columns."""
 _OVERHEAD, _FOUND, _TRANSFORM = 4e7, 1e4, 1e4
-"""The operations of an evaluation apart from its matrices, and for each row those that find its neighbors and those of
-a non-uniform transform."""
+"""The operations of an evaluation apart from its matrices, of the neighbor search for each row, and of a non-uniform
+Fourier transform for each row."""
 _PAIRS, _COPIES, _ENTRIES, _LATENT = 18.0, (8.0, 16.0), 26.0, 450.0
-"""The numbers held for each pair of rows of exact kernels, for each feature of a row, alone and with others or points,
-for each neighbor, and for each neighbor of a row that is conditioned on latent values."""
+"""The numbers held for each pair of rows of exact kernels; for each feature of a row, without and with neighbors or
+inducing points; for each neighbor; and for each neighbor of a row that is conditioned on latent values."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Cost:
     """The predicted cost of a fit.
 
     Attributes:
-        seconds: The seconds on one core.
-        memory: The largest number of bytes at once.
+        seconds: The time on one core, in seconds.
+        memory: The peak memory, in bytes.
     """
 
     seconds: float
@@ -39,18 +39,18 @@ class Cost:
 
 
 def fit_cost(candidate: Candidate, rows: int, columns: int, outputs: int = 1, most_rows: int | None = None) -> Cost:
-    """Return the predicted cost of a fit, with the posterior given all rows at its end.
+    """Return the predicted cost of a fit and of the posterior given all rows.
 
     Args:
         candidate: The candidate.
         rows: The number of rows.
         columns: The number of columns.
         outputs: The number of targets.
-        most_rows: The most rows of the search for hyperparameters. If None, those of a fit to all rows.
+        most_rows: The largest number of rows of the search for hyperparameters. If None, all rows.
     """
     size, near = candidate.num_features, candidate.neighbors
     own, few = 16.0 * rows * (columns + outputs), min(rows, most_rows or rows)
-    if candidate.is_exact and not candidate.is_line:
+    if candidate.is_exact and not candidate.is_linear:
         return Cost(EVALUATIONS * _exact(candidate, few, columns) / RATE, own + 8.0 * _PAIRS * float(few) ** 2)
     if candidate.is_on_lattices:
         size = int(ON_LATTICE[min(columns, 3)]) * len(candidate.terms)
@@ -74,6 +74,6 @@ def _exact(candidate: Candidate, rows: int, columns: int) -> float:
 
 
 def _linear(rows: int, size: int) -> float:
-    """Return the operations of an evaluation with features, by whichever side is smaller."""
+    """Return the operations of an evaluation with features, by the smaller Gram matrix."""
     smaller = min(rows, max(size, 1))
     return rows * size * (2.0 * smaller + 300.0) + _OVERHEAD

@@ -1,4 +1,4 @@
-"""How rows of a selection are merged, grouped and ordered before some are held out."""
+"""Replicates, groups and the order of rows, by which a selection holds rows out."""
 
 import math
 from typing import Any
@@ -12,37 +12,37 @@ from rfgp.rows import Block, input_groups, merge_replicates, pool_of
 from rfgp.selection.candidates import FEW_ROWS
 
 SPACING = 1e-4
-"""The grid, in standard deviations of the columns, on which rows with equal inputs stay together."""
+"""The spacing of the grid on which near inputs count as equal, in standard deviations of the columns."""
 MOST_MERGED = 4000
-"""The most rows that are conditioned on after a fit to their distinct inputs."""
+"""The largest number of rows whose replicates are merged."""
 PERIODS = (1.0, 7.0, 365.2425)
-"""The periods of seasons, in days."""
+"""The periods of candidate seasons, in days."""
 FORWARD = "forward"
-"""The option that holds out the last rows."""
+"""The value of `validate` that holds out the last rows."""
 
 
-def num_distinct(begun: Regression) -> int:
-    """Return the number of rows of a selection: those with distinct inputs if they can be merged."""
-    return merged_pool(begun)[1]
+def num_distinct(regression: Regression) -> int:
+    """Return the number of rows of a selection, after merging replicates."""
+    return merged_pool(regression)[1]
 
 
-def seasons_of(begun: Regression) -> list[tuple[Any, float]]:
-    """Return the columns of dates with the periods in days that their rows resolve, and that return at least once."""
-    found, inputs = list[tuple[Any, float]](), begun.scaling.inputs
-    for place, column in enumerate(_schema(begun).columns):
+def seasons_of(regression: Regression) -> list[tuple[Any, float]]:
+    """Return date columns with the periods that rows resolve and that occur twice."""
+    found, inputs = list[tuple[Any, float]](), regression.scaling.inputs
+    for place, column in enumerate(_schema(regression).columns):
         if column.is_date and inputs is not None:
-            rows = pool_of(begun.needed_rows("a fit"))
+            rows = pool_of(regression.needed_rows("a fit"))
             days = np.unique((rows.inputs[:, place].double() * inputs.scale[place]).numpy())
             gap, extent = float(np.median(np.diff(days))) if len(days) > 1 else math.inf, float(days[-1] - days[0])
             found += [(column.key, period) for period in PERIODS if 4 * gap <= period <= extent / 2]
     return found
 
 
-def merged_pool(begun: Regression) -> tuple[Block, int]:
-    """Return the rows in memory, merged if few of many have distinct inputs, and their number."""
-    rows = begun.needed_rows("a fit")
+def merged_pool(regression: Regression) -> tuple[Block, int]:
+    """Return the rows in memory and their number, after merging replicates."""
+    rows = regression.needed_rows("a fit")
     pool = pool_of(rows)
-    takes_merged = begun.family.is_gaussian and not pool.has_fixed_noise and len(rows) == len(pool) <= MOST_MERGED
+    takes_merged = regression.family.is_gaussian and not pool.has_fixed_noise and len(rows) == len(pool) <= MOST_MERGED
     merged = merge_replicates(pool) if takes_merged else pool
     if len(merged) <= FEW_ROWS:
         return merged, len(merged)
@@ -50,19 +50,22 @@ def merged_pool(begun: Regression) -> tuple[Block, int]:
 
 
 def duplicate_labels(pool: Block) -> Any:
-    """Return the number of the group of each row (n,) with near inputs, or with equal ones if half of them are near."""
+    """Return the group of each row (n,) with near inputs.
+
+    If that would merge more than half of the rows, the inputs have to be equal.
+    """
     near, equal = input_groups(pool.inputs, SPACING), input_groups(pool.inputs)
     return near if 2 * (near.max() + 1) > equal.max() + 1 else equal
 
 
-def group_labels(begun: Regression, pool: Block, key: Any) -> Any:
-    """Return the number of the group of each row (n,) by a column."""
-    return input_groups(pool.inputs[:, [_place(begun, key)]])
+def group_labels(regression: Regression, pool: Block, key: Any) -> Any:
+    """Return the group of each row (n,) by the values of a column."""
+    return input_groups(pool.inputs[:, [_place(regression, key)]])
 
 
-def _place(begun: Regression, key: Any) -> int:
-    """Return the place of a column."""
-    keys = [column.key for column in _schema(begun).columns]
+def _place(regression: Regression, key: Any) -> int:
+    """Return the position of a column."""
+    keys = [column.key for column in _schema(regression).columns]
     if key not in keys:
         raise InvalidArgumentError(
             f'validate must be "{FORWARD}" or a column of the inputs, got {key!r}. The columns are '
@@ -71,9 +74,9 @@ def _place(begun: Regression, key: Any) -> int:
     return keys.index(key)
 
 
-def date_column(begun: Regression) -> int:
-    """Return the place of the column of dates, or of the only column."""
-    columns = _schema(begun).columns
+def date_column(regression: Regression) -> int:
+    """Return the position of the date column, or of the only column."""
+    columns = _schema(regression).columns
     dates = [place for place, column in enumerate(columns) if column.is_date]
     if len(dates) != 1 and len(columns) != 1:
         raise InvalidArgumentError(
@@ -83,6 +86,6 @@ def date_column(begun: Regression) -> int:
     return dates[0] if dates else 0
 
 
-def _schema(begun: Regression) -> Any:
-    assert isinstance(begun.family, ModelSpec)
-    return begun.family.schema
+def _schema(regression: Regression) -> Any:
+    assert isinstance(regression.family, ModelSpec)
+    return regression.family.schema

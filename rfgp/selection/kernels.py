@@ -1,4 +1,4 @@
-"""Selection among kernels by leave-one-out: each is fitted to all rows, and the one with the best score is kept."""
+"""Selection among kernels by leave-one-out: fit each to all rows and keep the one with the best score."""
 
 import time
 from dataclasses import replace
@@ -20,14 +20,14 @@ EVALUATIONS = 40.0
 
 
 def fit_kernels(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-    """Fit a regression of terms; among alternative kernels return the fit with the best leave-one-out log density."""
+    """Fit a regression; of several kernels keep the best by leave-one-out."""
     spec = regression.family
     assert isinstance(spec, ModelSpec)
     if not spec.options.alternatives:
         fitted, report = fit_terms(regression, plan)
         assert isinstance(fitted.family, ModelSpec)
         return fitted, replace(report, selection=selection_of_features(fitted.family))
-    begun, found = time.monotonic(), []
+    started, found = time.monotonic(), []
     for name, kernel in spec.options.alternatives.items():
         other = restarted(regression, spec.with_options(spec.options.changed(kernel=kernel, alternatives={})))
         with plan.reporter.about(f"selection, {name}"):
@@ -43,11 +43,11 @@ def fit_kernels(regression: Regression, plan: Plan) -> tuple[Regression, FitRepo
     score = f"log density {last.value:.3f} of {len(weight):,} rows (standard error {last.error:.2g})"
     about = {"num_validation": len(weight), "validation": "leave-one-out", "rate": RATE}
     selection = SelectionReport(best, tuple(trials), f"{name}: the best, {score}.", **cast(Any, about))
-    return chosen, replace(report, selection=replace(selection, seconds=time.monotonic() - begun))
+    return chosen, replace(report, selection=replace(selection, seconds=time.monotonic() - started))
 
 
 def _options(name: str) -> dict[str, Any]:
-    """Return the option that a name such as "alpha=1" states."""
+    """Return the option in a name such as "alpha=1"."""
     option, _, value = name.partition("=")
     return {option: value}
 

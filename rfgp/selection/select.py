@@ -1,4 +1,4 @@
-"""Fits of `rfgp.GP(kernel="auto")`: candidates are scored, and the best one is fitted to all rows."""
+"""Fits of `rfgp.GP(kernel="auto")`: score the candidates and fit the best to all rows."""
 
 import time
 from collections.abc import Sequence
@@ -20,49 +20,51 @@ from rfgp.selection.kernels import fit_kernels
 from rfgp.selection.successive_halving import CandidateState, SuccessiveHalving, density_of, mean_and_error
 from rfgp.selection.validation import FittedCandidate, Validation, start_of
 
-FEW = 1 / 8
-"""The share of all rows below which a sum with neighbors is searched from another start as well in the last fit."""
+RESTART_SHARE = 1 / 8
+"""The share of rows in the search of a sum below which the last fit tries further starts."""
 
 
 def fit_model(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-    """Fit a regression of terms; return it and the report, which has the selection if there was one."""
+    """Fit a regression of terms; return it and the report, with the selection if there was one."""
     plan = _with_fixed_mean(regression, plan)
     if search_space_of(regression) is None:
         return fit_kernels(regression, plan)
     rounds = rounds_of(regression, plan)
-    taken = rounds.run()
+    chosen = rounds.run()
     scored = time.monotonic()
-    fits = [_fitted(rounds, state) for state in taken]
+    fits = [_fit_to_all_rows(rounds, state) for state in chosen]
     (found, report), others = fits[0], fits[1:]
     if others:
-        members = [(state.weight, one) for state, (one, _) in zip(taken[1:], others, strict=True)]
-        found = averaged(found, taken[0].weight, members)
-    seconds, fit_seconds = scored - rounds.begun, time.monotonic() - scored
-    return found, replace(report, selection=replace(report_of(rounds, taken), seconds=seconds, fit_seconds=fit_seconds))
+        members = [(state.weight, one) for state, (one, _) in zip(chosen[1:], others, strict=True)]
+        found = averaged(found, chosen[0].weight, members)
+    seconds, fit_seconds = scored - rounds.started, time.monotonic() - scored
+    return found, replace(
+        report, selection=replace(report_of(rounds, chosen), seconds=seconds, fit_seconds=fit_seconds)
+    )
 
 
-def selected(regression: Regression, plan: Plan) -> SelectionReport:
-    """Return the selection that a fit would make, without the fit to all rows."""
+def run_selection(regression: Regression, plan: Plan) -> SelectionReport:
+    """Return the report of a selection without the fit to all rows."""
     rounds = rounds_of(regression, _with_fixed_mean(regression, plan))
-    return replace(report_of(rounds, rounds.run()), seconds=time.monotonic() - rounds.begun)
+    return replace(report_of(rounds, rounds.run()), seconds=time.monotonic() - rounds.started)
 
 
 def _with_fixed_mean(regression: Regression, plan: Plan) -> Plan:
-    """Return the options of a fit that keeps the mean if it is zero."""
+    """Return the options of a fit, with a fixed mean if it is zero."""
     assert isinstance(regression.family, ModelSpec)
     is_zero = regression.family.options.mean == "zero" and "mean" not in plan.fixed
     return replace(plan, fixed=(*plan.fixed, "mean")) if is_zero else plan
 
 
 def search_space_of(regression: Regression) -> SearchSpace | None:
-    """Return the candidates among which a fit selects. None if the kernel is given."""
+    """Return the candidates of a selection. If the kernel is given, None."""
     assert isinstance(regression.family, ModelSpec)
     found: SearchSpace | None = regression.family.options.search_space
     return found
 
 
 def rounds_of(regression: Regression, plan: Plan) -> SuccessiveHalving:
-    """Return the rounds of a selection before anything is scored."""
+    """Return the rounds of a selection before the first score."""
     space, rows = search_space_of(regression), regression.needed_rows("a fit")
     assert space is not None
     assert isinstance(regression.family, ModelSpec)
@@ -73,79 +75,79 @@ def rounds_of(regression: Regression, plan: Plan) -> SuccessiveHalving:
     return SuccessiveHalving.of(Validation.of(regression, plan, candidates, space.validate), candidates, space.limits)
 
 
-def _fitted(rounds: SuccessiveHalving, state: CandidateState) -> tuple[Regression, FitReport]:
-    """Return the candidate fitted to all rows, from the hyperparameters of its last fit, or that fit if it is whole."""
+def _fit_to_all_rows(rounds: SuccessiveHalving, state: CandidateState) -> tuple[Regression, FitReport]:
+    """Fit a candidate to all rows, starting at its last fit, unless that one used all rows."""
     found, candidate, validation = state.fitted, state.candidate, rounds.validation
-    regression = validation.begun
+    regression = validation.regression
     rows = regression.needed_rows("a fit")
     if found is not None and found.is_whole:
         return validation.last(found), found.report
-    if found is not None and (candidate.learns_frequencies or _is_searched(found, len(rows))):
-        return _conditioned(rounds, state)
+    if found is not None and (candidate.learns_frequencies or _needs_no_search(found, len(rows))):
+        return _condition_on_all_rows(rounds, state)
     plan = validation.plan_of(candidate, found)
-    if found is not None and len(candidate.terms) > 1 and found.searched < FEW * len(rows):
+    if found is not None and len(candidate.terms) > 1 and found.searched < RESTART_SHARE * len(rows):
         plan = replace(plan, is_begun=False)
     return fit_terms(start_of(regression, candidate, rows, found), plan)
 
 
-def _is_searched(found: FittedCandidate, rows: int) -> bool:
-    """Return whether neighbors alone were searched on as many rows as a fit to all of them takes."""
+def _needs_no_search(found: FittedCandidate, rows: int) -> bool:
+    """Return whether neighbors alone were searched on as many rows as a fit to all rows uses."""
     is_alone = found.candidate.neighbors is not None and len(found.candidate.terms) == 1
     return is_alone and found.searched >= MOST_SHARED and rows > 2 * MOST_SHARED
 
 
-def _conditioned(rounds: SuccessiveHalving, state: CandidateState) -> tuple[Regression, FitReport]:
-    """Return a candidate with its fitted frequencies and hyperparameters, conditioned on all rows.
+def _condition_on_all_rows(rounds: SuccessiveHalving, state: CandidateState) -> tuple[Regression, FitReport]:
+    """Condition a fitted candidate on all rows, at its frequencies and hyperparameters.
 
-    Searches in its report, and the validation rows of learned frequencies, are those of the last fit.
+    The searches in its report are those of the last fit.
     """
     assert state.fitted is not None
-    regression, found, report = rounds.validation.begun, state.fitted.regression, state.fitted.report
+    regression, found, report = rounds.validation.regression, state.fitted.regression, state.fitted.report
     rows = regression.needed_rows("a fit")
-    begun = start_of(regression, state.candidate, rows, None)
-    begun = begun.replace(family=found.family, hyperparameters=found.hyperparameters)
+    initial = start_of(regression, state.candidate, rows, None)
+    initial = initial.replace(family=found.family, hyperparameters=found.hyperparameters)
     words = f"{report.message}; fitted to {counted(state.fitted.searched, 'row')} and conditioned on {len(rows):,}"
     if state.candidate.neighbors is not None:
-        begun, report = finalize(begun, rounds.validation.plan, [report])
-        return begun, replace(report, message=words)
+        initial, report = finalize(initial, rounds.validation.plan, [report])
+        return initial, replace(report, message=words)
     with torch.no_grad():
-        inference = begun.infer(rows)
-        total = float(inference.log_marginal_likelihood()) + begun.scaling.targets.log_jacobian(rows.count)
+        inference = initial.infer(rows)
+        total = float(inference.log_marginal_likelihood()) + initial.scaling.targets.log_jacobian(rows.count)
     report = replace(
         report, log_marginal_likelihood=total, message=words, effective_dof_fraction=inference.effective_dof_fraction
     )
-    return begun.replace(given=inference.posterior()), report
+    return initial.replace(given=inference.posterior()), report
 
 
 # --- report ----------------------------------------------------------------------------------------
 
 
-def report_of(rounds: SuccessiveHalving, taken: Sequence[CandidateState]) -> SelectionReport:
-    """Return the record of what was scored and taken."""
+def report_of(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> SelectionReport:
+    """Return the report of a selection."""
     states, count = sorted(rounds.states, key=lambda each: each.cost.seconds), len(rounds.validation.validated)
-    is_scored = bool(taken[0].scores)
+    is_scored = bool(chosen[0].scores)
     return SelectionReport(
-        best=states.index(taken[0]),
-        weights=tuple(state.weight for state in states) if len(taken) > 1 else (),
+        best=states.index(chosen[0]),
+        weights=tuple(state.weight for state in states) if len(chosen) > 1 else (),
         trials=tuple(state.as_trial() for state in states),
-        reason=_reason(rounds, taken),
+        reason=_reason(rounds, chosen),
         num_validation=count if is_scored else 0,
         validation=rounds.validation.name if is_scored else "",
         time_limit=rounds.limits.seconds(rounds.num_rows),
         memory=rounds.limits.memory,
         rate=RATE,
         predicted=rounds.predicted,
-        baselines=_baselines(rounds, taken) if is_scored else {},
+        baselines=_baselines(rounds, chosen) if is_scored else {},
     )
 
 
-def _baselines(rounds: SuccessiveHalving, taken: Sequence[CandidateState]) -> dict[str, Score]:
-    """Return the scores of a constant and a line, with their differences from what was taken."""
-    if not rounds.validation.begun.family.is_gaussian:
+def _baselines(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> dict[str, Score]:
+    """Return the scores of a constant and a linear model."""
+    if not rounds.validation.regression.family.is_gaussian:
         return {}
-    weight, density = rounds.validation.validated.counts(), density_of(taken)
+    weight, density = rounds.validation.validated.counts(), density_of(chosen)
     known = {CONSTANT: rounds.validation.constant}
-    line = next((one for one in rounds.states if one.candidate.is_line and one.fitted), None)
+    line = next((one for one in rounds.states if one.candidate.is_linear and one.fitted), None)
     if line is not None:
         known[LINE] = line.density
     return {
@@ -154,28 +156,28 @@ def _baselines(rounds: SuccessiveHalving, taken: Sequence[CandidateState]) -> di
     }
 
 
-def _reason(rounds: SuccessiveHalving, taken: Sequence[CandidateState]) -> str:
-    """Return why a candidate was taken, in words."""
+def _reason(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> str:
+    """Return why a candidate was chosen, in words."""
     if len(rounds.states) == 1:
-        return f"{taken[0].candidate.name}: the only candidate, so nothing was scored."
-    if not taken[0].scores:
-        return f"{taken[0].candidate.name}: nothing could be scored, and it is the cheapest."
-    value, error = mean_and_error(density_of(taken), rounds.validation.validated.counts())
+        return f"{chosen[0].candidate.name}: the only candidate, so nothing was scored."
+    if not chosen[0].scores:
+        return f"{chosen[0].candidate.name}: nothing could be scored, and it is the cheapest."
+    value, error = mean_and_error(density_of(chosen), rounds.validation.validated.counts())
     rows = counted(len(rounds.validation.validated), "held-out row" if rounds.holds_out else "left-out row")
     score = f"log density {value:.3f} of {rows} (standard error {error:.2g})"
-    proposal = _proposal(rounds.validation.begun)
-    if len(taken) > 1:
-        parts = [f"{state.candidate.name} ({state.weight:.2g})" for state in taken]
+    proposal = _proposal(rounds.validation.regression)
+    if len(chosen) > 1:
+        parts = [f"{state.candidate.name} ({state.weight:.2g})" for state in chosen]
         return f"The average of {', '.join(parts)}: {score}.{proposal}"
-    return f"{taken[0].candidate.name}: the best, {score}, fitted to {taken[0].scores[-1].rows:,} rows.{proposal}"
+    return f"{chosen[0].candidate.name}: the best, {score}, fitted to {chosen[0].scores[-1].rows:,} rows.{proposal}"
 
 
-def _proposal(begun: Regression) -> str:
-    """Return a sentence on another likelihood that the targets call for. It is empty if there is none."""
-    rows = pool_of(begun.needed_rows("a fit"))
-    if not begun.family.is_gaussian or rows.num_outputs > 1:
+def _proposal(regression: Regression) -> str:
+    """Return a sentence that proposes a likelihood for counts or two classes."""
+    rows = pool_of(regression.needed_rows("a fit"))
+    if not regression.family.is_gaussian or rows.num_outputs > 1:
         return ""
-    values = np.unique(begun.scaling.targets.inverse(rows.targets).double().cpu().numpy())
+    values = np.unique(regression.scaling.targets.inverse(rows.targets).double().cpu().numpy())
     if len(values) == 2:
         return ' The target has two values: likelihood="bernoulli" models classes.'
     is_whole = bool(np.all(np.abs(values - values.round()) <= 1e-6 * np.abs(values).max()))

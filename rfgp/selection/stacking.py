@@ -1,7 +1,7 @@
 """Averages of exact Gaussian processes whose scores are close.
 
-On few rows leave-one-out scores do not say which kernel is best, because the hyperparameters were fitted to the same
-rows. An average needs no such choice, and its variance is larger at points where the kernels disagree.
+With few rows, leave-one-out scores do not determine the best kernel, because the hyperparameters were fitted to the
+same rows. An average avoids this choice, and its variance is larger at points where the kernels disagree.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ PRIOR = 5.0
 """The prior weight of each candidate, in rows. Without it, sums of kernels with too many hyperparameters get all of the
 weight (`benchmarks.races.defaults`)."""
 LEAST = 0.02
-"""The weight below which a candidate is left out."""
+"""The weight below which a candidate is dropped."""
 _STEPS = 1000
-"""The most steps of expectation maximization."""
+"""The largest number of steps of expectation maximization."""
 
 
 def stacking_weights(
@@ -32,7 +32,7 @@ def stacking_weights(
 
     Args:
         densities: The log densities of each row given all others, by each candidate.
-        counts: The number of times that each row counts.
+        counts: The number of observations of each row.
     """
     each = torch.stack(list(densities), dim=1).double()
     likelihoods = (each - each.max(1, keepdim=True).values).exp()

@@ -1,12 +1,12 @@
-"""Successive halving: candidates that are not clearly behind the best go on to a larger budget.
+"""Successive halving: candidates that are not clearly worse than the best get a larger budget.
 
-1. Candidates whose predicted cost of a fit to all rows is over the limits are left out.
-2. Each of the others is fitted to a few rows and scored, the cheapest first. Learning of frequencies ends in the middle
-   if its learning curve cannot reach the best score so far.
-3. The best of them, and those not clearly behind it, are fitted to more rows and scored with their variants.
-4. The best is taken; of few rows with Gaussian noise, an average of those that are not clearly behind.
+1. Drop candidates whose predicted cost of a fit to all rows exceeds the limits.
+2. Fit each of the others to a few rows and score it, the cheapest first. Learning of frequencies stops early if its
+   learning curve cannot reach the best score so far.
+3. Fit the best candidates and their variants to more rows, and score them.
+4. Choose the best. For few rows with Gaussian noise, average all that are not clearly worse.
 
-Decisions depend on scores and predicted costs and never on a clock, unless there is a time limit.
+Decisions depend on scores and predicted costs. They depend on a clock only if there is a time limit.
 """
 
 import math
@@ -24,26 +24,26 @@ from rfgp.selection.costs import Cost, fit_cost
 from rfgp.selection.stacking import mixture_density, stacking_weights
 from rfgp.selection.validation import FittedCandidate, Validation
 
-FIRST, FEW, GROWTH = 1000, 250, 2
-"""The rows of the first round with neighbors, and of exact kernels; and the factor of the rows of the second round, if
-rows are held out."""
-MORE = 4
-"""The factor of the rows of frequencies alone and lattices, which cost least."""
+FIRST_ROWS, FIRST_ROWS_EXACT, GROWTH = 1000, 250, 2
+"""The number of rows of the first round for neighbors and for exact kernels, and the factor by which it grows in the
+second round if rows are held out."""
+CHEAP_FACTOR = 4
+"""How many times as many rows random and equispaced frequencies get, which cost least."""
 MOST_LEARNED = 2**15
-"""The most rows that frequencies are learned from. They are then conditioned on all rows."""
-GOING_ON = {True: 2, False: 4}
-"""The most candidates that go on, if rows are held out, and if not."""
-BEHIND = 2.0
-"""The standard errors by which a candidate is clearly behind."""
-CATCHING_UP, AVERAGED = 0.15, 0.1
-"""The nats a row by which a candidate may be behind in any case and go on, and be scored in folds and averaged."""
-MOST_AVERAGED, ROUNDED = 4, 3
-"""The most candidates that are averaged, and the decimals of the scores by which they are chosen."""
-QUIET, TAIL = 1e-3, 1e-4
-"""The noise that counts as none, in variances of the target, and the weight of a line if no other candidate that is
-averaged has any. Without it a new row that contradicts another has no density: 1,073 nats a row on 2,000 of protein."""
-SHARE = 0.75
-"""The largest share of the allowed seconds that the fit to all rows may take."""
+"""The largest number of rows that frequencies are learned from. The model is then conditioned on all rows."""
+MOST_SURVIVORS = {True: 2, False: 4}
+"""The largest number of candidates that survive a round, by whether rows are held out."""
+STANDARD_ERRORS = 2.0
+"""The difference from the best, in standard errors, above which a candidate is clearly worse."""
+SURVIVAL_MARGIN, AVERAGING_MARGIN = 0.15, 0.1
+"""The difference from the best, in nats a row, up to which a candidate survives, and up to which it is averaged."""
+MOST_AVERAGED, DECIMALS = 4, 3
+"""The largest number of averaged candidates, and the decimals to which their scores are compared."""
+NEGLIGIBLE_NOISE, LINE_WEIGHT = 1e-3, 1e-4
+"""The noise, in variances of the target, below which a candidate counts as noise-free; and the weight of a linear model
+in an average of noise-free candidates. It bounds the loss at a new row that contradicts a training row."""
+FIT_SHARE = 0.75
+"""The largest share of the time limit that the fit to all rows may take."""
 
 clock = time.monotonic
 """The clock of the time limit."""
@@ -56,10 +56,10 @@ class CandidateState:
     Attributes:
         candidate: The candidate.
         cost: The predicted cost of a fit to all rows.
-        fitted: The last fit. If None, there is none yet.
+        fitted: The last fit. If None, the candidate has not been fitted.
         scores: The scores of the rounds, in order.
-        status: Why it goes no further. Empty while it does.
-        weight: The weight in what was taken.
+        status: Why the candidate was eliminated. If empty, it was not.
+        weight: Its weight in the selected model.
     """
 
     candidate: Candidate
@@ -71,7 +71,7 @@ class CandidateState:
 
     @property
     def score(self) -> float:
-        """The last mean log density of validation rows, -inf without a score."""
+        """The mean log density of the validation rows in the last round. If there is none, -inf."""
         return self.scores[-1].value if self.scores else -math.inf
 
     @property
@@ -87,9 +87,9 @@ class CandidateState:
         return self.fitted.density.double().cpu()
 
     def is_within(self, least: float) -> bool:
-        """Return whether it is not clearly behind the best, or by at most so many nats a row."""
+        """Return whether it is not clearly worse than the best, or by at most `least`."""
         last = self.scores[-1]
-        return last.difference <= max(BEHIND * last.difference_error, least)
+        return last.difference <= max(STANDARD_ERRORS * last.difference_error, least)
 
     def as_trial(self) -> Trial:
         """Return the record of the candidate."""
@@ -103,42 +103,45 @@ class SuccessiveHalving:
 
     Args:
         validation: The rows.
-        states: The candidates, with their variants once these are scored.
+        states: The candidates, and the variants that were added to them.
         limits: The limits of the selection and the fit.
-        predicted: The predicted seconds of all fits so far.
-        begun: When the selection began, by the clock.
+        predicted: The predicted time of all fits so far, in seconds.
+        started: When the selection began, by the clock.
     """
 
     validation: Validation
     states: list[CandidateState]
     limits: Limits
     predicted: float = 0.0
-    begun: float = field(default_factory=lambda: clock())
+    started: float = field(default_factory=lambda: clock())
 
     @classmethod
     def of(cls, validation: Validation, candidates: Sequence[Candidate], limits: Limits) -> "SuccessiveHalving":
-        """Return the rounds of candidates before any is scored."""
+        """Return the rounds of candidates before the first score."""
         found = cls(validation, [], limits)
         found.states = [found._state(one) for one in candidates]
         return found
 
     def run(self) -> list[CandidateState]:
-        """Score candidates; return what is taken, the largest weight first: the cheapest if nothing could be scored."""
+        """Score the candidates and return those selected, by descending weight.
+
+        If none could be scored, it is the cheapest.
+        """
         if len(self.states) == 1 and not self.states[0].candidate.variants:
             return self.states
-        self._leave_out()
-        going = sorted((one for one in self.states if not one.status), key=lambda state: state.cost.seconds)
+        self._drop_costly()
+        active = sorted((one for one in self.states if not one.status), key=lambda state: state.cost.seconds)
         sizes = self.sizes()
         for number, size in enumerate(sizes):
             if number:
-                going = self._further(going, CATCHING_UP, GOING_ON[self.holds_out])
-            self._score(going, size)
-        while self.holds_out and has_variants(going, [state.candidate for state in self.states]):
-            going = self._further(going, CATCHING_UP, GOING_ON[True])
-            self._score(going, sizes[-1])
+                active = self._survivors(active, SURVIVAL_MARGIN, MOST_SURVIVORS[self.holds_out])
+            self._score(active, size)
+        while self.holds_out and has_variants(active, [state.candidate for state in self.states]):
+            active = self._survivors(active, SURVIVAL_MARGIN, MOST_SURVIVORS[True])
+            self._score(active, sizes[-1])
         if self.validation.folds:
-            going = self._without_folds(going)
-        return self._taken([state for state in going if state.scores and not state.status])
+            active = self._score_in_folds(active)
+        return self._chosen([state for state in active if state.scores and not state.status])
 
     @property
     def holds_out(self) -> bool:
@@ -148,35 +151,35 @@ class SuccessiveHalving:
     @property
     def num_rows(self) -> int:
         """The number of all rows."""
-        return self.validation.begun.num_observations
+        return self.validation.regression.num_observations
 
     def sizes(self) -> list[int]:
         """Return the rows of each round."""
-        count, first = len(self.validation.rows), FIRST if self.holds_out else FEW
+        count, first = len(self.validation.rows), FIRST_ROWS if self.holds_out else FIRST_ROWS_EXACT
         if self.holds_out:
             return [first, GROWTH * first]
         return [count] if count <= 1.5 * first else [first, count]
 
-    # --- who goes on -----------------------------------------------------------------------------
+    # --- elimination -----------------------------------------------------------------------------
 
-    def _leave_out(self) -> None:
-        """Leave out candidates over the limits. The cheapest stays."""
+    def _drop_costly(self) -> None:
+        """Eliminate candidates whose cost exceeds the limits. If all do, keep the cheapest."""
         seconds = self.limits.seconds(self.num_rows)
         for state in self.states:
             if state.cost.memory > self.limits.memory:
                 state.status = f"{state.cost.memory:.2g} bytes are over the {self.limits.memory:.2g} allowed"
-            elif state.cost.seconds > SHARE * seconds:
+            elif state.cost.seconds > FIT_SHARE * seconds:
                 state.status = f"over the limit of {seconds:.3g} s"
         if all(state.status for state in self.states):
             min(self.states, key=lambda state: state.cost.seconds).status = ""
 
-    def _further(self, states: Sequence[CandidateState], least: float, most: int) -> list[CandidateState]:
-        """Return the best candidates that are not clearly behind, with their variants.
+    def _survivors(self, states: Sequence[CandidateState], least: float, most: int) -> list[CandidateState]:
+        """Return the candidates that survive a round, and their variants.
 
         Args:
             states: The candidates.
-            least: The nats a row by which one may be behind in any case.
-            most: The most candidates.
+            least: The difference from the best up to which a candidate survives, in nats a row.
+            most: The largest number of survivors.
         """
         ranked = sorted((one for one in states if one.scores and not one.status), key=lambda state: -state.score)
         near = [state for state in ranked if state.is_within(least)][:most]
@@ -189,59 +192,59 @@ class SuccessiveHalving:
         self.states.extend(states)
         return [*near, *states]
 
-    def _without_folds(self, states: Sequence[CandidateState]) -> list[CandidateState]:
-        """Score candidates by fits without each fold, the best first; return those that were scored.
+    def _score_in_folds(self, states: Sequence[CandidateState]) -> list[CandidateState]:
+        """Score candidates in folds; return those that were scored.
 
-        A left-out score is optimistic, because the hyperparameters have seen the row. A candidate with an optimistic
-        score clearly below the best honest one cannot be the best, and is not fitted again.
+        A leave-one-out score is optimistic, because the hyperparameters have seen the row. If it is clearly below the
+        best score in folds, the candidate cannot be the best and is not fitted again.
         """
         best, found = -math.inf, list[CandidateState]()
         for state in sorted((one for one in states if one.scores and not one.status), key=lambda one: -one.score):
-            if state.score < best - AVERAGED:
+            if state.score < best - AVERAGING_MARGIN:
                 state.status = f"behind the best by {best - state.score:.2g} nats a row"
                 continue
             assert state.fitted is not None
-            state.fitted = self.validation.without_folds(state.fitted)
+            state.fitted = self.validation.scored_in_folds(state.fitted)
             best = max(best, mean_and_error(state.density, self.validation.validated.counts())[0])
             found.append(state)
         self._compare(found)
         return found
 
-    def _taken(self, states: Sequence[CandidateState]) -> list[CandidateState]:
+    def _chosen(self, states: Sequence[CandidateState]) -> list[CandidateState]:
         """Return the best candidate, or those that are averaged, with their weights."""
         ranked = sorted(states, key=lambda state: -state.score)[: None if self.validation.averages else 1]
-        if self.validation.averages:  # of equals the cheapest, whatever the rounding
-            ranked.sort(key=lambda state: (-round(state.score, ROUNDED), state.cost.seconds))
-        near = [state for state in ranked if state.is_within(AVERAGED)][:MOST_AVERAGED]
+        if self.validation.averages:  # of equal scores the cheapest first
+            ranked.sort(key=lambda state: (-round(state.score, DECIMALS), state.cost.seconds))
+        near = [state for state in ranked if state.is_within(AVERAGING_MARGIN)][:MOST_AVERAGED]
         if not near:  # nothing could be scored
             return [min(self.states, key=lambda state: (bool(state.status), state.cost.seconds))]
         weights = stacking_weights([state.density for state in near], self.validation.validated.counts())
         for state, weight in zip(near, weights, strict=True):
             state.weight = weight
-        taken = sorted((state for state in near if state.weight), key=lambda state: -state.weight)
-        if self.validation.averages and all(state.noise <= QUIET for state in taken):
-            self._add_line(taken)
-        return taken
+        chosen = sorted((state for state in near if state.weight), key=lambda state: -state.weight)
+        if self.validation.averages and all(state.noise <= NEGLIGIBLE_NOISE for state in chosen):
+            self._add_line(chosen)
+        return chosen
 
-    def _add_line(self, taken: list[CandidateState]) -> None:
-        """Add a linear candidate with noise, with a small weight, to candidates without noise."""
+    def _add_line(self, chosen: list[CandidateState]) -> None:
+        """Add a linear candidate that has noise, with a small weight, to noise-free candidates."""
         for line in self.states:
-            if line.candidate.is_line and line.fitted is not None and line.noise > QUIET:
-                for state in taken:
-                    state.weight *= 1 - TAIL
-                line.weight = TAIL
-                taken.append(line)
+            if line.candidate.is_linear and line.fitted is not None and line.noise > NEGLIGIBLE_NOISE:
+                for state in chosen:
+                    state.weight *= 1 - LINE_WEIGHT
+                line.weight = LINE_WEIGHT
+                chosen.append(line)
 
     # --- scores ----------------------------------------------------------------------------------
 
     def _score(self, states: Sequence[CandidateState], size: int) -> None:
-        """Fit candidates to some rows and score them. Those that cannot be fitted go no further."""
+        """Fit candidates to some rows and score them. Eliminate those that cannot be fitted."""
         most = self.limits.time_limit
         for number, state in enumerate(states):
             rows = self._rows_of(state.candidate, size)
             if state.scores and state.scores[-1].rows >= rows:
                 continue
-            if most is not None and clock() - self.begun > most:
+            if most is not None and clock() - self.started > most:
                 state.status = f"not scored on {rows:,} rows: the time limit of {most:g} s was over"
             elif not self._affords(state, rows):
                 state.status = "the limit leaves no time to score it"
@@ -263,16 +266,17 @@ class SuccessiveHalving:
             state.fitted = found
 
     def _compare(self, states: Sequence[CandidateState]) -> None:
-        """Keep the scores of the candidates of a round, and their differences from the best."""
+        """Append the scores of the candidates of a round, and their differences from the best."""
         rows = [state.fitted.searched for state in states if state.fitted is not None]
         found = scores_of([state.density for state in states], self.validation.validated.counts(), rows)
         for state, score in zip(states, found, strict=True):
             state.scores.append(score)
 
     def _plan_of(self, candidate: Candidate) -> Plan:
-        """Return the options of a fit, with what learned frequencies must reach to be the best so far.
+        """Return the options of a fit, with the gain that learned frequencies need.
 
-        It is the lead of the best over as many fixed frequencies, or over fewer learned ones on the same rows.
+        The required gain is the lead of the best over as many fixed frequencies, or over fewer learned ones on the
+        same rows.
         """
         plan, known = self.validation.plan, [state for state in self.states if state.fitted is not None]
         if not candidate.learns_frequencies or not known:
@@ -298,8 +302,8 @@ class SuccessiveHalving:
         """Return the rows of a candidate in a round."""
         if candidate.learns_frequencies:
             size = MOST_LEARNED
-        elif self.holds_out and candidate.neighbors is None and not (candidate.is_exact and not candidate.is_line):
-            size *= MORE
+        elif self.holds_out and candidate.neighbors is None and not (candidate.is_exact and not candidate.is_linear):
+            size *= CHEAP_FACTOR
         return min(size, len(self.validation.rows))
 
     # --- costs -----------------------------------------------------------------------------------
@@ -308,21 +312,21 @@ class SuccessiveHalving:
         return CandidateState(candidate, self._cost(candidate))
 
     def _cost(self, candidate: Candidate, most_rows: int | None = None) -> Cost:
-        """Return the predicted cost of a fit whose hyperparameters are searched for on so many rows, or on all."""
+        """Return the predicted cost of a fit with a search on `most_rows` rows. If None, on all."""
         rows = self.validation.rows
         distinct = len(rows) if rows.scatter is not None else self.num_rows
         return fit_cost(candidate, distinct, rows.inputs.shape[1], rows.num_outputs, most_rows)
 
     def _affords(self, state: CandidateState, rows: int) -> bool:
-        """Return whether the limits allow a score in addition to the longest fit that may follow."""
-        going = [one for one in self.states if one is state or (one.scores and not one.status)]
-        longest = max(0.0 if one.candidate.learns_frequencies else one.cost.seconds for one in going)
+        """Return whether the limits allow a score and the longest fit that may follow."""
+        active = [one for one in self.states if one is state or (one.scores and not one.status)]
+        longest = max(0.0 if one.candidate.learns_frequencies else one.cost.seconds for one in active)
         needed = self._cost(state.candidate, rows).seconds
         return self.predicted + needed + longest <= max(self.limits.seconds(self.num_rows), needed + longest)
 
 
 def has_variants(states: Sequence[CandidateState], known: Sequence[Candidate]) -> bool:
-    """Return whether the best candidate is ahead of the others and has variants that are not known."""
+    """Return whether the best candidate leads by a margin and has variants that were not tried."""
     ranked = sorted((one for one in states if one.scores and not one.status), key=lambda state: -state.score)
     if not ranked or (len(ranked) > 1 and ranked[1].scores[-1].difference < MARGIN):
         return False
@@ -361,5 +365,5 @@ def scores_of(
 
 
 def density_of(states: Sequence[CandidateState]) -> Tensor:
-    """Return the log densities (n,) of validation rows by candidates with their weights."""
+    """Return the log densities (n,) of the validation rows by the mixture of candidates."""
     return mixture_density([state.density for state in states], [state.weight for state in states])

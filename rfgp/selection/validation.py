@@ -1,12 +1,11 @@
 """The rows on which candidates are fitted and scored.
 
 - Leave-one-out, for few rows and exact candidates: each distinct input is left out in turn, in closed form.
-- Folds, if rows are few for the hyperparameters, or come in groups that the user names: candidates are fitted again
-  without each fold, since scores of rows that many hyperparameters have seen are too good. Each row is then predicted
-  given all others at hyperparameters that have not seen it, as in leave-one-out. Rows of groups, and those with equal
-  inputs, are predicted without their fold.
-- Held out, for many rows: some are held out and predicted given *all* the others, whatever the number of rows that the
-  hyperparameters were fitted to, because neighbors gain from the density of rows. "forward" holds out the last rows.
+- Folds, for few rows per hyperparameter and for groups that the user names: candidates are refitted without each fold.
+  Scores of rows that many hyperparameters have seen are too optimistic. Each row is predicted given all others at
+  hyperparameters that have not seen its fold. Groups and equal inputs are predicted without the rows of their fold.
+- Held out, for many rows: held-out rows are predicted given *all* the others, because neighbors gain from density. This
+  does not depend on the number of rows that the hyperparameters were fitted to. "forward" holds out the last rows.
 
 Rows with equal inputs stay together.
 """
@@ -36,20 +35,20 @@ from rfgp.selection.candidates import FEW_ROWS, Candidate
 from rfgp.selection.groups import FORWARD, date_column, duplicate_labels, group_labels, merged_pool
 
 MOST_LEFT_OUT = 1000
-"""The most rows that are left out in turn."""
+"""The largest number of rows of a leave-one-out score."""
 HELD_OUT, MOST_HELD_OUT = 0.2, 4000
-"""The share of the rows that is held out, and the most of them."""
-FOLDS, A_HYPERPARAMETER = 5, 20
-"""The number of folds, and the least rows for each hyperparameter of a sum of two kernels without folds."""
-ITERATIONS, REFITTED, GAIN = 50, 15, 0.1
-"""The most iterations of an exact kernel on some of the rows and without a fold, and the least gain in nats of the last
-five iterations if kernels are averaged."""
-ROUGH = 2e-4
-"""The least gain of the last five iterations, in nats a row, of a search that is scored on held-out rows. Those with
-neighbors have rounds of few iterations."""
-MOST_GIVEN, AROUND, MOST_PLANNED = 2**17, 2, 20_000
-"""The most rows that neighbors are all given to be scored, and beyond them how many times their neighbors are taken
-around each held-out row; and the most rows that planned approximations are given, whose size grows with the rows."""
+"""The share of rows that are held out, and their largest number."""
+NUM_FOLDS, ROWS_PER_HYPERPARAMETER = 5, 20
+"""The number of folds, and the rows per hyperparameter of a sum of two kernels below which folds are used."""
+MOST_ITERATIONS, FOLD_ITERATIONS, AVERAGING_GAIN = 50, 15, 0.1
+"""The largest number of iterations of an exact candidate on a subset and without a fold, and the gain of the last five
+iterations, in nats, below which a search ends if candidates are averaged."""
+HELD_OUT_GAIN = 2e-4
+"""The gain of the last five iterations, in nats a row, below which a search ends if it is scored on held-out rows.
+Searches with neighbors have short rounds instead."""
+MOST_CONDITIONED, NEIGHBOR_FACTOR, MOST_PLANNED = 2**17, 2, 20_000
+"""The largest number of rows that a score with neighbors is conditioned on. Beyond it, the nearest rows of each
+held-out row are used, `NEIGHBOR_FACTOR` times the number of neighbors. The last limit is for planned ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +60,8 @@ class FittedCandidate:
         regression: The regression of these rows, with the hyperparameters found.
         report: The report of the fit.
         density: The mean log densities of the values of validation rows, in the user's units, (b,).
-        searched: The number of rows that the hyperparameters were fitted to. It may be larger than what was asked for.
-        is_whole: Whether it is a fit to all rows.
+        searched: The number of rows that the hyperparameters were fitted to, at least the requested number.
+        is_whole: Whether the fit used all rows.
     """
 
     candidate: Candidate
@@ -78,17 +77,17 @@ class Validation:
     """The rows on which candidates are fitted, and those on which they are scored.
 
     Attributes:
-        begun: The regression of all rows, before a candidate is taken.
+        regression: The regression of all rows before a candidate is chosen.
         plan: The options of the fit.
         rows: The rows that candidates are fitted to, in random order if some are held out.
-        held_out: The rows that are held out. If None, each of the others is left out in turn, alone or with its fold.
-        folds: The numbers of the rows of each fold. Empty if there are none.
+        held_out: The held-out rows. If None, each row is left out in turn, alone or with its fold.
+        folds: The row numbers of each fold. Empty if there are none.
         conditions_on_fold: Whether each row is predicted given all others, those of its fold included.
         groups: How rows are kept together or ordered: None, "forward", or the key of a column.
         are_exact: Whether all candidates are exact.
     """
 
-    begun: Regression
+    regression: Regression
     plan: Plan
     rows: Block
     held_out: Block | None = None
@@ -98,61 +97,64 @@ class Validation:
     are_exact: bool = False
 
     @classmethod
-    def of(cls, begun: Regression, plan: Plan, candidates: Sequence[Candidate], groups: Any = None) -> "Validation":
+    def of(
+        cls, regression: Regression, plan: Plan, candidates: Sequence[Candidate], groups: Any = None
+    ) -> "Validation":
         """Return the validation of a regression.
 
         Args:
-            begun: The regression.
+            regression: The regression.
             plan: The options of the fit.
-            candidates: The candidates. Left-out scores of learned frequencies would be those of rows that they have
-                seen.
+            candidates: The candidates. Learned frequencies need held-out rows, since they have seen the others.
             groups: How rows are kept together or ordered: None, "forward", or the key of a column.
 
         Raises:
             InvalidArgumentError: there is no such column, or no column of dates for "forward".
             DataError: there is one group.
         """
-        pool, count = merged_pool(begun)
-        generator = random.generator(begun.family.options.seed, random.Role.CHOICE)
+        pool, count = merged_pool(regression)
+        generator = random.generator(regression.family.options.seed, random.Role.CHOICE)
         out = min(math.ceil(HELD_OUT * len(pool)), MOST_HELD_OUT)
         if groups == FORWARD:
-            order = pool.inputs[:, date_column(begun)].argsort()
+            order = pool.inputs[:, date_column(regression)].argsort()
         else:
-            labels = torch.from_numpy(duplicate_labels(pool) if groups is None else group_labels(begun, pool, groups))
+            labels = torch.from_numpy(
+                duplicate_labels(pool) if groups is None else group_labels(regression, pool, groups)
+            )
             number = int(labels.max()) + 1
             if number < 2 and groups is not None:
                 raise DataError(f"Rows of at least two groups are needed, got one value of {groups!r}.")
             places = torch.randperm(number, generator=generator)[labels]
             if count <= FEW_ROWS and not any(one.learns_frequencies for one in candidates):
-                found = cls._of_few(begun, plan, pool, places, groups)
+                found = cls._of_few(regression, plan, pool, places, groups)
                 return replace(found, are_exact=all(one.is_exact for one in candidates))
             order = places.argsort(stable=True)
             out = min(int((places >= places[order[-out]]).sum()), len(pool) - 1)  # whole groups
         held_out, given = order[len(order) - out :], order[: len(order) - out]
         given = given[torch.randperm(len(given), generator=generator)]
-        return cls(begun, plan, some(pool, given), some(pool, held_out), groups=groups)
+        return cls(regression, plan, some(pool, given), some(pool, held_out), groups=groups)
 
     @classmethod
-    def _of_few(cls, begun: Regression, plan: Plan, pool: Block, places: Tensor, groups: Any) -> "Validation":
-        """Return the validation of few rows: each left out in turn, or with its fold."""
+    def _of_few(cls, regression: Regression, plan: Plan, pool: Block, places: Tensor, groups: Any) -> "Validation":
+        """Return the validation of few rows, by leave-one-out or folds."""
         if len(pool) > MOST_LEFT_OUT:
             which = places.argsort(stable=True)[:MOST_LEFT_OUT]
             pool, places = some(pool, which), places[which]
         hyperparameters = 2 * pool.inputs.shape[1] + 3
-        has_few = begun.family.is_gaussian and len(pool) < A_HYPERPARAMETER * hyperparameters
-        count = min(FOLDS, int(places.max()) + 1) if has_few or groups is not None else 0
+        has_few = regression.family.is_gaussian and len(pool) < ROWS_PER_HYPERPARAMETER * hyperparameters
+        count = min(NUM_FOLDS, int(places.max()) + 1) if has_few or groups is not None else 0
         members = [(places % count == fold).nonzero()[:, 0] for fold in range(count)]
         conditions_on_fold = groups is None and int(places.max()) + 1 == len(places)
-        return cls(begun, plan, pool, None, tuple(one for one in members if len(one)), conditions_on_fold, groups)
+        return cls(regression, plan, pool, None, tuple(one for one in members if len(one)), conditions_on_fold, groups)
 
     @property
     def validated(self) -> Block:
-        """The rows by which candidates are scored."""
+        """The rows on which candidates are scored."""
         return self.rows if self.held_out is None else self.held_out
 
     @property
     def name(self) -> str:
-        """How rows are predicted, in words."""
+        """The method of validation in words."""
         if self.groups is not None:
             return "the last rows" if self.groups == FORWARD else f"groups of {self.groups}"
         return (
@@ -161,17 +163,22 @@ class Validation:
 
     @property
     def averages(self) -> bool:
-        """Whether candidates are averaged: exact ones with Gaussian noise and one output, whose rows are left out."""
-        return self.are_exact and self.held_out is None and self.begun.family.is_gaussian and self.rows.num_outputs == 1
+        """Whether candidates are averaged: exact ones with Gaussian noise and one output."""
+        return (
+            self.are_exact
+            and self.held_out is None
+            and self.regression.family.is_gaussian
+            and self.rows.num_outputs == 1
+        )
 
     @property
     def is_all(self) -> bool:
-        """Whether all rows are fitted to, so that a fit to them is the last one."""
-        return self.held_out is None and self.rows.count == self.begun.needed_rows("a fit").count
+        """Whether candidates are fitted to all rows, so that no fit has to follow."""
+        return self.held_out is None and self.rows.count == self.regression.needed_rows("a fit").count
 
     @cached_property
     def constant(self) -> Tensor:
-        """The log densities (b,) of validation rows by their mean and variance, in the user's units."""
+        """The log densities (b,) of the validation rows under a constant, in the user's units."""
         rows, weight = self.rows, self.rows.counts()[:, None]
         mean = (weight * rows.targets).sum(0) / weight.sum()
         squares = weight * (rows.targets - mean).square() + (0.0 if rows.scatter is None else rows.scatter)
@@ -181,24 +188,24 @@ class Validation:
     @property
     def jacobian(self) -> float:
         """The log Jacobian of the standardization of a target."""
-        return self.begun.scaling.targets.log_jacobian(1) / self.validated.num_outputs
+        return self.regression.scaling.targets.log_jacobian(1) / self.validated.num_outputs
 
     # --- fits ------------------------------------------------------------------------------------
 
     def fitted(
         self, candidate: Candidate, size: int, start: FittedCandidate | None, plan: Plan | None = None
     ) -> FittedCandidate | str:
-        """Return a candidate fitted to some rows and scored, or the reason why it cannot be.
+        """Fit a candidate to some rows and score it; return the fit, or the reason why this failed.
 
         Args:
             candidate: The candidate.
             size: The number of rows that its hyperparameters are fitted to.
-            start: A fit of the same candidate, or of one with neighbors of another kernel, at whose hyperparameters
-                the search starts.
-            plan: The options of the fit. If None, those of all fits.
+            start: A fit at whose hyperparameters the search starts: of the candidate, or of one with neighbors and
+                another kernel.
+            plan: The options of the fit. If None, those of the validation.
         """
         try:
-            found = self._fitted(candidate, min(size, len(self.rows)), start, plan or self.plan)
+            found = self._fit(candidate, min(size, len(self.rows)), start, plan or self.plan)
         except CheckpointError:
             raise
         except RfgpError as error:
@@ -206,42 +213,44 @@ class Validation:
         return found if bool(torch.isfinite(found.density).all()) else "the density of a row is not finite"
 
     def plan_of(self, candidate: Candidate, start: FittedCandidate | None, plan: Plan | None = None) -> Plan:
-        """Return the options of the fit of a candidate. Searches are shorter if candidates are averaged."""
+        """Return the options of a fit, whose search is shorter if candidates are averaged."""
         plan = replace(plan or self.plan, is_begun=is_warm(candidate, start))
-        return replace(plan, enough=GAIN) if self.averages else plan
+        return replace(plan, enough=AVERAGING_GAIN) if self.averages else plan
 
-    def _fitted(self, candidate: Candidate, size: int, start: FittedCandidate | None, plan: Plan) -> FittedCandidate:
+    def _fit(self, candidate: Candidate, size: int, start: FittedCandidate | None, plan: Plan) -> FittedCandidate:
         is_all, has_neighbors = size == len(self.rows), candidate.neighbors is not None
         rows: Rows = self.rows if has_neighbors or is_all else some(self.rows, torch.arange(size))
         is_whole = is_all and self.is_all
         if is_whole and self.rows.scatter is None:
-            rows = self.begun.needed_rows("a fit")  # the last fit, as it would be without other candidates
-        begun = start_of(self.begun, candidate, rows, start)
+            rows = self.regression.needed_rows("a fit")  # the last fit, as it would be without other candidates
+        initial = start_of(self.regression, candidate, rows, start)
         most = size if has_neighbors and not is_whole else None
         plan = replace(self.plan_of(candidate, start, plan), most_rows=most)
         if self.held_out is not None and not has_neighbors:
-            plan = replace(plan, enough=max(plan.enough, ROUGH * size))
+            plan = replace(plan, enough=max(plan.enough, HELD_OUT_GAIN * size))
         if candidate.is_exact and not is_whole:
-            plan = replace(plan, given_iterations=min(ITERATIONS, plan.max_iterations))
-        found, report = fit_terms(begun, plan)
+            plan = replace(plan, given_iterations=min(MOST_ITERATIONS, plan.max_iterations))
+        found, report = fit_terms(initial, plan)
         searched = max([size, *(stage.rows for stage in report.stages)])
         return FittedCandidate(candidate, found, report, self._density(found, candidate), searched, is_whole)
 
-    def without_folds(self, found: FittedCandidate) -> FittedCandidate:
-        """Return a fitted candidate with the densities of rows by fits without their folds, which start at its optimum.
+    def scored_in_folds(self, found: FittedCandidate) -> FittedCandidate:
+        """Return a fitted candidate with densities from refits without each fold.
 
-        Rows are conditioned on those of their fold, too, unless inputs are equal or in groups. Given only four fifths
-        of the rows, noise-free targets have too low a score: by 2 nats a row for 40 rows of a simulator.
+        Rows are conditioned on the others of their fold as well, unless inputs are equal or grouped. Conditioned on
+        four fifths of the rows, noise-free targets get a score that is too low.
         """
         density = torch.empty_like(found.density)
         for fold in self.folds:
             is_in = torch.zeros(len(self.rows), dtype=torch.bool)
             is_in[fold] = True
             others = some(self.rows, (~is_in).nonzero()[:, 0])
-            begun = start_of(self.begun, found.candidate, others, None)
-            begun = begun.replace(hyperparameters=begun.hyperparameters.replaced(found.regression.hyperparameters.raw))
+            initial = start_of(self.regression, found.candidate, others, None)
+            initial = initial.replace(
+                hyperparameters=initial.hyperparameters.replaced(found.regression.hyperparameters.raw)
+            )
             plan = replace(self.plan_of(found.candidate, None), is_begun=True)
-            refitted, _ = fit_terms(begun, replace(plan, given_iterations=min(REFITTED, plan.max_iterations)))
+            refitted, _ = fit_terms(initial, replace(plan, given_iterations=min(FOLD_ITERATIONS, plan.max_iterations)))
             if self.conditions_on_fold:
                 left_out = self._left_out(found.regression.replace(hyperparameters=refitted.hyperparameters))[fold]
             else:
@@ -250,15 +259,15 @@ class Validation:
         return replace(found, density=density)
 
     def last(self, found: FittedCandidate) -> Regression:
-        """Return the regression of a fit to all rows, conditioned on them if it was fitted to merged ones."""
-        rows = self.begun.needed_rows("a fit")
+        """Return the regression of a fit to all rows, conditioned on them if replicates were merged."""
+        rows = self.regression.needed_rows("a fit")
         is_merged = self.rows.scatter is not None
         return found.regression.replace(rows=rows, num_observations=len(rows)) if is_merged else found.regression
 
     # --- densities -------------------------------------------------------------------------------
 
     def _density(self, found: Regression, candidate: Candidate) -> Tensor:
-        """Return the densities of validation rows (b,) given all the others."""
+        """Return the log densities of validation rows (b,) given all the others."""
         with torch.no_grad():
             if self.held_out is None:
                 return self._left_out(found) + self.jacobian
@@ -268,14 +277,14 @@ class Validation:
             return _densities(found, self.held_out) + self.jacobian
 
     def _given(self, found: Regression, *, is_planned: bool) -> Block:
-        """Return the rows given which held-out ones are predicted: all, unless there are too many."""
+        """Return the rows that held-out predictions are conditioned on."""
         assert self.held_out is not None
         if is_planned:
             return self.rows.take(slice(0, MOST_PLANNED))
         neighbors = found.prior().neighbors
-        if len(self.rows) <= MOST_GIVEN or neighbors is None:
+        if len(self.rows) <= MOST_CONDITIONED or neighbors is None:
             return self.rows
-        around = min(AROUND * neighbors.num_neighbors, len(self.rows))
+        around = min(NEIGHBOR_FACTOR * neighbors.num_neighbors, len(self.rows))
         near = nearest(neighbors.scaled(self.rows.inputs), neighbors.scaled(self.held_out.inputs), around)
         return self.rows.take(torch.from_numpy(np.unique(near)))
 
@@ -288,7 +297,7 @@ class Validation:
 
 
 def _densities(found: Regression, rows: Block) -> Tensor:
-    """Return the mean standardised densities (b,) of the values of rows given those of a regression."""
+    """Return the mean log densities (b,) of standardized targets given a regression."""
     with torch.no_grad():
         if not found.family.is_gaussian:
             latent = predicted(found, rows.inputs, Origin(False, rows.targets.new_empty(0)))
@@ -312,18 +321,18 @@ def some(
     rows: Block,
     which: Tensor,  # (r,)
 ) -> Block:
-    """Return some of the rows, with the arrays that the user gave for them if they are known."""
+    """Return some of the rows, with the arrays that the user gave if they are known."""
     if not isinstance(rows, ArrayRows):
         return rows.take(which)
     return ArrayRows(rows.given.take(which), rows.as_numpy, rows.scaling)
 
 
-def start_of(begun: Regression, candidate: Candidate, rows: Rows, start: FittedCandidate | None) -> Regression:
-    """Return the regression of rows under a candidate, at the hyperparameters of a start if it is used."""
-    spec = begun.family
+def start_of(regression: Regression, candidate: Candidate, rows: Rows, start: FittedCandidate | None) -> Regression:
+    """Return the regression of rows under a candidate, at a start if it is warm."""
+    spec = regression.family
     assert isinstance(spec, ModelSpec)
     kept = {name: getattr(spec.options, name) for name in ("likelihood", "seed", "indicators")}
-    first = started(spec.with_options(candidate.model.changed(**kept)), data_summary(begun), rows)
+    first = started(spec.with_options(candidate.model.changed(**kept)), data_summary(regression), rows)
     if start is None or not is_warm(candidate, start):
         return first
     is_same = start.candidate is candidate and not candidate.is_on_lattices
@@ -334,8 +343,8 @@ def start_of(begun: Regression, candidate: Candidate, rows: Rows, start: FittedC
 def is_warm(candidate: Candidate, start: FittedCandidate | None) -> bool:
     """Return whether a search starts at the hyperparameters of an earlier one.
 
-    Learned frequencies start at their draw again, and exact kernels anew after few rows, which drive lengthscales to
-    their bounds.
+    Learned frequencies start at their draw. Exact kernels start anew after few rows, which drive lengthscales to their
+    bounds.
     """
     if start is None or candidate.learns_frequencies:
         return False

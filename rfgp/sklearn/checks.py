@@ -127,6 +127,12 @@ def read_rows(
     Raises:
         DataError: the weights cannot be used.
         ValueError: scikit-learn's; other data cannot be used.
+
+    Examples:
+        >>> from rfgp.sklearn import GPRegressor
+        >>> X, y, weight, _ = read_rows(GPRegressor(), [[0.0], [1.0], [0.0]], [2.0, 3.0, 2.0], None)
+        >>> X.tolist(), y.tolist(), weight.tolist()
+        ([[1.0], [0.0]], [3.0, 2.0], [1.0, 2.0])
     """
     options = {"multi_output": True, "y_numeric": True} if read_targets is None else {}
     estimator.keeps_columns_ = _has_mixed_columns(estimator.kernel, X)
@@ -230,6 +236,11 @@ def merge_rows(sample_weight: Any, *data: Any) -> tuple[Any, Any]:
 
     Raises:
         DataError: weights that cannot be used.
+
+    Examples:
+        >>> rows, weight = merge_rows(None, np.array([3.0, 1.0, 3.0]))
+        >>> rows.tolist(), weight.tolist()
+        ([0, 1], [2.0, 1.0])
     """
     weight, counts = read_weights(sample_weight, len(data[0]))
     kept = np.flatnonzero(counts)

@@ -15,7 +15,13 @@ from rfgp.sklearn.regressor import learn
 
 
 class ProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
-    """A classifier around a model `gp_`. A subclass makes the model and reads inputs."""
+    """A classifier around a model `gp_`. A subclass makes the model and reads inputs.
+
+    Examples:
+        >>> from rfgp.sklearn import GPClassifier, GraphGPClassifier
+        >>> issubclass(GPClassifier, ProcessClassifier), issubclass(GraphGPClassifier, ProcessClassifier)
+        (True, True)
+    """
 
     gp_: Process[Any]
     classes_: Any
@@ -86,6 +92,10 @@ def read_classes(y: Any) -> Any:
 
     Raises:
         ValueError: they are not classes.
+
+    Examples:
+        >>> read_classes(["a", "b", "a"]).tolist()
+        ['a', 'b', 'a']
     """
     y = column_or_1d(y, warn=True)
     check_classification_targets(y)

@@ -28,17 +28,7 @@ class GPCountRegressor(GPOptions, RegressorMixin, BaseEstimator):
         likelihood: "negative-binomial", whose dispersion is learned, "poisson", or another likelihood of counts. If
             "auto", the former.
         inference: "laplace" or "variational". If None, the former.
-        mean: "constant" or "zero".
         standardize: Whether numbers in X are mapped to mean 0 and standard deviation 1 inside.
-        start: Starting values.
-        priors: Log densities of hyperparameters.
-        fixed: Names of hyperparameters that keep their starting values.
-        max_iter: The most iterations of the optimiser.
-        time_limit: The most time of a selection and its fit.
-        validate: The rows that a selection predicts from others: "forward", or the key of a column of groups. If None,
-            random ones.
-        memory: The most memory of the largest arrays.
-        random_state: The seed.
 
     Attributes:
         gp_: The fitted `rfgp.GP`. `gp_.predict(X).observed()` is the distribution of counts.

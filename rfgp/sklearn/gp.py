@@ -164,17 +164,7 @@ class GPClassifier(GPOptions, ProcessClassifier):
             If "auto", the one for the number of classes.
         inference: "laplace" or "variational". If None, variational up to 4,000 rows, or up to 500 rows of several
             classes without features.
-        mean: "constant" or "zero".
         standardize: Whether numbers in X are mapped to mean 0 and standard deviation 1 inside.
-        start: Starting values.
-        priors: Log densities of hyperparameters.
-        fixed: Names of hyperparameters that keep their starting values.
-        max_iter: The most iterations of the optimiser.
-        time_limit: The most time of a selection and its fit.
-        validate: The rows that a selection predicts from others: "forward", or the key of a column of groups. If None,
-            random ones.
-        memory: The most memory of the largest arrays.
-        random_state: The seed.
 
     Attributes:
         gp_: The fitted `rfgp.GP`, of labels 0 to C - 1.

@@ -1,7 +1,8 @@
 """The Gaussian process on the nodes of a graph as a scikit-learn regressor and classifier."""
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +22,98 @@ from rfgp.sklearn.classifier import ProcessClassifier, read_classes
 from rfgp.sklearn.regressor import ProcessRegressor
 
 
-class GraphGPRegressor(ProcessRegressor):
+@dataclass(eq=False, repr=False)
+class GraphOptions:
+    """The options that the estimators of nodes share. `GraphGPRegressor` documents them.
+
+    Examples:
+        >>> from rfgp.sklearn import GraphGPRegressor
+        >>> GraphGPRegressor(features="exact").get_params()["features"]
+        'exact'
+    """
+
+    graph: graphs.Graph | None = None
+    kernel: str | GraphKernel = "diffusion"
+    n_walkers: int = 64
+    random_state: Any = None
+    _: KW_ONLY
+    features: str = "auto"
+    outputscale: float | None = None
+    priors: Mapping[str, Hyperprior | None] | None = None
+    fixed: Iterable[str] = ()
+    max_iter: int | None = None
+    walk_options: Mapping[str, Any] | None = None
+
+    gp_: Any = field(init=False)
+
+    def _graph_gp(self, **options: Any) -> GraphGP:
+        """Return the model, before a fit."""
+        return GraphGP(
+            self._given_graph,
+            self.kernel,
+            self.features,
+            check_count("n_walkers", self.n_walkers),
+            outputscale=self.outputscale,
+            priors=self.priors,
+            seed=resolve_seed(self.random_state),
+            walk_options=self.walk_options,
+            **options,
+        )
+
+    @property
+    def _given_graph(self) -> graphs.Graph:
+        """The graph.
+
+        Raises:
+            InvalidArgumentError: There is none.
+        """
+        if self.graph is None:
+            raise InvalidArgumentError(
+                "graph is missing: build one, such as graphs.Graph.from_networkx(G), for "
+                f"{type(self).__name__}(graph=...)."
+            )
+        return self.graph
+
+    def _read(self, X: Any, y: Any, sample_weight: Any, read_targets: Callable[[Any], Any]) -> tuple[Any, Any, Any]:
+        """Return labels, targets and weights (n,) of the different observations.
+
+        Raises:
+            ValueError: The data cannot be used.
+        """
+        if y is None:
+            raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        labels, y = _read_labels(X), read_targets(y)
+        check_consistent_length(labels, y)
+        if len(labels) < 2:
+            raise DataError(f"{type(self).__name__} needs at least two observations, got one sample.")
+        rows, weight = merge_rows(sample_weight, self._given_graph.index(labels), y)
+        return _taken(labels, rows), y[rows], weight
+
+    def _read_new(self, X: Any) -> Any:
+        return _read_labels(X)
+
+    def __sklearn_clone__(self) -> Self:
+        bare = copy.copy(self)
+        bare.graph = None
+        parent: Any = super(GraphOptions, bare)
+        other: Self = parent.__sklearn_clone__()
+        other.graph = self.graph
+        return other
+
+    def __sklearn_tags__(self) -> Any:
+        parent: Any = super()
+        tags = parent.__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.one_d_array = tags.input_tags.categorical = tags.input_tags.string = True
+        return tags
+
+    def _more_tags(self) -> dict[str, Any]:
+        """Return the same to scikit-learn before 1.6."""
+        return {"X_types": ["1darray", "categorical", "string"]}
+
+
+@dataclass(eq=False, repr=False)
+class GraphGPRegressor(GraphOptions, ProcessRegressor):
     """Gaussian process regression on the nodes of a graph, through random walks or the exact kernel.
 
     An adapter of `rfgp.GraphGP`. X has labels of nodes instead of columns of numbers: n labels in a list, an array or a
@@ -67,42 +159,12 @@ class GraphGPRegressor(ProcessRegressor):
         (2,)
     """
 
-    gp_: GraphGP | None
-
-    def __init__(
-        self,
-        graph: graphs.Graph | None = None,
-        kernel: str | GraphKernel = "diffusion",
-        n_walkers: int = 64,
-        random_state: Any = None,
-        *,
-        features: str = "auto",
-        p_halt: Any = 0.1,
-        lengths: str = "systematic",
-        directions: str = "stratified",
-        exact_hops: int | str | graphs.HopRule = "auto",
-        outputscale: float | None = None,
-        noise: float | None = None,
-        priors: Mapping[str, Hyperprior | None] | None = None,
-        fixed: Iterable[str] = (),
-        max_iter: int | None = None,
-        walk_options: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.graph = graph
-        self.kernel = kernel
-        self.n_walkers = n_walkers
-        self.random_state = random_state
-        self.features = features
-        self.p_halt = p_halt
-        self.lengths = lengths
-        self.directions = directions
-        self.exact_hops = exact_hops
-        self.outputscale = outputscale
-        self.noise = noise
-        self.priors = priors
-        self.fixed = fixed
-        self.max_iter = max_iter
-        self.walk_options = walk_options
+    _: KW_ONLY
+    p_halt: Any = 0.1
+    lengths: str = "systematic"
+    directions: str = "stratified"
+    exact_hops: int | str | graphs.HopRule = "auto"
+    noise: float | None = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the hyperparameters and condition on the data.
@@ -124,50 +186,20 @@ class GraphGPRegressor(ProcessRegressor):
             ConstantTargetWarning: An output is constant.
             RfgpWarning: The warnings of `rfgp.GraphGP.fit`, and those of `graphs`.
         """
-        gp = self._process()
-        if y is None:
-            raise DataError("GraphGPRegressor requires y to be passed, but the target y is None.")
-        labels = _read_labels(X)
-        warn_of_truth(y, stacklevel=3)
-        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
-        check_consistent_length(labels, y)
-        if len(labels) < 2:
-            raise DataError("GraphGPRegressor needs at least two observations, got one sample.")
-        rows, weight = merge_rows(sample_weight, _graph_of(self).index(labels), y)
-        return self._learn(gp, _taken(labels, rows), y[rows], weight)
-
-    def _process(self) -> GraphGP:
-        return GraphGP(
-            _graph_of(self),
-            self.kernel,
-            self.features,
-            check_count("n_walkers", self.n_walkers),
-            self.p_halt,
-            self.lengths,
-            self.directions,
-            self.exact_hops,
-            self.outputscale,
-            self.noise,
-            self.priors,
-            resolve_seed(self.random_state),
-            walk_options=self.walk_options,
+        gp = self._graph_gp(
+            p_halt=self.p_halt,
+            lengths=self.lengths,
+            directions=self.directions,
+            exact_hops=self.exact_hops,
+            noise=self.noise,
         )
-
-    def _read_new(self, X: Any) -> Any:
-        return _read_labels(X)
-
-    def __sklearn_clone__(self) -> Self:
-        return _cloned(self, GraphGPRegressor)
-
-    def __sklearn_tags__(self) -> Any:
-        return _of_labels(super().__sklearn_tags__())
-
-    def _more_tags(self) -> dict[str, Any]:
-        """Return the same to scikit-learn before 1.6."""
-        return {"X_types": ["1darray", "categorical", "string"]}
+        if y is not None:
+            warn_of_truth(y, stacklevel=3)
+        return self._learn(gp, *self._read(X, y, sample_weight, _read_numbers))
 
 
-class GraphGPClassifier(ProcessClassifier):
+@dataclass(eq=False, repr=False)
+class GraphGPClassifier(GraphOptions, ProcessClassifier):
     """Gaussian process classification of the nodes of a graph.
 
     An adapter of `rfgp.GraphGP`, as `GraphGPRegressor` is. Two classes have a logit or probit link. More classes have a
@@ -176,19 +208,13 @@ class GraphGPClassifier(ProcessClassifier):
     `rfgp.gpytorch.GraphClassifier` learns from minibatches.
 
     Args:
-        graph: The `graphs.Graph`.
-        kernel: One of `graphs.kernels.names()` that needs no options, or a kernel whose parameters are the start.
+        graph: The graph. Options that are not listed here are as for `GraphGPRegressor`.
         n_walkers: Walkers per node, if features are walks.
-        random_state: The seed, as for `GraphGPRegressor`.
         link: The link of two classes, "logit" or "probit".
         inference: "laplace" or "variational". If None, variational up to 4,000 observations of two classes, and 500 of
             several.
         features: As for `rfgp.GraphGP`. With "precision", several classes need variational inference.
         outputscale: Starting value of the latent variance. If None, 2 on average over the nodes.
-        priors: Log densities of named hyperparameters (objects with `log_prob`), as for `rfgp.GraphGP`.
-        fixed: Names of hyperparameters that keep their starting values.
-        max_iter: The most iterations of the optimiser. If None, 500.
-        walk_options: Further options of `graphs.sample_walks`.
 
     Attributes:
         gp_: The fitted `rfgp.GraphGP`, of labels 0 to C - 1.
@@ -206,36 +232,9 @@ class GraphGPClassifier(ProcessClassifier):
         ['a', 'b']
     """
 
-    gp_: GraphGP
-
-    def __init__(
-        self,
-        graph: graphs.Graph | None = None,
-        kernel: str | GraphKernel = "diffusion",
-        n_walkers: int = 64,
-        random_state: Any = None,
-        *,
-        link: str = "logit",
-        features: str = "auto",
-        outputscale: float | None = None,
-        priors: Mapping[str, Hyperprior | None] | None = None,
-        fixed: Iterable[str] = (),
-        max_iter: int | None = None,
-        walk_options: Mapping[str, Any] | None = None,
-        inference: str | None = None,
-    ) -> None:
-        self.graph = graph
-        self.kernel = kernel
-        self.n_walkers = n_walkers
-        self.random_state = random_state
-        self.link = link
-        self.inference = inference
-        self.features = features
-        self.outputscale = outputscale
-        self.priors = priors
-        self.fixed = fixed
-        self.max_iter = max_iter
-        self.walk_options = walk_options
+    _: KW_ONLY
+    link: str = "logit"
+    inference: str | None = None
 
     def _likelihood_of(self, num_classes: int) -> Likelihood:
         return Bernoulli(self.link) if num_classes == 2 else Categorical(num_classes)
@@ -259,71 +258,14 @@ class GraphGPClassifier(ProcessClassifier):
         Warns:
             RfgpWarning: as `rfgp.GraphGP.fit`; and those of `graphs`.
         """
-        if y is None:
-            raise DataError("GraphGPClassifier requires y to be passed, but the target y is None.")
-        labels, y = _read_labels(X), read_classes(y)
-        check_consistent_length(labels, y)
-        if len(labels) < 2:
-            raise DataError("GraphGPClassifier needs at least two observations, got one sample.")
-        rows, weight = merge_rows(sample_weight, _graph_of(self).index(labels), y)
-        return self._learn(_taken(labels, rows), y[rows], weight)
+        return self._learn(*self._read(X, y, sample_weight, read_classes))
 
     def _process(self, likelihood: Likelihood) -> GraphGP:
-        return GraphGP(
-            _graph_of(self),
-            self.kernel,
-            self.features,
-            check_count("n_walkers", self.n_walkers),
-            outputscale=self.outputscale,
-            priors=self.priors,
-            seed=resolve_seed(self.random_state),
-            walk_options=self.walk_options,
-            likelihood=likelihood,
-            inference=self.inference,
-        )
-
-    def _read_new(self, X: Any) -> Any:
-        return _read_labels(X)
-
-    def __sklearn_clone__(self) -> Self:
-        return _cloned(self, GraphGPClassifier)
-
-    def __sklearn_tags__(self) -> Any:
-        return _of_labels(super().__sklearn_tags__())
-
-    def _more_tags(self) -> dict[str, Any]:
-        """Return the same to scikit-learn before 1.6."""
-        return {"X_types": ["1darray", "categorical", "string"]}
+        return self._graph_gp(likelihood=likelihood, inference=self.inference)
 
 
-def _cloned(estimator: Any, kind: Any) -> Any:
-    """Return a copy of an estimator of a kind, which shares its graph."""
-    bare = copy.copy(estimator)
-    bare.graph = None
-    other = kind.__mro__[1].__sklearn_clone__(bare)
-    other.graph = estimator.graph
-    return other
-
-
-def _of_labels(tags: Any) -> Any:
-    """Return scikit-learn's tags of an estimator of labels."""
-    tags.input_tags.two_d_array = False
-    tags.input_tags.one_d_array = tags.input_tags.categorical = tags.input_tags.string = True
-    return tags
-
-
-def _graph_of(estimator: Any) -> graphs.Graph:
-    """Return the graph of an estimator.
-
-    Raises:
-        InvalidArgumentError: it has none.
-    """
-    if estimator.graph is None:
-        name = type(estimator).__name__
-        raise InvalidArgumentError(
-            f"graph is missing: build one, such as graphs.Graph.from_networkx(G), for {name}(graph=...)."
-        )
-    return estimator.graph
+def _read_numbers(y: Any) -> Any:
+    return check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
 
 
 def _taken(labels: Any, rows: Any) -> Any:

@@ -1,7 +1,8 @@
 """The options that all estimators of tables share: those of `rfgp.GP`."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, ClassVar
 
 from rfgp.kernels import Kernel
 from rfgp.likelihoods import Likelihood, by_name
@@ -11,45 +12,35 @@ from rfgp.regression import SelectionReport
 from rfgp.sklearn.checks import read_new, resolve_seed
 
 
+@dataclass(eq=False, repr=False)
 class GPOptions:
-    """The options of `rfgp.GP` as scikit-learn stores them. `GPRegressor` documents them."""
+    """The options of `rfgp.GP` as scikit-learn stores them. `GPRegressor` documents them.
 
-    gp_: Any
-    usual_likelihood = "gaussian"
+    Examples:
+        >>> from rfgp.sklearn import GPRegressor
+        >>> GPRegressor("auto", max_iter=20).get_params()["max_iter"]
+        20
+    """
+
+    kernel: str | Kernel = "auto"
+    approximation: Any = "auto"
+    _: KW_ONLY
+    likelihood: str | Likelihood = "auto"
+    inference: str | None = None
+    mean: str = "constant"
+    standardize: bool = True
+    start: Mapping[str, Any] | None = None
+    priors: Mapping[str, Hyperprior | None] | None = None
+    fixed: Iterable[str] = ()
+    max_iter: int | None = None
+    time_limit: str | float | None = None
+    validate: str | int | None = None
+    memory: str | float | None = None
+    random_state: Any = None
+
+    gp_: Any = field(init=False)
+    usual_likelihood: ClassVar[str] = "gaussian"
     """The likelihood if that is "auto"."""
-
-    def __init__(
-        self,
-        kernel: str | Kernel = "auto",
-        approximation: Any = "auto",
-        *,
-        likelihood: str | Likelihood = "auto",
-        inference: str | None = None,
-        mean: str = "constant",
-        standardize: bool = True,
-        start: Mapping[str, Any] | None = None,
-        priors: Mapping[str, Hyperprior | None] | None = None,
-        fixed: Iterable[str] = (),
-        max_iter: int | None = None,
-        time_limit: str | float | None = None,
-        validate: str | int | None = None,
-        memory: str | float | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.kernel = kernel
-        self.approximation = approximation
-        self.likelihood = likelihood
-        self.inference = inference
-        self.mean = mean
-        self.standardize = standardize
-        self.start = start
-        self.priors = priors
-        self.fixed = fixed
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.validate = validate
-        self.memory = memory
-        self.random_state = random_state
 
     @property
     def selection_(self) -> SelectionReport | None:

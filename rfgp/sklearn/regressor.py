@@ -16,7 +16,13 @@ from rfgp.sklearn.targets import Targets
 
 
 class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
-    """A regressor around a model `gp_`. A subclass makes the model and reads inputs."""
+    """A regressor around a model `gp_`. A subclass makes the model and reads inputs.
+
+    Examples:
+        >>> from rfgp.sklearn import GPRegressor, GraphGPRegressor
+        >>> issubclass(GPRegressor, ProcessRegressor), issubclass(GraphGPRegressor, ProcessRegressor)
+        (True, True)
+    """
 
     gp_: Process[Any] | None
     fixed: Any

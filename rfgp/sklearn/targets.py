@@ -19,6 +19,11 @@ class Targets:
         means: (k,).
         varies: Which outputs are not constant, (k,).
         is_vector: Whether there is one output, and results have no axis for it.
+
+    Examples:
+        >>> targets = Targets.of(np.array([[1.0, 2.0], [3.0, 2.0]]))
+        >>> targets.means.tolist(), targets.varies.tolist()
+        ([2.0, 2.0], [True, False])
     """
 
     means: NDArray[Any]

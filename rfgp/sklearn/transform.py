@@ -1,6 +1,7 @@
 """Random features as a scikit-learn transformer."""
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.sklearn.checks import FLOATS, resolve_seed, validate_data
 
 
+@dataclass(eq=False, repr=False)
 class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A transformer to coupled random features, whose inner products estimate a kernel.
 
@@ -49,22 +51,13 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         (10, 16)
     """
 
-    def __init__(
-        self,
-        n_frequencies: int = 512,
-        coupling: str | couplings.Coupling = "energy",
-        lengthscale: Any = 1.0,
-        random_state: Any = None,
-        *,
-        spectrum: str | spectra.Spectrum = "gaussian",
-        features: str = "fourier",
-    ) -> None:
-        self.n_frequencies = n_frequencies
-        self.coupling = coupling
-        self.lengthscale = lengthscale
-        self.random_state = random_state
-        self.spectrum = spectrum
-        self.features = features
+    n_frequencies: int = 512
+    coupling: str | couplings.Coupling = "energy"
+    lengthscale: Any = 1.0
+    random_state: Any = None
+    _: KW_ONLY
+    spectrum: str | spectra.Spectrum = "gaussian"
+    features: str = "fourier"
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Draw the frequencies for the columns of X.

@@ -121,6 +121,13 @@ class Frame:
             cells are null already where the texts are not coded by a dictionary.
         num_rows: n.
         form: How text cells are spelled.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from rfgp.tables.frames import read_frame
+        >>> frame = read_frame(pd.DataFrame({"size": [1, 2], "color": ["red", "blue"]}), TextFormat())
+        >>> frame.names, frame.column(1).kind
+        (('size', 'color'), 'text')
     """
 
     file: Path | str

@@ -82,10 +82,18 @@ def read_utf8(file: Path, encoding: str) -> bytes:
 
 
 def read_first(file: Path, count: int) -> bytes:
-    """Return the first bytes of a UTF-8 text file, unpacked where its name ends in .gz, without half a last line.
+    r"""Return the first bytes of a UTF-8 text file, unpacked where its name ends in .gz, without half a last line.
 
     Raises:
         DataError: there is no such file, it is no text, or cannot be unpacked.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "t.csv"
+        ...     _ = file.write_bytes(b"a,b\n1,2\n")
+        ...     read_first(file, 6)
+        b'a,b\n'
     """
     with _opened(file) as stream:
         data = stream.read(count)

@@ -155,6 +155,11 @@ def all_of(frame: Frame, steps: Sequence[Callable[[], T]]) -> list[T]:
 
     Raises:
         DataError: Steps fail. The message joins theirs.
+
+    Examples:
+        >>> from types import SimpleNamespace
+        >>> all_of(SimpleNamespace(file="t.csv"), [lambda: 1, lambda: 2])
+        [1, 2]
     """
     found, faults = [], []
     for step in steps:
@@ -245,7 +250,14 @@ def _used(frame: Frame, column: Column, request: Request, forced: bool) -> Colum
 
 
 def used_rows(frame: Frame, gap: NDArray[np.bool_], policy: str, remedy: str) -> NDArray[np.int64]:
-    """Return the positions (n,) of the rows to use, given a mask of rows with gaps."""
+    """Return the positions (n,) of the rows to use, given a mask of rows with gaps.
+
+    Examples:
+        >>> from types import SimpleNamespace
+        >>> frame = SimpleNamespace(num_rows=3, file="t.csv")
+        >>> used_rows(frame, np.array([False, True, False]), "drop", "").tolist()
+        [0, 2]
+    """
     rows = np.arange(frame.num_rows, dtype=np.int64)
     if policy not in ("drop", "mean"):
         return rows
@@ -269,6 +281,11 @@ def join(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.flo
 
     Raises:
         DataError: it would be larger than 1 GiB.
+
+    Examples:
+        >>> number = Column("t.csv", "size", 0, True, "number", np.array([1.0, 2.0]))
+        >>> join((ColumnRule("size", 0, "number"),), [number]).tolist()
+        [[1.0], [2.0]]
     """
     n, width = len(columns[0].values), sum(len(rule.encoded) for rule in rules)
     if n * width * 8 > content.MOST_BYTES:
@@ -286,7 +303,14 @@ def join(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.flo
 
 
 def class_codes(rule: ColumnRule, column: Column) -> NDArray[np.float64]:
-    """Return the positions (n,) of texts among levels, NaN if missing or unknown, or the values (n,) of numbers."""
+    """Return the positions (n,) of texts among levels, NaN if missing or unknown, or the values (n,) of numbers.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> column = Column("t.csv", "color", 0, True, "text", np.full(2, np.nan), pa.array(["red", "blue"]))
+        >>> class_codes(ColumnRule("color", 0, "category", ("blue", "red")), column).tolist()
+        [1.0, 0.0]
+    """
     if not rule.levels:
         return column.values
     import pyarrow as pa
@@ -297,5 +321,11 @@ def class_codes(rule: ColumnRule, column: Column) -> NDArray[np.float64]:
 
 
 def filled(X: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
-    """Return the matrix (n, d) with the schema's means in its gaps."""
+    """Return the matrix (n, d) with the schema's means in its gaps.
+
+    Examples:
+        >>> from types import SimpleNamespace
+        >>> filled(np.array([[1.0, np.nan]]), SimpleNamespace(fills=(0.0, 5.0))).tolist()
+        [[1.0, 5.0]]
+    """
     return np.where(np.isnan(X), np.array(schema.fills), X) if schema.fills and np.isnan(X).any() else X

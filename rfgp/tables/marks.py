@@ -101,7 +101,13 @@ def has_marks(cell: str) -> bool:
 
 
 def marked(source: Any) -> list[str]:
-    """Return the different cells of a column of Arrow cells (n,) that could be numbers with a comma or a point."""
+    """Return the different cells of a column of Arrow cells (n,) that could be numbers with a comma or a point.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> marked(pa.array(["1,5", "2", "x"]))
+        ['1,5']
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 

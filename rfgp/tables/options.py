@@ -66,7 +66,13 @@ class TextFormat:
 
 
 class TableOptions(TypedDict, total=False):
-    """The keyword arguments of `read_table`."""
+    """The keyword arguments of `read_table`.
+
+    Examples:
+        >>> options: TableOptions = {"missing": "drop", "decimal": ","}
+        >>> sorted(options)
+        ['decimal', 'missing']
+    """
 
     names: Sequence[str] | None
     categories: Categories

@@ -22,6 +22,17 @@ def opened(file: Path, **options: Any) -> Iterator[Any]:
 
     Raises:
         DataError: the file is missing, no Parquet, damaged, or has two columns of one name.
+
+    Examples:
+        >>> import tempfile
+        >>> import pyarrow as pa
+        >>> import pyarrow.parquet
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "t.parquet"
+        ...     pa.parquet.write_table(pa.table({"a": [1, 2]}), file)
+        ...     with opened(file) as parquet:
+        ...         parquet.metadata.num_rows
+        2
     """
     with requires_extra("tables"):
         import pyarrow as pa

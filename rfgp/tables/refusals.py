@@ -16,7 +16,13 @@ _CORRECT = "Correct these cells first."
 
 
 def refused_dates(column: Column, is_target: bool) -> DataError:
-    """Return the error for dates without a policy for them."""
+    """Return the error for dates without a policy for them.
+
+    Examples:
+        >>> column = Column("t.csv", "day", 0, True, "date", np.array([19_000.0]))
+        >>> "holds dates" in str(refused_dates(column, is_target=False))
+        True
+    """
     row = np.flatnonzero(~column.missing)[0]
     remedy = 'Give dates="days" or leave them out with dates="drop".'
     remedy = 'It is the target; give dates="days".' if is_target else remedy
@@ -30,6 +36,14 @@ def refused_text(column: Column, frame: Frame, *, is_named: bool = False) -> Dat
         column: The column.
         frame: The file.
         is_named: Whether a kernel names the column.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from rfgp.tables.frames import read_frame
+        >>> from rfgp.tables.options import TextFormat
+        >>> frame = read_frame(pd.DataFrame({"color": ["red", "blue", "red"]}), TextFormat())
+        >>> "holds text ('red' in row 0, 3 such cells)" in str(refused_text(frame.column(0), frame))
+        True
     """
     if is_named and not column.is_target:
         remedy = f"The kernel reads numbers there. Use a kernel of levels, such as Group({show(column.name)})."
@@ -42,14 +56,29 @@ def refused_text(column: Column, frame: Frame, *, is_named: bool = False) -> Dat
 
 
 def are_all_different(column: Column) -> bool:
-    """Return whether a column's texts are too many for categories, or all different."""
+    """Return whether a column's texts are too many for categories, or all different.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> texts = pa.array(["a", "b", "a"])
+        >>> are_all_different(Column("t.csv", "id", 0, True, "text", np.full(3, np.nan), texts))
+        False
+    """
     cells = column.cells.drop_null()
     levels = len(cells.unique())
     return levels > MOST_LEVELS or levels == len(cells)
 
 
 def check_identifier(column: Column, frame: Frame) -> None:
-    """Raise an error for texts that are not categories."""
+    """Raise an error for texts that are not categories.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from rfgp.tables.frames import read_frame
+        >>> from rfgp.tables.options import TextFormat
+        >>> frame = read_frame(pd.DataFrame({"color": ["red", "blue", "red"]}), TextFormat())
+        >>> check_identifier(frame.column(0), frame)  # no error
+    """
     if are_all_different(column):
         cells = column.cells.drop_null()
         different = f"has {counted(len(cells.unique()), 'different text')} in {counted(len(cells), 'cell')}"
@@ -63,6 +92,14 @@ def is_identifier(column: Column, frame: Frame) -> bool:
 
     Raises:
         DataError: The texts may be numbers or dates in another spelling.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from rfgp.tables.frames import read_frame
+        >>> from rfgp.tables.options import TextFormat
+        >>> frame = read_frame(pd.DataFrame({"color": ["red", "blue", "red"]}), TextFormat())
+        >>> is_identifier(frame.column(0), frame)
+        False
     """
     if advised := hint(column, frame):
         raise column.error(f"{holds_text(column)}. {advised}Or leave it out ({column.drop}).")
@@ -77,13 +114,28 @@ def is_identifier(column: Column, frame: Frame) -> bool:
 
 
 def holds_text(column: Column) -> str:
-    """Return "holds text ('x' in row 1, 1 such cell)"."""
+    """Return "holds text ('x' in row 1, 1 such cell)".
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> holds_text(Column("t.csv", "size", 0, True, "text", np.array([1.0, np.nan]), pa.array(["1", "x"])))
+        "holds text ('x' in row 1, 1 such cell)"
+    """
     row = column.odd[0]
     return f"holds text ({column.spell(row)} in row {row}, {counted(len(column.odd), 'such cell')})"
 
 
 def hint(column: Column, frame: Frame) -> str:
-    """Return the remedy that the text cells suggest."""
+    """Return the remedy that the text cells suggest.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from rfgp.tables.frames import read_frame
+        >>> from rfgp.tables.options import TextFormat
+        >>> frame = read_frame(pd.DataFrame({"day": ["31/12/2024", "30/12/2024"]}), TextFormat())
+        >>> hint(frame.column(0), frame)
+        'Dates must be ISO (YYYY-MM-DD). '
+    """
     cells = {name: marked(source) for name, source in zip(frame.names, frame.sources, strict=True)}
     cells[column.name] = marked(frame.sources[column.place])
     if hint := advice(cells, column.name, frame.form):
@@ -95,7 +147,15 @@ def hint(column: Column, frame: Frame) -> str:
 
 
 def check_mixed(column: Column, frame: Frame) -> None:
-    """Raise an error for a column of numbers with some texts among them."""
+    """Raise an error for a column of numbers with some texts among them.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from rfgp.tables.frames import read_frame
+        >>> from rfgp.tables.options import TextFormat
+        >>> frame = read_frame(pd.DataFrame({"color": ["red", "blue", "red"]}), TextFormat())
+        >>> check_mixed(frame.column(0), frame)  # no error, as there are no numbers
+    """
     numbers = int(np.count_nonzero(~np.isnan(column.values)))
     if 2 * numbers >= int(np.count_nonzero(~column.missing)):
         remedy = "Correct these cells, add them to missing_marks, name the column in as_categories or "
@@ -105,7 +165,12 @@ def check_mixed(column: Column, frame: Frame) -> None:
 
 
 def check_cells(column: Column, policy: str) -> None:
-    """Raise an error for a column without values, and for gaps that the policy does not allow."""
+    """Raise an error for a column without values, and for gaps that the policy does not allow.
+
+    Examples:
+        >>> column = Column("t.csv", "size", 0, True, "number", np.array([1.0, np.nan]))
+        >>> check_cells(column, "drop")  # no error, as rows with gaps are dropped
+    """
     if column.missing.all():
         count = len(column.values)
         raise column.error(f"has no values, all {count:,} are missing. {column.without}")
@@ -117,6 +182,11 @@ def check_dates(column: Column) -> None:
 
     Raises:
         DataError: One does not, such as February 30.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> values, texts = np.array([19_000.0]), pa.array(["2022-01-08"])
+        >>> check_dates(Column("t.csv", "day", 0, True, "date", values, texts))  # no error
     """
     for row in column.odd[:1]:
         raise column.error(f"holds a date that does not exist ({column.spell(row)} in row {row}).")
@@ -129,6 +199,10 @@ def check_gaps(column: Column, policy: str) -> None:
 
     Raises:
         DataError: There are such cells.
+
+    Examples:
+        >>> column = Column("t.csv", "size", 0, True, "number", np.array([1.0, np.nan]))
+        >>> check_gaps(column, "drop")  # no error, as rows with gaps are dropped
     """
     missing = column.missing
     bad = np.isinf(column.values) if column.kind == "number" else np.zeros_like(missing)

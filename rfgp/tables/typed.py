@@ -12,7 +12,13 @@ Reader = Callable[[Any, TextFormat], Any]
 
 
 def reader_of(cells: Any, form: TextFormat) -> Reader:
-    """Return the reader of a column, given the texts (b,) of its first rows."""
+    """Return the reader of a column, given the texts (b,) of its first rows.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> reader_of(pa.array(["1", "2"]), TextFormat()).__name__
+        'as_numbers'
+    """
     readers = (as_numbers, as_dates, as_truth)
     return next((reader for reader in readers if reader(cells, form) is not cells), as_texts)
 
@@ -48,7 +54,13 @@ def as_numbers(cells: Any, form: TextFormat) -> Any:
 
 
 def as_dates(cells: Any, form: TextFormat) -> Any:
-    """Return texts (b,) as dates."""
+    """Return texts (b,) as dates.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> as_dates(pa.array(["2024-02-29"]), TextFormat())[0].as_py().date().isoformat()
+        '2024-02-29'
+    """
     if not all_match(cells, DATE):
         return cells
     found = timestamps(cells)

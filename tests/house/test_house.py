@@ -25,7 +25,7 @@ def said_by(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
-def test_an_import_loads_nothing_heavy_and_a_model_only_what_it_needs():
+def test_imports_and_models_load_only_needed_packages():
     more = ("torch", "numpy", "scipy", "graphs", *HEAVY)
     assert ast.literal_eval(said_by(f"import sys, rfgp; print([m for m in {more} if m in sys.modules])")) == []
     assert ast.literal_eval(said_by(f"import sys, rfgp.models; print([m for m in {HEAVY} if m in sys.modules])")) == []
@@ -45,7 +45,7 @@ def test_every_name_comes_on_first_use():
     )
 
 
-def test_an_import_of_graphs_loads_nothing_heavy_and_its_use_never_torch():
+def test_graphs_load_nothing_heavy_and_never_torch():
     code = (
         f"import sys, graphs; print([m for m in {HEAVY} if m in sys.modules]); "
         "graphs.sample_walks(graphs.Graph.from_edges([(0, 1)])); print('torch' in sys.modules)"

@@ -20,7 +20,7 @@ def test_no_circle_of_rooms(house):
     assert rooms.circles_of_rooms(*house) == {}
 
 
-def test_the_pages_of_the_packages_stand_above_all_but_the_command_line(house):
+def test_package_pages_are_above_all_rooms_but_the_command_line(house):
     """`rfgp` loads rooms by their names on first use, which no arrow shows; so nothing below may import it."""
     files, arrows = house
     assert {name for name in arrows.predecessors("rfgp") if not name.startswith("rfgp.cli")} == set()

@@ -204,7 +204,7 @@ def test_a_child_that_is_forked_after_a_fit_computes():
         np.testing.assert_allclose(variance, expected, rtol=1e-9, atol=1e-12)
 
 
-def test_a_property_that_is_computed_does_not_hold_up_other_objects():
+def test_a_computed_property_does_not_block_other_objects():
     """Two objects that wait for each other's property; under one lock the second would never begin."""
     meeting = threading.Barrier(2)
 

@@ -16,7 +16,7 @@ def full(*_, **__):
 
 
 @pytest.mark.parametrize("fails", ["os.replace", "os.fdopen"])
-def test_a_full_disk_is_a_named_error_with_path_and_reason_and_leaves_the_old_file(fails, tmp_path, monkeypatch):
+def test_a_full_disk_is_a_named_error_and_keeps_the_old_file(fails, tmp_path, monkeypatch):
     path = tmp_path / "f"
     path.write_bytes(b"old")
     with monkeypatch.context() as patch:

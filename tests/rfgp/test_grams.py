@@ -35,7 +35,7 @@ def test_the_kernel_of_scaled_points_and_its_gradient(spectrum, ard):
     torch.testing.assert_close(torch.autograd.grad(fixed, variance, pull), theirs[1:], rtol=1e-9, atol=1e-11)
 
 
-def test_rows_that_coincide_but_for_rounding_have_a_right_gradient():
+def test_rows_equal_up_to_rounding_have_a_right_gradient():
     """Of Matern kernels with nu at most 1 the slope at 0 is infinite, and the closed form would cancel."""
     b = np.linspace(0, 5.9, 60)
     x = np.column_stack([np.r_[0, np.cumsum(np.full(59, 0.1)), b], np.r_[np.sin(7 * b), np.sin(7 * b)]])

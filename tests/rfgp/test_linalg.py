@@ -51,7 +51,7 @@ def test_one_thread_and_back(monkeypatch):
 
 
 @pytest.mark.parametrize("values", ["text", [[1.0], [1.0, 2.0]], [1j], None, {}, torch.ones(2, dtype=torch.complex64)])
-def test_what_is_no_array_of_numbers_is_named_wherever_it_is_read(values):
+def test_inputs_that_are_no_arrays_of_numbers_are_named(values):
     calls = [
         lambda: linalg.read_numbers("A thing", values),
         lambda: linalg.finite_rows(values),

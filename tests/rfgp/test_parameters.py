@@ -49,7 +49,7 @@ def test_assignment_sets_and_a_refused_set_changes_nothing():
     assert h.noise.item() == pytest.approx(0.8)
 
 
-def test_a_shared_quantity_round_trips_through_one_value_per_column():
+def test_a_shared_quantity_round_trips_through_column_values():
     h = make()
     h.set(shared=3.0)
     assert h.shared.tolist() == pytest.approx([6, 30])
@@ -121,7 +121,7 @@ def test_scaling_standardises_and_leaves_constants_alone():
 
 
 @pytest.mark.parametrize("name", ["outputscale", "noise"])
-def test_a_value_for_each_of_other_outputs_than_there_are_is_named(name):
+def test_values_for_a_wrong_number_of_outputs_are_named(name):
     gp = rfgp.ExactGP(**{name: [1.0, 1.0, 1.0]})
     X = np.arange(8.0).reshape(4, 2)
     with pytest.raises(rfgp.InvalidArgumentError, match=rf"{name} must have shape \(\) or \(2,\), got \(3,\)"):

@@ -145,7 +145,7 @@ def test_given_axes_are_used_and_pyplot_is_not(comparison, curve):
     assert not pyplot.get_fignums()
 
 
-def test_a_spectrum_shows_the_fitted_kernel_its_family_and_the_noise():
+def test_a_spectrum_shows_the_fitted_kernel_and_the_noise():
     kernel = graphs.kernels.FreeModulation(factors=(0.5, 2.0))
     gp = rfgp.GraphGP(ball().graph, kernel, features="exact").condition(np.arange(80), ball().values)
     axes = plotting.plot_spectrum(gp)

@@ -48,7 +48,7 @@ def test_traces_agree_with_eigenvalues(function):
     assert fails(assert_mean_of_normals, found, float(function(1 / eigenvalues).sum()))  # of the inverse
 
 
-def test_what_is_constant_has_no_error_and_small_spaces_are_exhausted():
+def test_constants_have_no_error_and_small_spaces_are_exhausted():
     first, second = covariances(6)
     np.testing.assert_allclose(traced(first, 2 * first, torch.log, 3), 6 * np.log(2), rtol=1e-12)
     np.testing.assert_allclose(traced(first, first, lambda r: r - 1, 3), 0, atol=1e-12)

@@ -9,7 +9,7 @@ import pytest
 import rfgp
 
 ROOMS = ("tables", "datasets", "fields", "compare", "report", "sklearn", "gpytorch", "botorch", "dask")
-ROOMS += ("divergences", "files", "metrics", "palette", "plotting", "progress", "quadrature")
+ROOMS += ("cli", "divergences", "files", "metrics", "palette", "plotting", "progress", "quadrature")
 
 
 def names():

@@ -220,7 +220,7 @@ def test_a_matern_kernel_is_zero_very_far_away(nu, dtype):
     assert float(spectra.Matern(nu).kernel(r).max()) < 1e-290
 
 
-def test_there_is_no_such_shortcut_where_coordinates_are_independent():
+def test_independent_coordinates_have_no_such_shortcut():
     assert not spectra.ProductCauchy().has_slope
     with pytest.raises(rfgp.InvalidArgumentError, match="no kernel of the distance"):
         spectra.ProductCauchy().gram_and_slope(torch.zeros(2, 2))

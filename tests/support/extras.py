@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 PACKAGES = (
-    *("botorch", "dask", "distributed", "gpytorch", "linear_operator", "matplotlib", "meshio", "mpl_toolkits"),
-    *("networkx", "ot", "pandas", "plotly", "pooch", "pyarrow", "pymetis", "pyproj", "rdata", "requests", "rich"),
-    *("sklearn", "trimesh", "typer"),
+    *("botorch", "dask", "distributed", "gpytorch", "jinja2", "linear_operator", "matplotlib"),
+    *("meshio", "mpl_toolkits", "networkx", "ot", "pandas", "plotly", "pooch", "pyarrow", "pymetis", "pyproj"),
+    *("rdata", "requests", "rich", "sklearn", "trimesh", "typer"),
 )
 """The optional packages that rfgp and graphs import, by the names of their imports."""
 
@@ -208,7 +208,7 @@ def read_parquet() -> None:
         tables.read_parquet(written("table.parquet", "no Parquet"), "y")
 
 
-@use("report", "plotly", "pandas", "matplotlib", "pyarrow")
+@use("report", "jinja2", "plotly", "pandas", "matplotlib", "pyarrow")
 def study_a_table() -> None:
     import numpy as np
 

@@ -117,9 +117,9 @@ def favored(monkeypatch, is_favored, by=9.0):
         return replace(found, density=found.density + by) if is_favored(one) else found
 
     def refitted(validation, found):
-        other = without_folds(validation, found)
+        other = scored_in_folds(validation, found)
         return replace(other, density=other.density + by) if is_favored(found.candidate) else other
 
-    without_folds = Validation.without_folds
-    monkeypatch.setattr(Validation, "without_folds", refitted)
+    scored_in_folds = Validation.scored_in_folds
+    monkeypatch.setattr(Validation, "scored_in_folds", refitted)
     monkeypatch.setattr(Validation, "fitted", fitted)

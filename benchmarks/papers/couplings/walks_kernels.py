@@ -36,7 +36,7 @@ KERNEL = kernels.RegularizedLaplacian(2, 1.0)
 HALTS = (0.1, 0.2, 0.3, 0.4, 0.5)
 DRAWS, QUANTILES = 30, 30
 EXACT_HALTS, EXACT_DRAWS, ORDERS = (0.1, 0.5), 50, tuple(range(2, 11))
-LAPLACIAN = "2-regularised Laplacian kernel of the normalised Laplacian, sigma = 1, m = 2 walkers of independent moves"
+LAPLACIAN = "2-regularized Laplacian kernel of the normalized Laplacian, sigma = 1, m = 2 walkers of independent moves"
 
 
 def table_5(_: Scale) -> Result:
@@ -50,7 +50,7 @@ def table_5(_: Scale) -> Result:
     eye = np.eye(len(W))
     L = eye - root[:, None] * W * root
     forms = {
-        "d-regularised Laplacian, d = 3, sigma = 0.7": (
+        "d-regularized Laplacian, d = 3, sigma = 0.7": (
             kernels.RegularizedLaplacian(3, 0.7),
             np.linalg.matrix_power(np.linalg.inv(eye + 0.49 * L), 3),
         ),
@@ -74,15 +74,16 @@ def table_5(_: Scale) -> Result:
     values.append(Value("inverse cosine of D - W: its least eigenvalue", np.cos(np.pi / 4 * unbounded).min()))
     return Result(
         "formulas of graph node kernels",
-        "Each form by dense matrix functions of the normalised Laplacian of a weighted random graph of 60 nodes, beside"
-        " the library's kernel, and beside the square of f(U), what features of walks have as their mean.",
+        "Each form by dense matrix functions of the normalized Laplacian of a weighted random graph of 60 nodes, "
+        "compared with the library's kernel, and compared with the square of f(U), what features of walks have as "
+        "their mean.",
         values,
         [
             "Formulas, not figures: they are not among those that are counted. All four agree; the inverse cosine's "
             "power series converges slowly, as its kernel ends in 0 at the eigenvalue 2.",
             "The table has L = D - W (Eq. 47). For two of its forms that is a misprint: the inverse cosine, and the "
             f"random walk with odd p, are positive semidefinite where eigenvalues are within [0, 2], as those of the "
-            f"normalised Laplacian are (Eq. 48); here those of D - W go up to {unbounded[-1]:.3g}.",
+            f"normalized Laplacian are (Eq. 48); here those of D - W go up to {unbounded[-1]:.3g}.",
         ],
     )
 
@@ -148,10 +149,10 @@ def figure_3(scale: Scale) -> Result:
     values.append(Value("excess of the reversal over the least cost of Eq. 56, largest over p", max(excess)))
     return Result(
         "relative Frobenius error on cora against the halting probability",
-        f"{LAPLACIAN}, p = .1 to .5, {DRAWS} draws (not stated in the paper); permutations of order {QUANTILES} by "
+        f"{LAPLACIAN}, p = 0.1 to 0.5, {DRAWS} draws (not stated in the paper); permutations of order {QUANTILES} by "
         f"Eq. 56, exactly where the paper has walks estimate its costs, on {RANDOM_GRAPH}. The paper claims that sigma "
         "is equal or better everywhere. One set of features serves the diagonal as well, as the paper has it (footnote "
-        "2): the share of the squared error there is beside. Stratified walkers are ours.",
+        "2): the share of the squared error there is listed too. Stratified walkers are ours.",
         values,
         [
             "The insets show permutations that change with p. They cannot but by ties and noise: this kernel's "
@@ -182,7 +183,7 @@ def figure_10(scale: Scale) -> Result:
         means = {method: [case[method].mean() / case["i.i.d."].mean() for case in cases] for method in others}
         parts = [f"i.i.d. {curve([case['i.i.d.'].mean() for case in cases])}"]
         parts += [f"{method} / i.i.d. {curve(ratios)}" for method, ratios in means.items()]
-        notes.append(f"{label}, p = .1 to .5: {'; '.join(parts)}.")
+        notes.append(f"{label}, p = 0.1 to 0.5: {'; '.join(parts)}.")
     return Result(
         "relative Frobenius errors on ten graphs",
         f"As Fig. 3, over that of i.i.d. walkers; {DRAWS} draws. The paper claims that sigma is equal or better "
@@ -193,9 +194,8 @@ def figure_10(scale: Scale) -> Result:
             "caption has errors divided by the variance of i.i.d. walkers, the text by their error, as here.",
             "On eu-core antithetic walkers are ahead of sigma on average (the ratio of both is above). That is noise "
             "or the diagonal's bias: of the second moments off the diagonal sigma's are the least that any coupling of "
-            "lengths has, but for its quantiles' width (docs/mathematics.md). "
-            "Errors at p = .4 and .5 are those of few draws "
-            "with rare large loads.",
+            "lengths has, but for its quantiles' width (docs/mathematics.md). Errors at p = 0.4 and 0.5 are those of "
+            "few draws with rare large loads.",
             *notes,
         ],
         missing=("the number of draws", "numbers: the figure is a plot", "whether self-loops (eu-core, citeseer) stay"),
@@ -231,14 +231,14 @@ def figure_8(scale: Scale) -> Result:
     values.append(Value("variance of the approximate over that of the exact objective, less 1, largest", max(gaps)))
     return Result(
         "exact and approximate objectives on eurosis",
-        f"{LAPLACIAN}; p = .1 and .5 (not stated in the paper: two readings), permutations of 2 to 10 quantiles "
+        f"{LAPLACIAN}; p = 0.1 and 0.5 (not stated in the paper: two readings), permutations of 2 to 10 quantiles "
         "learned on eurosis itself, by exhaustive search for Eq. 55 over all pairs of nodes and by linear assignment "
         f"for Eq. 56; {EXACT_DRAWS} draws.",
         values,
         [
             "The paper finds permutations that differ more and more, and errors that do not, and leaves it as a "
             "curious phenomenon. The reversal is an optimum of both objectives, as this kernel's modulation is not "
-            "negative. At p = .5 half of the quantiles have the length 0 and can be exchanged freely: the distance is "
+            "negative. At p = 0.5 half of the quantiles have the length 0 and can be exchanged freely: the distance is "
             "that between two of many optima.",
         ],
         missing=("the halting probability", "the number of draws", "numbers: the figure is a plot"),

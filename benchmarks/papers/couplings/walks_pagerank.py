@@ -81,10 +81,10 @@ def figure_9(scale: Scale) -> Result:
             f"{method} / i.i.d. {curve([case[method].mean() / case['i.i.d.'].mean() for case in cases])}"
             for method in list(methods)[1:]
         ]
-        notes.append(f"{label}, N = {graph.num_nodes}, p = .1 to .9: {'; '.join(parts)}.")
+        notes.append(f"{label}, N = {graph.num_nodes}, p = 0.1 to 0.9: {'; '.join(parts)}.")
     return Result(
         "errors of PageRank by two walkers a node",
-        f"Two walkers a node, p = .1 to .9, absolute Euclidean error, {REPEATS} repeats, ten graphs; permutations of "
+        f"Two walkers a node, p = 0.1 to 0.9, absolute Euclidean error, {REPEATS} repeats, ten graphs; permutations of "
         f"order {QUANTILES} learned by Eq. 82, its probabilities exact where the paper has walks estimate them, on "
         f"{RANDOM_GRAPH}. The paper claims that sigma is at least as good everywhere: tested for each graph by the "
         "mean over p and by the worst p, of which a tie is undecided. Ratios are geometric means over the nine p. "
@@ -94,7 +94,7 @@ def figure_9(scale: Scale) -> Result:
             "Cora is taken whole, as the paper's 2,708 nodes have it, though these are not connected (the largest part "
             "has 2,485) and the paper says that it considers connected subgraphs only.",
             "The paper sees hardly a gain on football and news and much of one on cora. The differences are smaller "
-            "here: all graphs gain a fifth at p = .5 and little at .1.",
+            "here: all graphs gain a fifth at p = 0.5 and little at 0.1.",
             *notes,
         ],
         missing=("the probability of an edge of the random graph", "numbers: the figure is a plot"),

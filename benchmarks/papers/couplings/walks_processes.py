@@ -39,9 +39,9 @@ METRICS = ("kernel error", "RMSE", "KL")
 TRAINED = (
     f"All three hyperparameters (gamma, kappa, sigma; mean 0) by Adam in their logarithms on the marginal likelihood "
     f"through {TRAINING_WALKERS} i.i.d. walkers a node, p = {HALT}, learning rate {RATE} (not stated in the paper), "
-    f"up to {EPOCHS} epochs, fewer where none moved by {SETTLED} within {WINDOW} of them; then frozen. Diffusion "
-    f"kernel, p = {HALT}, permutations of order {QUANTILES} by Eq. 56 for the frozen kernel on the graph itself. KL of "
-    "the joint law of observations at the test nodes, exact process first, total nats."
+    f"and up to {EPOCHS} epochs. Training stops when none moved by {SETTLED} within {WINDOW} epochs. They are then "
+    f"frozen. Diffusion kernel, p = {HALT}, permutations of order {QUANTILES} by Eq. 56 for the frozen kernel on the "
+    "graph itself. KL of the joint distribution of observations at the test nodes, exact process first, total nats."
 )
 
 Integers = NDArray[np.int64]
@@ -49,7 +49,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Values of some nodes, to be told from those of others.
+    """Values of some nodes, to be distinguished from those of others.
 
     Attributes:
         graph: With N nodes.
@@ -276,7 +276,7 @@ def figure_11(scale: Scale) -> Result:
         "walkers.",
         values,
         [f"{in_words('pems', whole)} RMSE in mph."],
-        missing=("the paper's split", "standardisation, learning rate, starts", "numbers: the figure is a plot"),
+        missing=("the paper's split", "standardization, learning rate, starts", "numbers: the figure is a plot"),
     )
 
 

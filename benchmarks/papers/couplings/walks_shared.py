@@ -40,11 +40,11 @@ PAPER: dict[str, dict[str, Any]] = {
     name: {"lengths": lengths, "directions": "independent", "exact_hops": 0, "transitions": "uniform"}
     for name, lengths in (("i.i.d.", "iid"), ("antithetic", "antithetic"), ("sigma", "sigma"))
 }
-"""The paper's walkers: sec. 4 has them choose neighbours alike."""
+"""The paper's walkers: sec. 4 has them choose neighbors alike."""
 OURS: dict[str, dict[str, Any]] = {
     "stratified": {"lengths": "systematic", "directions": "stratified", "exact_hops": 0, "transitions": "uniform"}
 }
-RANDOM_GRAPH = "an Erdos-Renyi graph of 100 nodes, edges with probability .1 (not stated in the paper)"
+RANDOM_GRAPH = "an Erdos-Renyi graph of 100 nodes, edges with probability 0.1 (not stated in the paper)"
 
 
 @contextmanager

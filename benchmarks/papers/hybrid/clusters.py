@@ -221,13 +221,13 @@ def own_level(errors: Mapping[int, Array]) -> float:
 
 
 def share_below(errors: Array, bound: float) -> float:
-    """Return the probability that a trial is below a bound: the law of trials, smoothed in logarithms."""
+    """Return the probability that a trial is below a bound: the distribution of trials, smoothed in logarithms."""
     centers, width = smoothed(errors)
     return float(stats.norm.cdf((np.log(bound) - centers) / width).mean())
 
 
 def law_of(errors: Array, bound: float, which: str) -> float:
-    """Return the probability that the least or the greatest of 20 trials is below a bound, trials having our law G.
+    """Return the probability that the least or greatest of 20 trials of our distribution G is below a bound.
 
     It is 1 - (1 - G)^20 for the least and G^20 for the greatest.
     """
@@ -236,9 +236,9 @@ def law_of(errors: Array, bound: float, which: str) -> float:
 
 
 def rank(samples: Sequence[Array], printed_one: float, which: str, unit: float = 1e-4) -> float:
-    """Return where a printed least or greatest lies in its law under ours, as a standard normal variable.
+    """Return where a printed least or greatest lies in its distribution under ours, as a standard normal variable.
 
-    The law is averaged over our data sets, and over what rounding to the unit took away.
+    The distribution is averaged over our data sets, and over what rounding to the unit took away.
     """
     bounds = printed_one + unit * (np.arange(11) - 5) / 11
     mean = np.mean([[law_of(errors, bound, which) for bound in bounds] for errors in samples])
@@ -296,7 +296,7 @@ def table_3(scale: Scale) -> Result:
 
 
 def _ranges(draws: int) -> tuple[list[Value], str]:
-    """Return the printed ranges beside ours, by column and together, and what follows."""
+    """Return the printed ranges compared with ours, by column and together, and what follows."""
     columns = {
         (data, column): {m: [errors[own][m] for errors in laws(data, draws)] for m in SIZES}
         for data in DATA
@@ -359,12 +359,12 @@ _PROTOCOL = (
     "k-means; Eq. 88 for each pair of centers; zero-one coefficients (Def. H.2); the same m i.i.d. frequencies "
     "for all pairs. The mean squared error is over all 2000 x 2000 pairs. FAVOR+ has m features exp(omega . x - "
     "|x|^2 / 2), one sign, trigonometric features m cosines and m sines. Trials differ in the frequencies alone. "
-    "Not stated are the laws and lengths of X_0 and Y_0, those of the points, and how signs were changed; entries "
-    "of deviation 4.3, |x| = 1.05 and |y| = .2 for all four are a reading of ours, which gives the columns of s1 "
-    "about their level. Levels are not compared: in the comparison each column of a data set has ours scaled by "
-    "one factor, so that what is tested is how trials spread, and that errors fall as 1 / m. The law of a trial, "
-    "from three data sets of ours, is smoothed in its logarithm; the printed least of 20 has the law 1 - (1 - "
-    "G)^20 under it, the greatest G^20, averaged over the data sets and over rounding, and z is the normal "
+    "Not stated are the distributions and lengths of X_0 and Y_0, those of the points, and how signs were changed; "
+    "entries of deviation 4.3, |x| = 1.05 and |y| = 0.2 for all four are a reading of ours, which gives the columns of "
+    "s1 about their level. Levels are not compared: in the comparison each column of a data set has ours scaled by "
+    "one factor, so that what is tested is how trials spread, and that errors fall as 1 / m. The distribution of a "
+    "trial, from three data sets of ours, is smoothed in its logarithm; the printed least of 20 has the distribution 1 "
+    "- (1 - G)^20 under it, the greatest G^20, averaged over the data sets and over rounding, and z is the normal "
     "quantile of that probability. Ours are the median of the least or greatest, and half the width of its middle "
     "68 %."
 )
@@ -375,11 +375,11 @@ _NOTES = (
     "the bracket and 1 / SM^2: where x . y <= 0, as small s asks for, the first is below the second, while the table "
     "has it 2 to 3 times above. So its FAVOR+ has one sign, which is what Sec. 2.3 calls SM++ (A = I).",
     "And with |x| = |y| small s and x . y near 0, which the ratio of these two columns asks for, exclude each other: "
-    "the directions of rotated vectors have sum |x_k y_k| near .64 |x| |y|. One side must be short.",
+    "the directions of rotated vectors have sum |x_k y_k| near 0.64 |x| |y|. One side must be short.",
 )
 
 _MISSING = (
-    "the laws and lengths of X_0 and Y_0",
+    "the distributions and lengths of X_0 and Y_0",
     "the lengths to which points are scaled, which set all levels",
     "how signs were adjusted, and which pair of clusters has which s",
 )

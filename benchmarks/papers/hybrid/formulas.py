@@ -45,7 +45,7 @@ def drawn(x: Array, y: Array, count: int) -> Draws:
 
 
 def of_mean(name: str, samples: Array, formula: float, why: str = "") -> Value:
-    """Return a mean of draws beside what a formula gives."""
+    """Return a mean of draws compared with what a formula gives."""
     error = float(samples.std(ddof=1)) / len(samples) ** 0.5
     return Value(name, float(samples.mean()), error, f"{formula:.6g}", why=why)
 
@@ -159,18 +159,19 @@ def _gaussian(count: int) -> list[Value]:
         of_mean("Eq. 73", (1 - weight) ** 2, ((1 - rho) - k) ** 2 / rho**2 + spread),
         Value("Eq. 72, the library's", float(second), 0.0, f"{(1 - k) ** 2 / rho**2 + spread:.6g}"),
         Value("Eq. 67, the library's", float(mean), 0.0, f"{(1 - k) / rho:.6g}"),
-        Value("Eq. 93, a complex A: its left side beside its right", math.exp(-modulus / 2), 0.0, f"{printed:.6g}",
+        Value("Eq. 93, a complex A: its left side compared with its right", math.exp(-modulus / 2), 0.0,
+              f"{printed:.6g}",
               why="holds for real A only: imaginary entries have the other sign of y"),
     ]  # fmt: skip
 
 
 def formulas(scale: Scale) -> Result:
-    """Return the paper's formulas beside draws."""
+    """Return the paper's formulas compared with draws."""
     count = scale(COUNT)
     return Result(
         "Formulas as they are printed",
-        f"Each formula at one point (m = {M}, n = {N}, two vectors of two dimensions), beside the mean of {count} "
-        "draws with its standard error, or beside the exact number; bounds at several lengths, over "
+        f"Each formula at one point (m = {M}, n = {N}, two vectors of two dimensions), compared with the mean of "
+        f"{count} draws with its standard error, or compared with the exact number; bounds at several lengths, over "
         "a grid of 20001 angles. "
         "Misprints are among them, and differ.",
         [*_lemmas(count), *_angular(count), *_bounds(), *_gaussian(count)],

@@ -107,7 +107,7 @@ _PROTOCOL = (
     "s = 10000 estimates of exp(x . y) for |x| = |y| = r at 17 angles from 0 to pi, i.i.d. frequencies: the same in 64 "
     "dimensions as in the plane of x and y. Trigonometric and FAVOR+ (both signs) of 128 projections; hybrids (m, n) = "
     "(16, 8), which App. I pairs with 128 features, both signs of the positive part, its estimators with common "
-    "projections; the Gaussian one normalised (App. F) with sigma = 1. Standard errors over the estimates. The figure "
+    "projections; the Gaussian one normalized (App. F) with sigma = 1. Standard errors over the estimates. The figure "
     "is a plot; its claim is that the angular hybrid's greatest relative error is the smallest, and that Gaussian "
     "hybrids gain as much: tested in closed forms, for the greatest error of FAVOR+ is at equal vectors, where 10000 "
     "estimates do not tell its mean square."

@@ -1,7 +1,7 @@
-"""The least and the greatest of some trials, as a range: how a printed one lies in its law, whatever the level.
+"""Ranges of trials (least and greatest): the position of a printed range in its distribution, at any level.
 
-A range is the logarithm of the greatest over the least, and does not change where all errors have one factor. Its law
-is that of trials which are drawn from ours, smoothed in logarithms without widening them.
+A range is the logarithm of the greatest over the least, and does not change where all errors have one factor. Its
+distribution is that of trials which are drawn from ours, smoothed in logarithms without widening them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ COUNT, REPLICATES = 20_000, 4000
 
 
 def smoothed(errors: Array) -> tuple[Array, float]:
-    """Return centers (t,) and the width of normal laws whose mixture has the mean and variance of the logarithms."""
+    """Return centers (t,) and width of a normal mixture with the mean and variance of the logarithms."""
     logs = np.log(errors)
     width = 0.9 * logs.std(ddof=1) * len(logs) ** -0.2
     shrunk = 1 / np.sqrt(1 + (width / logs.std()) ** 2)
@@ -28,14 +28,14 @@ def smoothed(errors: Array) -> tuple[Array, float]:
 
 
 def ranges(errors: Array, trials: int, rng: np.random.Generator) -> Array:  # (COUNT,), ascending
-    """Return ranges of trials drawn from the law of errors (t,)."""
+    """Return ranges of trials drawn from the distribution of errors (t,)."""
     centers, width = smoothed(errors)
     drawn = rng.choice(centers, (COUNT, trials)) + width * rng.standard_normal((COUNT, trials))
     return np.sort(np.ptp(drawn, axis=1))
 
 
 def scores(found: Sequence[Array], values: Array) -> Array:
-    """Return the normal scores of ranges under laws given by ascending ranges of each data set, averaged."""
+    """Return the normal scores of ranges under distributions given by ascending ranges of each data set, averaged."""
     below = np.mean([(np.searchsorted(law, values) + 0.5) / (len(law) + 1) for law in found], axis=0)
     return np.asarray(stats.norm.ppf(below))
 
@@ -51,7 +51,7 @@ class Joint:
     """Columns of printed ranges against ours, with what they are where ours are the paper's: a null of draws.
 
     A replicate takes one of our data sets for each of the paper's, the same in all of its columns, and draws every
-    range from its law: so the data sets' own differences are in the spread that is expected.
+    range from its distribution: so the data sets' own differences are in the spread that is expected.
 
     Args:
         columns: Trials by (data, method).

@@ -52,7 +52,7 @@ def made(kind: str, size: int, length: float, generator: torch.Generator) -> sof
 
 
 def _of_type(kind: str, size: int, length: float, queries: Tensor, classes: Tensor, draws: int) -> list[Value]:
-    """Return three distances of one estimator, beside those of the paper's model."""
+    """Return three distances of one estimator, compared with those of the paper's model."""
     found = []
     for seed in range(draws):
         pair = made(kind, size, length, torch.Generator().manual_seed(seed))
@@ -68,7 +68,7 @@ def _of_type(kind: str, size: int, length: float, queries: Tensor, classes: Tens
 
 
 def table_4(scale: Scale) -> Result:
-    """Return distances of estimated laws of the next word from the true ones."""
+    """Return distances of estimated distributions of the next word from the true ones."""
     text, names = read_text()
     values, perplexities = [], []
     for temperature in TEMPERATURES:
@@ -80,18 +80,18 @@ def table_4(scale: Scale) -> Result:
             for size in SIZES:
                 values += _of_type(kind, size, 1 / temperature, queries, classes, scale(DRAWS))
     return Result(
-        "Softmax sampling: laws of the next word by random features, against the true ones",
+        "Softmax sampling: distributions of the next word by random features, against the true ones",
         "The paper's network on the Penn Treebank cannot be had. In its place the models of "
         f"`benchmarks/papers/own/language_model.py`, on Python's reference, {len(names)} words for 10000, vectors of "
         f"one length in {WIDTH} dimensions (the paper's vary), perplexities {' and '.join(perplexities)}, so the "
         "figures are not compared. Projections are independent; FAVOR+ with both signs; hybrids (m, 8) with m = 8, 16, "
-        "32, 64 as in App. I; the Gaussian one normalised, sigma = 1. Wasserstein and Kolmogorov-Smirnov distances "
+        "32, 64 as in App. I; the Gaussian one normalized, sigma = 1. Wasserstein and Kolmogorov-Smirnov distances "
         "with words in the order of frequency, Wasserstein in words; the share of negative estimates; 200 contexts, "
         "standard errors over ten draws.",
         values,
         [
             "The printed distances hardly fall from 64 to 512 features, where errors should halve and more: estimates "
-            "there are far from the law, as ours are of vectors of the length 3.3. There "
+            "there are far from the distribution, as ours are of vectors of the length 3.3. There "
             "trigonometric features and both "
             "hybrids have the printed order, the angular one nearest, and as little between them. FAVOR+, printed "
             "farthest, is nearest in our models at both lengths, and the shares of negative estimates differ: open, "

@@ -90,7 +90,7 @@ def errors(drawn: list[softmax.FeaturePair], x: torch.Tensor, y: torch.Tensor) -
 
 
 def _of_table(table: str, draws: int) -> list[Value]:
-    found: dict[str, dict[str, Array]] = {"standardised": {}, "as they are": {}, "matched": {}}
+    found: dict[str, dict[str, Array]] = {"standardized": {}, "as they are": {}, "matched": {}}
     generator, (x, y) = random.generator(0, random.Role.FREQUENCIES), pairs(table, True)
     drawn = {name: [make(generator) for _ in range(draws)] for name, make in estimators(x.shape[1]).items()}
 
@@ -101,17 +101,17 @@ def _of_table(table: str, draws: int) -> list[Value]:
     length = float(optimize.brentq(miss, 0.2, 2.0, xtol=1e-3))
     raw = pairs(table, False)
     for name, some in drawn.items():
-        found["standardised"][name] = errors(some, x, y)
+        found["standardized"][name] = errors(some, x, y)
         found["as they are"][name] = errors(some, *raw)
         found["matched"][name] = errors(some, length * x, length * y)
-    return [*_printed(table, found, length), *_orders(table, found["standardised"])]
+    return [*_printed(table, found, length), *_orders(table, found["standardized"])]
 
 
 def _printed(table: str, found: dict[str, dict[str, Array]], length: float) -> list[Value]:
     whys = {
-        "standardised": "standardised rows of the length 1",
-        "as they are": "rows of the length 1, not standardised",
-        "matched": f"standardised rows of the length {length:.3f}, at which ORF-reg is as printed",
+        "standardized": "standardized rows of the length 1",
+        "as they are": "rows of the length 1, not standardized",
+        "matched": f"standardized rows of the length {length:.3f}, at which ORF-reg is as printed",
     }
     return [
         Value(f"{table}, {name}, {reading}", *protocol.mean_error(values), f"{_print_of(table, name)[0]:.2f}",
@@ -136,7 +136,7 @@ def _orders(table: str, found: dict[str, Array]) -> list[Value]:
 
 
 def _taken_back(table: str) -> list[Value]:
-    """Return what its coefficients leave of the errors of HRF-iid's parts, by closed forms, on standardised rows."""
+    """Return what its coefficients leave of the errors of HRF-iid's parts, by closed forms, on standardized rows."""
     x, y = (side.numpy() for side in pairs(table, True))
     moments = theory.angular_moments(x, y, N)
     hybrid = float(theory.bipolar_variance(x, y, M, moments, antithetic=True).mean())
@@ -178,7 +178,7 @@ def table_1(scale: Scale) -> Result:
         "Fourier features of 512 frequencies, Halton's scrambled; angular hybrids (m, n) = (64, 8), as App. I pairs "
         "with 512, both signs, orthogonal signs too where frequencies are. How rows are scaled is not stated, and "
         "errors grow with the fourth power of their length, so printed figures are not compared: three readings are "
-        "given, and the printed order is tested for standardised rows of the length 1.",
+        "given, and the printed order is tested for standardized rows of the length 1.",
         [*(value for table in PRINTED for value in _of_table(table, scale(DRAWS))), *closed],
         [_in_words(closed)],
         missing=("the scale of the rows", "m and n of the hybrids", "over what standard deviations are taken"),
@@ -193,7 +193,7 @@ table_2 = _impossible(
     "Word error rates of a Conformer-Transducer",
     "960 hours of LibriSpeech and an accelerator for days. Printed, % (standard deviations of 10 "
     "runs): clusters (3, 3) "
-    "1.72 (.02), (2, 3) 1.75, (3, 2) 1.83, (2, 2) 1.85; angular (16, 8) 2.03, (8, 8) 2.05; FAVOR+ 432 2.65, 256 2.77; "
+    "1.72 (0.02), (2, 3) 1.75, (3, 2) 1.83, (2, 2) 1.85; angular (16, 8) 2.03, (8, 8) 2.05; FAVOR+ 432 2.65, 256 2.77; "
     "trigonometric 432 3.12, 256 3.3.",
 )
 figure_4 = _impossible(

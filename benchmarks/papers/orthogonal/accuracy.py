@@ -10,17 +10,36 @@ import torch
 from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC, LinearSVC
 
+from benchmarks.papers.orthogonal.codes import signs
 from benchmarks.papers.orthogonal.data import ABSENT, NAMES, rows, sampled
 from benchmarks.protocol import geometric, mean_error, ratio_of_means
 from benchmarks.record import AGREES, Result, Scale, Value, everywhere
 from rfgp import couplings, features, random, spectra
+from rfgp.couplings.coupling import uniform
 
-METHODS = {
+
+class Circulant(couplings.Coupling):
+    """Circulant frequencies (Yu et al. 2015, "Compact nonlinear maps and circulant extensions"): blocks of d shifts.
+
+    A block is the circulant matrix of one frequency with random signs of the columns, so its rows have equal lengths.
+    """
+
+    def _rows(self, m: int, d: int, spectrum: spectra.Spectrum, generator: torch.Generator) -> torch.Tensor:
+        blocks = -(-m // d)
+        first = torch.randn(blocks, d, generator=generator, dtype=torch.float64)
+        lengths = spectrum.radial_quantile(uniform(blocks, generator), d)
+        first *= (lengths / first.norm(dim=1))[:, None]
+        shifts = (torch.arange(d) - torch.arange(d)[:, None]) % d
+        rows = first[:, shifts] * torch.stack([signs((d,), generator) for _ in range(blocks)])[:, None]
+        return rows.reshape(-1, d)[:m]
+
+
+METHODS: dict[str, str | couplings.Coupling] = {
     "RFF": "iid",
     "ORF": "orthogonal",
     "SORF": "structured",
     "QMC (digital net)": "digital-net",
-    "circulant": "circulant",
+    "circulant": Circulant(),
     "Fastfood": "fastfood",
 }
 LINEAR = ("RFF", "ORF", "SORF")
@@ -101,7 +120,7 @@ def figure_4(scale: Scale) -> Result:
     return Result(
         "mean squared error of the Gaussian kernel",
         f"{POINTS} rows of digits and of five tables, padded to a power of two, in mean distances of the 50th nearest "
-        "neighbour; 50 draws, errors over these; D / d of 1, 2, 4 and 8, 24 cases. Nets from Sobol's matrices, not "
+        "neighbor; 50 draws, errors over these; D / d of 1, 2, 4 and 8, 24 cases. Nets from Sobol's matrices, not "
         "those of Niederreiter and Xing. Fig. 1 has two of these curves. The text's order SORF ~ ORF < QMC < RFF < "
         "circulant, Fastfood is tested by each of its signs, on the whole and in the worst case; that SORF and ORF "
         "overlap is read as a ratio of 1.",
@@ -148,7 +167,7 @@ def figure_5(scale: Scale) -> Result:
     return Result(
         "errors against sigma, and with fewer products",
         f"{POINTS} rows of scikit-learn's digits, D = d = 64, 100 draws, errors over these; sigma in units of the mean "
-        "distance of the 50th nearest neighbour. Tested are the text's claims: errors below those of RFF, the more so "
+        "distance of the 50th nearest neighbor. Tested are the text's claims: errors below those of RFF, the more so "
         "the larger sigma; two products do as well as three (read as a ratio of 1), one leads to a larger error.",
         values,
         missing=["mnist, on which the paper's figure is, is not at hand", "the values of sigma"],
@@ -177,9 +196,9 @@ def table_2(scale: Scale) -> Result:
     values.append(Value("digits, exact", 100 * float(search.score(x[test].numpy(), y[test]))))
     return Result(
         "accuracy in % of linear support vector machines on the features",
-        "scikit-learn's digits (d = 64), half of the rows to train, sigma by the 50 nearest neighbours, 5 draws, "
-        "errors over these; C by 3-fold cross-validation among .1, 1, 10 on the first draw, for the exact kernel among "
-        "these and 100. The printed 90 accuracies are on data that are not at hand, so none is compared.",
+        "scikit-learn's digits (d = 64), half of the rows to train, sigma by the 50 nearest neighbors, 5 draws, "
+        "errors over these; C by 3-fold cross-validation among 0.1, 1, 10 on the first draw, for the exact kernel "
+        "among these and 100. The printed 90 accuracies are on data that are not at hand, so none is compared.",
         values,
         missing=[ABSENT, "splits, C and the number of repeats"],
     )

@@ -1,4 +1,4 @@
-"""Fig. 6 of the orthogonal paper (App. E): angles and neighbours from the signs of projections."""
+"""Fig. 6 of the orthogonal paper (App. E): angles and neighbors from the signs of projections."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ Projection = Callable[[torch.Tensor, int, torch.Generator], torch.Tensor]
 
 
 def patches(count: int) -> torch.Tensor:
-    """Return grey squares of 128 x 128 pixels from two photographs, centered, (count, 16384)."""
+    """Return gray squares of 128 x 128 pixels from two photographs, centered, (count, 16384)."""
     rng, found = random.numpy_generator(0, random.Role.DATA), []
     images = [image.mean(2) for image in load_sample_images().images]
     for k in range(count):
@@ -121,7 +121,7 @@ def figure_6(scale: Scale) -> Result:
     values += [Value(f"recall, {name}", *mean_error(found)) for name, found in recalls.items()]
     values += _claims(errors, recalls, whole)
     return Result(
-        "angles and neighbours from binary codes of 16,384 dimensions",
+        "angles and neighbors from binary codes of 16,384 dimensions",
         "300 squares of 128 x 128 pixels from scikit-learn's two photographs in place of the natural images of Zhang "
         "et al. (2015), centered; 1,024 bits, 30 draws, and 16,384 bits, 10 draws, errors over these; angles by their "
         "share of pi; recall of the 10 nearest by angle among the 20 nearest by code. KBE has factors of two rows, and "

@@ -1,7 +1,7 @@
 """Rows for the orthogonal paper's plots: scikit-learn's digits and five tables, as none of its data sets is at hand.
 
-Columns are standardised, but for the digits, which are divided by 16, and padded by zeros to a power of two, as in the
-paper; the lengthscale is the mean distance of the 50th nearest neighbour for 1,000 rows drawn at random.
+Columns are standardized, but for the digits, which are divided by 16, and padded by zeros to a power of two, as in the
+paper; the lengthscale is the mean distance of the 50th nearest neighbor for 1,000 rows drawn at random.
 """
 
 import functools

@@ -70,16 +70,16 @@ def figure_2(scale: Scale) -> Result:
     values += [Value(f"share of pairs with z < 2, {name}", *_near(name), "> 0.5", comparable=False) for name in NAMES]
     return Result(
         "variance of ORF relative to RFF, and the distances that occur",
-        "(a) Eq. 3 with D = d; (b) 20,000 draws of D = d frequencies at two fixed points, beside the closed form; "
-        "errors over draws; (c) pairs of 1,000 rows of digits and five tables, in mean distances of the 50th nearest "
-        "neighbour among all rows (errors over rows).",
+        "(a) Eq. 3 with D = d; (b) 20,000 draws of D = d frequencies at two fixed points, compared with the closed "
+        "form; errors over draws; (c) pairs of 1,000 rows of digits and five tables, in mean distances of the 50th "
+        "nearest neighbor among all rows (errors over rows).",
         values,
         [
             "The ratio of Eq. 3 is below 1 for every z, as the text claims (tested); at finite d ORF is worse than RFF "
             "beyond the z above, as the simplex paper's Sec. 4.1 says. That most pairs have z < 2 is claimed of data "
             "that are not at hand."
         ],
-        missing=[ABSENT, "whether neighbours are sought among all rows or among the 1,000"],
+        missing=[ABSENT, "whether neighbors are sought among all rows or among the 1,000"],
     )
 
 

@@ -1,4 +1,4 @@
-"""Figures of our own that README, docs and docstrings quote: no paper has them, so nothing is printed beside them."""
+"""Figures of our own that README, docs and docstrings quote: no paper has them."""
 
 from benchmarks.papers.own import (
     attention,

@@ -1,4 +1,4 @@
-"""Attention with positive features, by couplings of norms and signs: what the guide on attention tells."""
+"""Attention with positive features, by couplings of norms and signs: what the guide on attention quotes."""
 
 import functools
 from collections.abc import Callable
@@ -67,7 +67,7 @@ def relative(name: str, m: int, length: float, sets: int, draws: int) -> list[tu
 
 
 def attention(scale: Scale) -> Result:
-    """Return errors of normalised scores and, at the shorter length, variances and covariances of single ones."""
+    """Return errors of normalized scores and, at the shorter length, variances and covariances of single ones."""
     values, sets, draws = [], SETS, scale(DRAWS)
     for length in LENGTHS:
         for name in NAMES:
@@ -80,7 +80,7 @@ def attention(scale: Scale) -> Result:
         "couplings for attention, relative to orthogonal directions with independent norms",
         f"{TOKENS} tokens, queries and keys standard normal in {DIMS} dimensions, divided by d^(1/4) and times the"
         f" deviation, {sets} sets of them, {draws} draws; the variance of an estimate of exp(q . k), the covariance of"
-        " two estimates of one row, in units of the row's mean, and the mean squared error of normalised scores. Ratios"
+        " two estimates of one row, in units of the row's mean, and the mean squared error of normalized scores. Ratios"
         " on the same inputs, errors over the sets. The learned coupling is that for each m on four other sets of"
         " deviation 1 (`rfgp.learn.learn_attention`).",
         values,

@@ -84,11 +84,11 @@ def cora(scale: Scale) -> Result:
     return Result(
         f"classes of the papers of cora from {LABELS} labels each, by citations alone",
         f"Fixed before the results were seen. The largest connected part, {graph.num_nodes} nodes in seven classes;"
-        f" {LABELS} nodes of each class, drawn at random, are labelled and all others are the test set; {splits}"
+        f" {LABELS} nodes of each class, drawn at random, are labeled and all others are the test set; {splits}"
         " splits, the same for all. Accuracy and negative log probability of the true class (nats). All from the"
         " package's starting values, with its optimiser, no setting chosen here. Label propagation has clamped labels"
-        f" (Zhu and Ghahramani, 2002): what is left of them after {SWEEPS} averages over neighbours; probabilities are"
-        f" the propagated shares, mixed with {MIXED:.0%} of the uniform law so that their logarithm exists.",
+        f" (Zhu and Ghahramani, 2002): what is left of them after {SWEEPS} averages over neighbors; probabilities are"
+        f" the propagated shares, mixed with {MIXED:.0%} of the uniform distribution so that their logarithm exists.",
         values,
         (
             "Published for 140 labels, on the fixed split of Yang et al. (2016) with 1,000 test nodes, by Kipf and"

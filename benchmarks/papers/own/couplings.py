@@ -102,11 +102,11 @@ def _unbiased(kind: str, scale: Scale) -> str:
 
 
 PROTOCOL = (
-    "Fixed before the results were seen. {splits} splits with 256 training and 256 test rows, columns standardised on "
+    "Fixed before the results were seen. {splits} splits with 256 training and 256 test rows, columns standardized on "
     "the training rows, hyperparameters of the exact process with one lengthscale; {draws} draws; errors of the kernel "
     "over all rows, root mean squares. Ratios are of each split's figures, their standard errors over splits; over the "
     "tables the geometric mean, whose error is that of splits alone. Tables are as `rfgp.datasets` has them, abalone "
-    "with one-hot letters. The default law of distances, one solution for "
+    "with one-hot letters. The default distribution of distances, one solution for "
     "each m and d. "
 )
 
@@ -123,8 +123,8 @@ def fourier(scale: Scale) -> Result:
     """Return Fourier features' figures."""
     words = (
         "The other Sobol points are of the next power of two from m on, to their advantage. Weighted energy broadens "
-        "the radial law; tilted follows the ridge leverage of the training rows as well (power 1). KL(exact || "
-        "approximate) of the joint law of observations at the test rows, nats a row."
+        "the radial distribution; tilted follows the ridge leverage of the training rows as well (power 1). KL(exact "
+        "|| approximate) of the joint distribution of observations at the test rows, nats a row."
     )
     return _result("fourier", "couplings for Fourier features on six tables, relative to published ones", words, scale)
 

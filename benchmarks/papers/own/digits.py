@@ -6,14 +6,14 @@ images of 8 x 8 pixels, each pixel a token (n = 64), two layers of width 32 with
 
 Protocol, fixed before the results were seen. Five seeds; each splits the images 80 : 20 (stratified), draws the initial
 weights and the order of the batches, the same for all methods of that seed. AdamW, rate 2e-3 along a cosine, weight
-decay .01, batches of 64, labels smoothed by .1; no augmentation; the last epoch counts, nothing is chosen on the test
+decay 0.01, batches of 64, labels smoothed by 0.1; no augmentation; the last epoch counts, nothing is chosen on the test
 images. Attention: exact, and positive features with m = 16 by each coupling, drawn again every 10 steps in training
 (each head has a draw of its own) and evaluated with one fixed draw. "learned" is what `rfgp.learn.learn_attention`
 makes of the queries and keys that the exact model of the same seed has for four training images, for m = 16.
 - Accuracy on the test images: mean and standard error over seeds, difference from exact attention and from "iid" with
   paired t-tests, p-values adjusted by Holm's method over all that are printed.
 - Seconds of training, relative to exact attention in the same run.
-- Attention error: the exact model's queries and keys of 32 test images, relative Frobenius error of the row-normalised
+- Attention error: the exact model's queries and keys of 32 test images, relative Frobenius error of the row-normalized
   scores by m = 16 features, mean over layers, heads and 20 draws, with its standard error over seeds.
 
     python -m benchmarks.papers.own.digits [EPOCHS [SEEDS]]

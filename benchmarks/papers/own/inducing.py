@@ -1,4 +1,4 @@
-"""Inducing points, and frequencies for the rows at hand, beside couplings that know the kernel alone: eight tables."""
+"""Inducing points and frequencies adapted to the rows, compared with couplings for the kernel only: eight tables."""
 
 import warnings
 from collections.abc import Callable
@@ -169,12 +169,12 @@ def inducing(scale: Scale) -> Result:
     return Result(
         "inducing points, adapted frequencies and couplings, against the exact process of 2,000 rows",
         f"Fixed before the results were seen. {splits} splits of eight tables, at most {TRAIN:,} training and {TEST} "
-        f"test rows ({SHARE:.0%} of the small tables), inputs standardised, hyperparameters of the exact process, "
+        f"test rows ({SHARE:.0%} of the small tables), inputs standardized, hyperparameters of the exact process, "
         f"Gaussian kernel, one lengthscale; {draws} draws; F features are F / 2 frequencies or F inducing points. "
-        "Errors of the kernel are over all rows, root mean squares; KL(exact || approximate) of the joint law of "
-        "observations at the test rows, nats a row. Ratios are of each split's figures, errors over splits; over the "
-        "tables the geometric mean. Adapted ones have seen 512 of the training rows. FITC adds the missing diagonal as "
-        "noise, at the test rows too; VFE leaves it over there.",
+        "Errors of the kernel are over all rows, root mean squares; KL(exact || approximate) of the joint distribution "
+        "of observations at the test rows, nats a row. Ratios are of each split's figures, errors over splits; over "
+        "the tables the geometric mean. Adapted ones have seen 512 of the training rows. FITC adds the missing "
+        "diagonal as noise, at the test rows too; VFE leaves it over there.",
         values,
     )
 

@@ -1,4 +1,4 @@
-"""Softmax sampling in a language model: how far laws of the next word by random features are from the true ones.
+"""Softmax sampling in a language model: distances of estimated distributions of the next word to the true ones.
 
 The hybrid paper samples from the softmax of a language model trained on Penn Treebank, which cannot be had freely;
 this is its use at the size of a laptop, and the model of `benchmarks/papers/hybrid/sampling.py`.
@@ -136,7 +136,7 @@ def _judged(model: LanguageModel, contexts: Tensor, draws: int) -> list[Value]:
 
 
 def language_model(scale: Scale) -> Result:
-    """Return distances of estimated laws of the next word from the true ones."""
+    """Return distances of estimated distributions of the next word from the true ones."""
     text, names = read_text()
     frequency = torch.bincount(text).double() / len(text)
     unigram = float((-frequency * frequency.log()).sum().exp())
@@ -152,7 +152,7 @@ def language_model(scale: Scale) -> Result:
         f" case, words and punctuation; words seen less than {LEAST} times are one class. The model reads {CONTEXT}"
         f" words, embedded in {EMBEDDED} numbers each, through a hidden layer of {HIDDEN}; vectors of contexts and"
         f" words have one length, and {WIDTH} numbers. Trained with the exact softmax by AdamW (rate 2e-3, weight decay"
-        f" .1, batches of {BATCH}, {EPOCHS} epochs) on the first nine tenths; the last tenth gives the perplexity and"
+        f" 0.1, batches of {BATCH}, {EPOCHS} epochs) on the first nine tenths; the last tenth gives the perplexity and"
         f" {JUDGED} contexts. Topics repeat each other's passages, the last tenth too, which makes perplexities low."
         " Positive ones and hybrids over orthogonal directions where it says so, hybrids with lambda = 1/2 or the"
         f" angular one with {SIGNS} signs; m = 64, 256, 1024 projections, features as counted. Share of negative"
@@ -161,7 +161,7 @@ def language_model(scale: Scale) -> Result:
         f" {draws} draws. Between vectors: the Wasserstein distance between word vectors for the {MOVED} most frequent"
         f" words as the classes, {MOVED_CONTEXTS} contexts, {MOVED_DRAWS} draws.",
         values,
-        ("A second model, with lengths 1 / .6, was added after the results of the first were seen, where no estimator"
+        ("A second model, with lengths 1 / 0.6, was added after the results of the first were seen, where no estimator"
          " is good.",),
     )  # fmt: skip
 

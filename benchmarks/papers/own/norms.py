@@ -33,7 +33,7 @@ def norms(scale: Scale) -> Result:
     return Result(
         "negatively monotone norms of two orthogonal frequencies (couplings paper, Theorem 3.2)",
         "Fourier features of the Gaussian kernel, m = d, z = |x - y| in lengthscales. Variances in closed form"
-        " (`rfgp.theory.variance`). The optimum over all couplings of the norms of a pair is a linear programme on 64"
+        " (`rfgp.theory.variance`). The optimum over all couplings of the norms of a pair is a linear program on 64"
         " quantiles (`rfgp.transport.monotone_threshold`). The theorem claims optimality for small z only.",
         values,
     )

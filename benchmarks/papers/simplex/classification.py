@@ -2,7 +2,7 @@
 
 The rows, scales and repeats are those of the authors' public code (isaac-reid/simplex_random_features), whose files are
 the tables at hand: all text columns one-hot, the ranks of chess among them, after the numbers; the last line of a file
-left out; rows in the order of numpy's generator 42; columns standardised on the training rows. The first 90 % train,
+left out; rows in the order of numpy's generator 42; columns standardized on the training rows. The first 90 % train,
 the next 5 % validate, the last 5 % test. That split was chosen by these tables: the code's last version trains on the
 first 95 % and validates on the test rows; with that the accuracies of three of six tables in Table 2 are 4.0 (abalone),
 4.3 (cmc) and 7.3 (wifi) standard errors off, with a share to validate, of which the paper speaks, they agree. What is
@@ -61,10 +61,10 @@ COUPLINGS = {
 }
 ROWS = (
     "Rows, their order and the scales sigma are those of the authors' public code: text columns one-hot, numpy's "
-    "generator 42, standardised on the training rows, then multiplied by the published sigma. The first 90 % train, "
-    "the next 5 % validate, the last 5 % test: a reading that was chosen by Table 2, as the paper does not state the "
-    "shares and that code's last version trains on the first 95 %. Errors are over draws of the frequencies, as the "
-    "paper's; the split is one and the same."
+    "generator 42, standardized on the training rows, then multiplied by the published sigma. The first 90 % train, "
+    "the next 5 % validate, the last 5 % test. The paper does not state the shares, and the last version of the code "
+    "trains on the first 95 %; this reading was chosen by Table 2. Errors are over draws of the frequencies, as in the "
+    "paper. There is one split."
 )
 MANY_DRAWS = (
     " 500 draws of nursery and chess, as in that code, 2,000 of the others: the printed errors are those of some "
@@ -73,7 +73,7 @@ MANY_DRAWS = (
 
 
 class Case(NamedTuple):
-    """Rows of one table, standardised, and their classes."""
+    """Rows of one table, standardized, and their classes."""
 
     train: torch.Tensor
     labels: np.ndarray

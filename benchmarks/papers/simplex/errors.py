@@ -14,7 +14,7 @@ from rfgp.couplings.simplex import simplex, turned_blocks
 
 MULTIPLES = (1, 2, 4, 8)
 METHODS = {"IIDRFs": "iid", "ORFs": "orthogonal", "SimRFs": "simplex", "SimRFs+": "simplex-plus"}
-OPTIMUM, MARGINAL = "numerically optimised", 0.05
+OPTIMUM, MARGINAL = "numerically optimized", 0.05
 """The last: what "marginal" is read as. Chosen with our figures at hand."""
 
 
@@ -92,16 +92,17 @@ def figure_5(scale: Scale) -> Result:
         mean, error = mean_error(pairs)
         exact = float(integrate.simpson(grid * density, x=grid))
         far[name] = float(integrate.simpson(np.where(grid > 5, density, 0), x=grid))
-        values.append(Value(f"mean of |w_i + w_j|, {name}, of draws beside the formula", mean, error, f"{exact:.6g}"))
-        values.append(Value(f"its law, {name}: mass", float(integrate.simpson(density, x=grid))))
+        label = f"mean of |w_i + w_j|, {name}, of draws compared with the formula"
+        values.append(Value(label, mean, error, f"{exact:.6g}"))
+        values.append(Value(f"its distribution, {name}: mass", float(integrate.simpson(density, x=grid))))
         values.append(Value(f"P(|w_i + w_j| > 5), {name}", far[name]))
     for coupled, other in (("ORFs", "IIDRFs"), ("SimRFs", "ORFs")):
         values.append(Value(f"P(|w_i + w_j| > 5), {coupled} / {other}", far[coupled] / far[other], 0.0, "< 1"))
     return Result(
-        "laws of |w_i + w_j| (Eqs. 18 and 20)",
+        "distributions of |w_i + w_j| (Eqs. 18 and 20)",
         "d = 6, which the plot does not state; the densities by their formulas (their mean is what is printed here) "
-        "beside 20,000 draws of two frequencies. Tested is the caption's claim that coupling takes mass away at large "
-        "|w_i + w_j|, read as above 5.",
+        "compared with 20,000 draws of two frequencies. Tested is the caption's claim that coupling takes mass away at "
+        "large |w_i + w_j|, read as above 5.",
         values,
         missing=["d", "how large is large"],
     )

@@ -25,8 +25,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rfgp.couplings.energy.solver import Adam
 from rfgp.couplings.low_discrepancy import sobol_points
+from rfgp.descent import adam
 from rfgp.special import sphere_cosine
 from rfgp.spectra import Spectrum
 
@@ -199,14 +199,15 @@ def turned(
     """
     norms = [np.minimum(np.linalg.norm(block, axis=1, keepdims=True), 1e9) for block in blocks]
     directions = [block / np.linalg.norm(block, axis=1, keepdims=True) for block in blocks]
-    steps = [Adam(_RATE) for _ in blocks]
+    moments = [(0.0, 0.0) for _ in blocks]
     for step in range(num_steps):
         fraction = 0.5 * (1 + math.cos(math.pi * step / num_steps))
         gradients = potential.gradient([u * r for u, r in zip(directions, norms, strict=True)], weights)
         for a, (u, r) in enumerate(zip(directions, norms, strict=True)):
             gradient = gradients[a] * r
             gradient = gradient - (gradient * u).sum(1, keepdims=True) * u
-            moved = u - steps[a].step(gradient, fraction)
+            change, moments[a] = adam(gradient, moments[a], step + 1, _RATE * fraction)
+            moved = u - change
             directions[a] = moved / np.linalg.norm(moved, axis=1, keepdims=True)
     return [u * np.linalg.norm(block, axis=1, keepdims=True) for u, block in zip(directions, blocks, strict=True)]
 

@@ -14,6 +14,7 @@ from rfgp.couplings.energy.potential import Potential
 from rfgp.couplings.energy.repulsion import Repulsion
 from rfgp.couplings.orthogonal import haar_blocks
 from rfgp.couplings.radial import BROADENINGS, RadialDistribution
+from rfgp.descent import adam
 from rfgp.spectra import Spectrum
 
 Array = NDArray[Any]
@@ -175,7 +176,7 @@ def _descend(
     strata, reach = problem.strata(len(start)), problem.reach(len(start))
     repulsion, single = Repulsion(problem.potential, reach), _Single(problem.potential, reach)
     directions, log_b = start, np.array([broadening])
-    turning, widening = Adam(_RATE), Adam(_RATE_BROADENING)
+    turning = widening = (0.0, 0.0)  # the moments of Adam
     with repulsion.threads():
         for step in range(num_steps):
             fraction = 0.5 * (1 + math.cos(math.pi * step / num_steps))
@@ -185,11 +186,13 @@ def _descend(
             if problem.weighted:
                 radial = (gradient * frequencies).sum(1)
                 slope = _broadening_slope(problem, single, strata, log_b[0], radial, weights * in_weights)
-                log_b = np.clip(log_b - widening.step(np.array([slope]), fraction), *np.log(BROADENINGS))
+                change, widening = adam(np.array([slope]), widening, step + 1, _RATE_BROADENING * fraction)
+                log_b = np.clip(log_b - change, *np.log(BROADENINGS))
             if turn:
                 gradient = gradient * norms[:, None]
                 gradient -= (gradient * directions).sum(1, keepdims=True) * directions
-                directions = directions - turning.step(gradient, fraction)
+                change, turning = adam(gradient, turning, step + 1, _RATE * fraction)
+                directions = directions - change
                 directions /= np.linalg.norm(directions, axis=1, keepdims=True)
             if progress is not None:
                 progress(step + 1, num_steps)
@@ -233,29 +236,3 @@ class _Single:
 
     def __call__(self, r: Array) -> Array:
         return np.interp(r, self._r, self._values)
-
-
-class Adam:
-    """The steps of Adam (Kingma and Ba 2015, Algorithm 1).
-
-    Args:
-        rate: The full learning rate.
-
-    Examples:
-        >>> Adam(0.1).step(np.array([3.0, -5.0]), 1.0).round(6).tolist()  # the first step has the size of the rate
-        [0.1, -0.1]
-    """
-
-    def __init__(self, rate: float) -> None:
-        self._rate, self._count = rate, 0
-        self._mean: Any = 0.0
-        self._square: Any = 0.0
-
-    def step(self, gradient: Array, fraction: float) -> Array:
-        """Return the decrement of the parameters at `fraction` of the full rate."""
-        self._count += 1
-        self._mean = 0.9 * self._mean + 0.1 * gradient
-        self._square = 0.999 * self._square + 0.001 * gradient**2
-        mean, square = self._mean / (1 - 0.9**self._count), self._square / (1 - 0.999**self._count)
-        change: Array = self._rate * fraction * mean / (np.sqrt(square) + 1e-300)
-        return change

@@ -29,7 +29,7 @@ def test_the_cases_are_as_documented(cases):
     options = {path.name: options for path, options in cases}
     assert "four generated inputs" in (ROOT / "README.md").read_text(encoding="utf-8")
     for words in (
-        f"a terrain of {faces['terrain.ply']:,} faces to {options['terrain.ply']['num_train']}, so that its four",
+        f"a terrain of {faces['terrain.ply']:,} faces to {options['terrain.ply']['num_train']}.",
         f"to {options['mesh.ply']['num_train']} of its faces",
         f"probability {options['terrain.ply']['p_halt']}",
     ):

@@ -123,7 +123,7 @@ def test_a_device_and_a_link_stay(here, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("command", ["fit t.csv", "mesh mean.ply", "traffic roads.geojson", "compare t.csv"])
-def test_a_folder_that_cannot_be_made_ends_a_command_before_it_reads(command, here, monkeypatch, capsys):
+def test_an_impossible_folder_ends_a_command_before_it_reads(command, here, monkeypatch, capsys):
     monkeypatch.setattr("rfgp.tables.reading.read_text", lambda *_, **__: pytest.fail("read"))
     code, _, err = run(monkeypatch, capsys, *command.split(), "--out", "t.csv/o")
     assert (code, "Traceback" in err) == (1, False)
@@ -149,7 +149,7 @@ def test_a_command_that_fails_in_the_end_leaves_no_empty_folder(command, error, 
     assert sorted(os.listdir()) == before
 
 
-def test_gaps_in_a_file_to_predict_are_refused_or_left_out_as_one_says(here, monkeypatch, capsys):
+def test_gaps_in_a_file_to_predict_are_refused_or_dropped(here, monkeypatch, capsys):
     (here / "gap.csv").write_text("a,b\n1,2\n1,\n,2\n3,4\n")
     code, out, err = run(monkeypatch, capsys, "predict", "m", "gap.csv")
     assert (code, out) == (1, "")
@@ -169,7 +169,7 @@ def test_gaps_in_a_file_to_predict_are_refused_or_left_out_as_one_says(here, mon
     assert (code, [line.split(",")[0] for line in out.splitlines()]) == (0, ["row", "2"])
 
 
-def test_gaps_in_values_on_a_mesh_are_refused_or_left_out_as_one_says(here, monkeypatch, capsys):
+def test_gaps_in_values_on_a_mesh_are_refused_or_dropped(here, monkeypatch, capsys):
     (here / "v.csv").write_text("face,v\n" + "".join(f"{i},{'' if i == 4 else i % 5}\n" for i in range(0, 80, 2)))
     common = ("mesh", "mean.ply", "--values", "v.csv", "--no-compare", "--out", "o", "--json")
     code, _, err = run(monkeypatch, capsys, *common)
@@ -182,7 +182,7 @@ def test_gaps_in_values_on_a_mesh_are_refused_or_left_out_as_one_says(here, monk
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(rfgp.Prediction, "exp"), reason="predictions have no logarithms yet")
-def test_the_logarithm_of_a_target_is_fitted_and_predictions_are_in_its_own_units(here, monkeypatch, capsys):
+def test_log_targets_are_predicted_in_their_own_units(here, monkeypatch, capsys):
     rng = np.random.default_rng(0)
     X = rng.random((200, 2))
     y = np.exp(4 * X[:, 0] - 2 * X[:, 1] + 0.2 * rng.standard_normal(200))

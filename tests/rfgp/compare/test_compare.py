@@ -207,7 +207,7 @@ def test_too_many_rows_asked_for_name_what_to_change(tmp_path):
         compare_file(tmp_path / "t.csv", num_train=18, num_test=5)
 
 
-def test_inducing_points_and_frequencies_for_the_rows_stand_beside_couplings():
+def test_inducing_points_and_adapted_frequencies_are_compared():
     """As many features of each; points are nearest to the exact process."""
     methods = ["iid", "adapted", "nystrom", "fitc", "vfe"]
     found = compare_table(
@@ -220,7 +220,7 @@ def test_inducing_points_and_frequencies_for_the_rows_stand_beside_couplings():
     assert max(divergences[name] for name in ("nystrom", "fitc", "vfe")) < 0.1 * divergences["iid"]
 
 
-def test_beyond_eigenvectors_the_exact_process_goes_through_a_precision(monkeypatch):
+def test_the_exact_process_of_large_graphs_has_a_precision(monkeypatch):
     monkeypatch.setattr("rfgp.approximations.measured.MOST_EXACT_NODES", 50)
     monkeypatch.setattr("rfgp.compare.protocol.MOST_MEASURED", 100)
     monkeypatch.setattr("rfgp.compare.protocol.SAMPLED", 40)

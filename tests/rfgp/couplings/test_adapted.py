@@ -58,7 +58,7 @@ def test_the_closed_form_is_the_mean_over_normal_differences():
     assert found.item() == pytest.approx(total / len(adapted.SCALES), rel=1e-8)
 
 
-def test_moving_makes_the_closed_form_smaller_and_rows_that_are_one_stay():
+def test_moves_lower_the_closed_form_unless_rows_coincide():
     x, base = rows(), couplings.Energy(weighted=True).sample(24, 3, seed=0)
     spread = 2 * torch.cov(x.mT)
     moved = adapted.moved(base.dense(), base.weights / 24, x)

@@ -127,7 +127,7 @@ class TestPointsThatAreNotScrambled:
         assert coupling.is_biased
         assert fails(check_distribution, sample(coupling, 5, 3), spectra.Gaussian())
 
-    def test_in_thirteen_dimensions_the_first_shifted_ones_go_together(self):
+    def test_shifted_halton_is_linear_in_the_last_of_13_dimensions(self):
         """Below its base a radical inverse is linear, so that two dimensions of large bases say the same."""
         shifted = couplings.Halton("shifted").sample(8, 13, seed=0).dense().numpy()
         u = stats.norm.cdf(shifted[:, -2:])
@@ -195,7 +195,7 @@ def test_turning_shortens_the_sum_of_a_block(monkeypatch):
         couplings.SimplexPlus(-1)
 
 
-def test_monotone_norms_are_equal_in_a_block_and_stratified_ones_fill_every_stratum(monkeypatch):
+def test_monotone_norms_are_equal_and_stratified_fill_strata(monkeypatch):
     u = stats.chi(4).cdf(np.linalg.norm(sample("stratified", 12, 4, repeats=20), axis=2))
     assert (np.sort((u * 12).astype(int), axis=1) == np.arange(12)).all()
     monkeypatch.setattr(torch, "randperm", lambda m, generator: torch.arange(m))
@@ -223,7 +223,7 @@ def test_a_copula_has_its_correlation(monkeypatch):
             couplings.Copula(wrong).sample(3, 3, generator=random.generator(0))
 
 
-def test_simplex_features_beat_independent_ones_for_the_positive_kernel():
+def test_simplex_features_beat_iid_ones_for_the_positive_kernel():
     rng = np.random.default_rng(0)
     x = torch.as_tensor(rng.standard_normal((20, 6)) / 4)
     exact = spectra.Gaussian().kernel_between(x, x)
@@ -268,7 +268,7 @@ class TestPlantedErrors:
         for name in ("simplex", "simplex-plus"):
             assert fails(check_distribution, sample(name, 4, 3), spectra.Gaussian())
 
-    def test_strata_that_are_not_shuffled_and_copulas_that_are_not_normal(self, monkeypatch):
+    def test_planted_unshuffled_strata_and_non_normal_copulas(self, monkeypatch):
         monkeypatch.setattr(torch, "randperm", lambda m, generator: torch.arange(m))
         assert fails(check_distribution, sample("stratified", 4, 3), spectra.Gaussian())
         monkeypatch.undo()
@@ -396,7 +396,7 @@ class TestSharedNorms:
         omega, weights = draws(coupling, 6, 3)
         check_distribution(omega, spectra.Gaussian(), weights)
 
-    def test_norms_of_a_block_are_equal_and_those_of_blocks_correlated(self, monkeypatch):
+    def test_norms_are_equal_in_a_block_and_correlated_across_blocks(self, monkeypatch):
         monkeypatch.setattr(torch, "randperm", lambda m, generator: torch.arange(m))
         norms = np.linalg.norm(draws(couplings.SharedNorms(0.7), 5, 3)[0], axis=2)
         np.testing.assert_allclose(norms[:, :3], norms[:, :1].repeat(3, 1))

@@ -277,7 +277,7 @@ class TestRandomPhase:
         assert phi(self.X.float()).dtype == torch.float32
 
 
-def test_models_with_structured_frequencies_are_saved_bit_for_bit(tmp_path):
+def test_models_with_structured_frequencies_are_saved_exactly(tmp_path):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((50, 5)), rng.standard_normal(50)
     for name in ("structured", "fast-orthogonal", "fast-simplex"):

@@ -439,7 +439,7 @@ def test_the_exact_kernel_is_exact():
             kernel(torch.tensor([[bad]])).to_dense()
 
 
-def test_a_kernel_at_other_nodes_shares_parameters_and_nothing_else():
+def test_a_kernel_at_other_nodes_shares_only_parameters():
     kernel = GraphFeatureKernel(graphs.sample_walks(RING, [0, 1], seed=0), KERNEL)
     other = kernel.at([5])
     other.lengthscale = 1.25
@@ -543,7 +543,7 @@ def one_rotation(monkeypatch):
 
 PLANTED = [
     (own_expectation, test_three_observations_of_three_classes, ()),
-    (shared_dictionaries, test_a_kernel_at_other_nodes_shares_parameters_and_nothing_else, ()),
+    (shared_dictionaries, test_a_kernel_at_other_nodes_shares_only_parameters, ()),
     (noisy_start, test_the_seed_says_it_all_and_the_global_state_is_left_alone, (512,)),
     (no_variance, test_predictions_are_those_of_gpytorch, ("exact", False)),
     (forgotten_mean, test_parts_without_labels_get_the_prior, ("exact", 2)),

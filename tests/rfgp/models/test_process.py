@@ -189,7 +189,7 @@ def test_truth_values_of_files_nodes_and_estimators_are_told_of(tmp_path):
     assert [entry.category for entry in caught].count(rfgp.BooleanTargetWarning) == 1
 
 
-def test_no_more_rows_than_hyperparameters_are_told_of():
+def test_overfitting_warns_if_rows_are_too_few():
     X = np.random.default_rng(0).standard_normal((8, 4))
     gp = rfgp.SparseSpectrumGP(num_frequencies=4, seed=0)
     with pytest.warns(rfgp.OverfittingWarning, match=r"7 observations cannot determine 7 hyperp.* \(try ard=False, or"):

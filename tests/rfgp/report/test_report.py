@@ -114,7 +114,7 @@ def test_every_section_is_there(pages):
     for content in pages.values():
         for title in ("The data at a glance", "The fit", "Against the exact process", "Cost", "How it was made"):
             assert f"<h2>{title}</h2>" in content
-        for words_of in ("Calibration:", "Standardised residuals", "Convergence of the fit", "KL from the exact"):
+        for words_of in ("Calibration:", "Standardized residuals", "Convergence of the fit", "KL from the exact"):
             assert words_of in content
     assert "<h2>Terms and effects</h2>" in pages["table"]
     for name in ("faces", "vertices", "roads"):
@@ -601,6 +601,18 @@ def test_a_page_escapes_all_its_texts():
     body = content[content.index("<body>") :]  # what is before it holds plotly's own script
     assert not re.search(r"<x\d", body)
     assert {int(number) for number in re.findall(r"&lt;x(\d+)&gt;", body)} == set(range(1, 13))
+
+
+@pytest.mark.parametrize("block", [page.Plot, page.Picture], ids=["plot", "picture"])
+def test_a_page_escapes_captions_and_figures(block):
+    hostile = "'\"><x></script>\x1b"
+    content = figures.figure_of([], hostile, "") if block is page.Plot else b"png"
+    body = page.render("", "", [], [page.Section("", [block(content, hostile)])])
+    body = body[body.index("<body>") :]
+    assert "<x>" not in body
+    assert "\x1b" not in body
+    assert body.count("</script>") == 2 + (block is page.Plot)  # one for each script of the page
+    assert re.search('(?:alt|aria-label)="&#39;&#34;&gt;&lt;x&gt;&lt;/script&gt;[?]"', body)
 
 
 # --- in a browser --------------------------------------------------------------------------------

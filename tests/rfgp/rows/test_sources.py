@@ -210,7 +210,7 @@ def test_columns_are_told_by_their_names(folder, tmp_path):
 def test_blocks_that_differ_in_what_they_know_are_refused(first):
     second = NOISE[200:] if first is None else None
     blocks = [Chunk(X[:200], Y[:200], None if first is None else first[:200]), Chunk(X[200:], Y[200:], second)]
-    with pytest.raises(rfgp.DataError, match=r"A block of the source has (noise|nothing) beside X and y, the first"):
+    with pytest.raises(rfgp.DataError, match=r"A block of the source has (noise|nothing) with X and y, the first"):
         model().condition(Batches(blocks))
 
 
@@ -285,7 +285,7 @@ BAD = {
     "one row": (lambda f: (Batches([(X[:1], Y[:1])]),), rfgp.DataError, "at least two observations"),
     "constant": (lambda f: (Batches([(X, 0 * Y)]),), rfgp.DataError, "target is constant"),
     "y beside": (lambda f: (Batches(blocks()), Y), rfgp.DataError, "bring their own targets"),
-    "no y": (lambda f: (X,), rfgp.DataError, "y is missing: pass targets beside X"),
+    "no y": (lambda f: (X,), rfgp.DataError, "y is missing"),
     "changing": (
         lambda f: (Batches(lambda: ((X[:n], Y[:n]) for n in [next(CHANGING)])),),
         rfgp.DataError,

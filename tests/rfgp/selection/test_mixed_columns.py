@@ -124,7 +124,7 @@ def test_predictions_name_missing_columns_and_cells(fitted):
         fitted.predict(new.assign(store=None))
 
 
-def test_a_kernel_without_columns_reads_levels_as_a_selection_does():
+def test_kernels_without_columns_read_levels_as_selections_do():
     rows = table()[["x", "store", "open", "units"]]
     whole = rfgp.GP(k.RBF(), seed=0).condition(rows, "units")
     assert [column.key for column in whole.family.schema.columns] == [

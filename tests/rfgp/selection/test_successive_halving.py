@@ -57,7 +57,7 @@ def test_candidates_clearly_behind_go_no_further(monkeypatch, behind, deviation)
     made = many(time_limit=4000)
     planted(monkeypatch, {NEAR: partial(spread, mean=1.0, deviation=deviation), BOTH: 1.0 + behind})
     assert best_of(made) == BOTH
-    is_behind = behind > successive_halving.CATCHING_UP and not deviation
+    is_behind = behind > successive_halving.SURVIVAL_MARGIN and not deviation
     assert (ROUGH not in statuses(made)) == is_behind
     assert ("behind the best" in statuses(made)[NEAR]) == is_behind
 
@@ -91,16 +91,16 @@ def test_learned_frequencies_know_the_gain_they_need(monkeypatch):
     assert [plans[name].has_rivals for name in (LEARNED, MORE, NEAR)] == [True, True, False]
 
 
-def test_candidates_behind_an_honest_score_are_not_fitted_without_folds(monkeypatch):
+def test_clearly_worse_candidates_are_not_refitted_in_folds(monkeypatch):
     """The best left-out score is 3; without folds it is 1, and candidates with less than 0.9 cannot be the best."""
     refitted = []
 
-    def without_folds(self, found):
+    def scored_in_folds(self, found):
         refitted.append(found.candidate.name)
         found.density = spread(self, {"exact RBF": 1.0, "exact Matern 3/2": 2.0}.get(found.candidate.name, 0.5))
         return found
 
-    monkeypatch.setattr(Validation, "without_folds", without_folds)
+    monkeypatch.setattr(Validation, "scored_in_folds", scored_in_folds)
     monkeypatch.setattr(successive_halving.CandidateState, "noise", 0.1)
     scores = {"exact RBF": 3.0, "exact Matern 3/2": 2.5, "exact Matern 1/2": 1.95, "exact Linear": 1.85}
     planted(monkeypatch, scores)
@@ -134,11 +134,11 @@ def test_selection_and_fit_stay_within_the_limit(monkeypatch, limit, best):
 
 
 def test_several_outputs_of_few_rows_are_not_averaged(monkeypatch):
-    monkeypatch.setattr(successive_halving, "FEW", 30)
+    monkeypatch.setattr(successive_halving, "FIRST_ROWS_EXACT", 30)
     selection = rfgp.GP(seed=0).select(*table(150, outputs=2))
     rows = [tuple(score.rows for score in trial.scores) for trial in selection.trials]
     assert set(rows) == {(30,), (30, 150)}
-    assert rows.count((30, 150)) <= successive_halving.GOING_ON[False]
+    assert rows.count((30, 150)) <= successive_halving.MOST_SURVIVORS[False]
     assert selection.weights == ()
 
 

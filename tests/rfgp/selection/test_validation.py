@@ -30,7 +30,7 @@ def waves(n, seed=0):
 def test_held_out_densities_are_those_of_predictions(likelihood):
     X, y = table(100) if likelihood == "gaussian" else counts(100)
     rows = validation_of(rfgp.GP(likelihood=likelihood, seed=0), X, y, given_iterations=3)
-    found, scaling = rows.fitted(ALONE, 1000, None), rows.begun.scaling
+    found, scaling = rows.fitted(ALONE, 1000, None), rows.regression.scaling
     assert (len(rows.rows), len(rows.held_out)) == (80, 20)
     new = scaling.inputs.inverse(rows.held_out.inputs).numpy()
     targets = scaling.targets.inverse(rows.held_out.targets[:, 0]).numpy()
@@ -68,7 +68,7 @@ def test_many_rows_are_predicted_given_those_around_them(monkeypatch):
     rows = validation_of(rfgp.GP(seed=0), X, y, given_iterations=8)
     near = candidate(MATERN, rfgp.Vecchia(8, condition_on="responses"))
     whole = rows.fitted(near, 200, None).density
-    monkeypatch.setattr(validation, "MOST_GIVEN", 1000)
+    monkeypatch.setattr(validation, "MOST_CONDITIONED", 1000)
     original = validation.nearest
     planted = {
         "none": original,
@@ -94,7 +94,7 @@ def test_neighbors_start_at_the_optimum_of_another_kernel(with_features):
         candidate(RBF + kernel, FIXED, NEAR) if with_features else candidate(kernel, NEAR) for kernel in (MATERN, ROUGH)
     )
     found = rows.fitted(one, 100, None)
-    begun = validation.start_of(rows.begun, other, rows.rows, found)
+    begun = validation.start_of(rows.regression, other, rows.rows, found)
     values = begun.hyperparameters, found.regression.hyperparameters
     assert values[0].equals(values[1])
     assert "nu=0.5" in repr(begun.family.options.kernel)
@@ -188,7 +188,7 @@ def test_folds_are_scored_by_fits_without_them(has_twins):
     rows = validation_of(rfgp.GP(seed=0), X, y, holds_out=False)
     assert len(rows.folds) == 5
     one = candidate(RBF, rfgp.Exact())
-    found = rows.without_folds(rows.fitted(one, len(y), None)).density[rows.folds[0]]
+    found = rows.scored_in_folds(rows.fitted(one, len(y), None)).density[rows.folds[0]]
     fold = rows.folds[0].numpy()
     others = np.setdiff1d(np.arange(len(y)), fold)
     alone = rfgp.GP(k.RBF(), approximation=rfgp.Exact(), seed=0).fit(X[others], y[others])
@@ -220,7 +220,7 @@ def test_searches_for_scores_end_early_without_neighbors(monkeypatch, one, is_ro
     monkeypatch.setattr(validation, "fit_terms", lambda begun, plan: plans.append(plan) or fit(begun, plan))
     rows = validation_of(rfgp.GP(seed=0), *waves(150), given_iterations=2)
     rows.fitted(one, 100, None)
-    assert [plan.enough for plan in plans] == [validation.ROUGH * 100 * is_rough]
+    assert [plan.enough for plan in plans] == [validation.HELD_OUT_GAIN * 100 * is_rough]
 
 
 # --- fits to all rows ---------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ def test_neighbors_searched_on_enough_rows_are_conditioned(monkeypatch, most, is
 def test_sums_of_few_rows_are_searched_from_another_start(monkeypatch, share, is_begun):
     plans, fit = [], select.fit_terms
     monkeypatch.setattr(select, "fit_terms", lambda begun, plan: plans.append(plan) or fit(begun, plan))
-    monkeypatch.setattr(select, "FEW", share)
+    monkeypatch.setattr(select, "RESTART_SHARE", share)
     monkeypatch.setattr(validation, "FEW_ROWS", 0)
     favored(monkeypatch, lambda one: len(one.terms) > 1)
     among(candidate(RBF + MATERN, FIXED, NEAR), ALONE).fit(*table(120), max_iterations=3)

@@ -213,7 +213,7 @@ MARKS = [
 
 
 @pytest.mark.parametrize(("rows", "messages"), MARKS)
-def test_no_mark_is_advised_that_would_give_another_column_another_scale(tmp_path, rows, messages):
+def test_no_suggested_mark_changes_the_scale_of_another_column(tmp_path, rows, messages):
     (tmp_path / "t.csv").write_text("a;b\n" + rows)
     with pytest.raises(rfgp.DataError) as error:
         read_table(tmp_path / "t.csv")

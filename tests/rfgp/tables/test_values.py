@@ -153,7 +153,7 @@ def test_categories(tmp_path):
     assert table.columns == ("c=blue", "c=red")
 
 
-def test_a_column_of_numbers_and_texts_is_a_category_only_when_named(tmp_path):
+def test_a_mixed_column_is_a_category_only_when_named(tmp_path):
     text = "doors,grade,y\n" + "2,01,7\n3,1,8\n4,1,9\n5more,01,7\n" * 2
     path = write(tmp_path, text)
     with pytest.raises(ValueError, match=r"'doors' holds text .* name the column in as_categories"):
@@ -216,7 +216,7 @@ def test_spellings(tmp_path):
     assert read_table(write(tmp_path, "1,,3\n4,5,6\n"), missing="drop").schema.header is False
 
 
-def test_a_late_text_cell_is_found_in_a_column_that_began_as_numbers(tmp_path):
+def test_a_late_text_cell_in_a_column_of_numbers_is_found(tmp_path):
     text = "a,b\n" + "1,2\n" * 500 + "True,2\n"
     with pytest.raises(ValueError, match=r"'a' holds text \('True' in row 500, 1 such cell\) among 500 numbers"):
         read_table(write(tmp_path, text))

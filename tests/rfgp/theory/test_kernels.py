@@ -40,7 +40,7 @@ class TestClosedForms:
         np.testing.assert_allclose(theory.variance("orthogonal", Z, 4, 1), theory.independent_variance(Z, 4))
 
     @pytest.mark.parametrize("d", [2, 3, 8, 13, 64, 784])
-    def test_orthogonal_moments_equal_the_series_with_its_missing_factor(self, d):
+    def test_orthogonal_moments_equal_the_corrected_series(self, d):
         """Simplex paper, Eq. 25 with 1 / 2^k: Gamma(d/2) / Gamma(d) sum_k (v^2/2)^k Gamma(k+d) / (k! Gamma(k+d/2))."""
         for x in (0.1, 1.0, 3.0, 5.0):
             for sign, features in ((1, "laplace"), (-1, "fourier")):
@@ -58,7 +58,7 @@ class TestClosedForms:
                 found = theory.orthogonal_moment(x, d, features=features)
                 assert float(found) == pytest.approx(float(series), rel=1e-9, abs=1e-10)
 
-    def test_quadrature_agrees_with_the_closed_form_where_the_spectrum_is_nearly_gaussian(self):
+    def test_quadrature_matches_the_closed_form_near_the_gaussian(self):
         """The rational quadratic kernel with alpha = 10^4."""
         near = theory.orthogonal_moment(Z, 3, spectrum=spectra.RationalQuadratic(1e4))
         np.testing.assert_allclose(near, theory.orthogonal_moment(Z, 3), rtol=1e-3)
@@ -142,7 +142,7 @@ class TestRotations:
         np.testing.assert_allclose(theory.rotated_error(draw.dense(), Z), whole, rtol=1e-10)
 
 
-def test_the_error_of_positive_features_has_the_factor_of_each_pair():
+def test_positive_feature_errors_have_the_factor_of_each_pair():
     x = np.random.default_rng(0).standard_normal((20, 3)) / 3
     pairs = [(x[i] + x[j], x[i] - x[j]) for i in range(20) for j in range(i)]
     squares = np.array([(plus @ plus, minus @ minus) for plus, minus in pairs])
@@ -221,7 +221,7 @@ class TestFrequenciesFor:
 class TestTransport:
     @pytest.mark.parametrize("d", [2, 3, 8])
     @pytest.mark.parametrize("distance", [0.2, 1.0, 2.0])
-    def test_negatively_monotone_norms_solve_it_for_positive_features(self, d, distance):
+    def test_antimonotone_norms_solve_it_for_positive_features(self, d, distance):
         costs = transport.transport_costs(distance, d, features="laplace", num_quantiles=24)
         plan = transport.optimal_norm_coupling(costs)
         np.testing.assert_allclose(plan, np.fliplr(np.eye(24)) / 24, atol=1e-12)

@@ -1,4 +1,4 @@
-"""Eq. 8 and Fig. 7: what couplings of norms do to single scores of attention, and to normalised ones.
+"""Eq. 8 and Fig. 7: what couplings of norms do to single scores of attention, and to normalized ones.
 
 The score of tokens i and j is X_ij = mean_a c_ij exp(w_a . v_ij) with v_ij = x_i + x_j, c_ij = exp(-|x_i|^2 / 2 -
 |x_j|^2 / 2), whose mean is exp(x_i . x_j). Its moments have tails that no number of draws will tell (the variance of a
@@ -58,10 +58,10 @@ def two_frame(t: Array, determinant: Array, d: int, terms: int = 40) -> Array:
 
 
 def norm_laws(d: int) -> dict[str, tuple[Array, Array, Array]]:
-    """Return laws of the norms of two directions, weights and both norms: independent, negatively monotone, equal.
+    """Return weights and both norms of two directions: independent, negatively monotone and equal norms.
 
-    |w|^2 / 2 has the gamma law of shape d / 2, whose Gauss quadrature is Laguerre's; negatively monotone norms have
-    one in u, the distribution function, that is dense at its ends.
+    |w|^2 / 2 has the gamma distribution of shape d / 2, whose Gauss quadrature is Laguerre's; negatively monotone norms
+    have one in u, the distribution function, that is dense at its ends.
     """
     nodes, weights = special.roots_genlaguerre(28, d / 2 - 1)
     r, weights, (u, w) = np.sqrt(2 * nodes), weights / weights.sum(), unit_quadrature()
@@ -103,7 +103,7 @@ def moments(x: Array) -> dict[str, Array]:  # (tokens, d)
 
 
 def attention_error(x: Array, coupling: str, blocks: int, draws: int, seed: int) -> float:
-    """Return N^2 times the mean squared error of normalised scores, over draws."""
+    """Return N^2 times the mean squared error of normalized scores, over draws."""
     n, d = x.shape
     generator, exact = random.generator(seed, random.Role.FREQUENCIES), _normalised(np.exp(x @ x.T)[None])
     chosen, total = by_name(COUPLINGS[coupling]), 0.0
@@ -137,24 +137,25 @@ def figure_7(scale: Scale) -> Result:
             }
             values += _of_errors(errors, found["orthogonal"][:, 2] / blocks, blocks, reading)
     return Result(
-        "attention with positive features: variances and covariances of scores, and errors of normalised scores",
+        "attention with positive features: variances and covariances of scores, and errors of normalized scores",
         f"N = 16 tokens, keys and queries at once, normal in d = 16 dimensions with covariance I / sqrt(d), {sets}"
         " sets of them; a deviation of 1 / sqrt(d) is the other reading, and shorter tokens show where Eq. 8 holds."
         " Variances and covariances in closed form,"
         " averages over rows i and over j, or j and l (j = l included, Eq. 8), in units of a row's squared mean"
-        f" score; errors of normalised scores over {draws} draws of m = d to 8 d frequencies in blocks of d; ratios"
+        f" score; errors of normalized scores over {draws} draws of m = d to 8 d frequencies in blocks of d; ratios"
         " to independent norms, errors over the sets. The figure is a plot: tested is what its caption says, that"
         " PNC lowers variance and covariance and leaves the error as it is (a ratio of 1), and that PM raises both"
-        " and lowers the error, which it explains by Eq. 8, whose right side stands beside the error.",
+        " and lowers the error, which it explains by Eq. 8, whose right side is compared with the error.",
         values,
         notes=(
-            "Eq. 8 is an expansion for errors that are small beside the scores. With the covariance as printed they are"
-            " not: its right side exceeds the error by orders of magnitude, and couplings of norms change variances and"
-            " covariances by parts in a thousand million only, where the caption says drastically; draws cannot tell.",
+            "Eq. 8 is an expansion for errors that are small compared with the scores. With the covariance as printed "
+            "they are not: its right side exceeds the error by orders of magnitude, and couplings of norms change "
+            "variances and covariances by parts in a thousand million only, where the caption says drastically; "
+            "draws cannot decide.",
             "Where Eq. 8 holds, for shorter tokens, PM raises its right side: the variance grows by more than the"
             " covariance takes back. That PM lowers the error is so for longer tokens, of which Eq. 8 says nothing.",
         ),
-        missing=("how many draws", "m", "the numbers behind the plot"),
+        missing=("how many draws", "m", "the numbers of the plot"),
     )
 
 

@@ -1,4 +1,4 @@
-"""Fig. 5: norms with a learned Gaussian copula, beside independent and pairwise coupled ones."""
+"""Fig. 5: norms with a learned Gaussian copula, compared with independent and pairwise coupled ones."""
 
 import numpy as np
 import torch
@@ -45,9 +45,9 @@ def figure_5(scale: Scale) -> Result:
         "the loss of learned norms on housing, relative to independent and pairwise coupled ones",
         "Split 0 of Table 1 at its lengthscales, the loss of Eq. 35 over the training rows, one block of m = d"
         f" orthogonal directions for both kinds of features, Adam with eight draws a step (at most {steps} steps,"
-        f" learning rate .05 along a cosine), judged over {draws} other draws. The figure is a plot: tested is what"
+        f" learning rate 0.05 along a cosine), evaluated over {draws} other draws. The figure is a plot: tested is what"
         " its caption says, that the learned copula matches PNC (a ratio of 1), and that both are below"
         " independent norms.",
         values,
-        missing=("the split", "m and the settings of Adam", "the numbers behind the plot"),
+        missing=("the split", "m and the settings of Adam", "the numbers of the plot"),
     )

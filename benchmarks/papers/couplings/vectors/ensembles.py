@@ -26,7 +26,7 @@ class OppositePairs(Coupling):
     """Orthogonal directions and their opposites, whose norms are independent, or one large where the other is small.
 
     Args:
-        are_opposed: Whether the norms of a pair are anti-correlated: F(r) + F(r') = 1 with F the radial law.
+        are_opposed: Whether the norms of a pair are anti-correlated: F(r) + F(r') = 1 with F the radial distribution.
     """
 
     def __init__(self, are_opposed: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 The rows of a table are its first 512, in the order of the published file. One permutation of them is cut into 20 folds
 of consecutive rows. A fold tests; the first 256 of the other rows, in the permutation's order, train. Columns and
-targets are standardised on all rows outside the fold, with the population deviation.
+targets are standardized on all rows outside the fold, with the population deviation.
 """
 
 from functools import cache

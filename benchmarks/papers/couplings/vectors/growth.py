@@ -80,7 +80,7 @@ def figure_6(scale: Scale) -> Result:
         " what its text says is tested, that orthogonality helps in every panel, and that PNC lowers the error of"
         " the kernel (its caption: successfully) and brings no benefit in the others, read as a ratio of 1.",
         values,
-        missing=("the split", "the numbers behind the plot"),
+        missing=("the split", "the numbers of the plot"),
     )
 
 

@@ -1,6 +1,6 @@
 """Splits of the six tables, with exact processes fitted to them (couplings paper, App. B.1).
 
-Columns and targets are standardised on the training rows. The exact process's likelihood is highest at a signal
+Columns and targets are standardized on the training rows. The exact process's likelihood is highest at a signal
 variance that is known in closed form for given lengthscale and noise, so the search is over these two alone: noises by
 the eigenvalues of one kernel matrix a lengthscale, lengthscales on a grid and from its best point on.
 """
@@ -36,8 +36,8 @@ class Fit:
     Attributes:
         lengthscale: In standard deviations.
         noise: The noise variance over the signal's.
-        signal: The signal's variance, of standardised targets.
-        log_likelihood: Total, of standardised targets.
+        signal: The signal's variance, of standardized targets.
+        log_likelihood: Total, of standardized targets.
     """
 
     lengthscale: float
@@ -53,7 +53,7 @@ class Case:
     Attributes:
         train: (n, d).
         test: (k, d).
-        y: (n,), standardised targets of the training rows.
+        y: (n,), standardized targets of the training rows.
         truth: (k,), those of the test rows.
         fit: Of the exact process.
         scale: The deviation by which targets were divided.

@@ -192,7 +192,7 @@ def bars(table: Table, scale: Scale) -> list[Value]:
 
 
 def sobol(table: Table, scale: Scale) -> list[Value]:
-    """Return the printed Sobol row of Table 4 beside Halton points of other permutations, and true Sobol points.
+    """Return the printed Sobol row of Table 4 compared with Halton points of other permutations, and true Sobol points.
 
     The error is that of one more permutation. True Sobol points are scrambled: of plain ones the first is the origin
     and the second a frequency of 0.
@@ -209,7 +209,7 @@ def sobol(table: Table, scale: Scale) -> list[Value]:
 
 
 def true_pnc(table: Table, scale: Scale) -> list[Value]:
-    """Return positive features of pairwise norms and opposite directions, beside the row that is printed for them."""
+    """Return positive features of pairwise norms and opposite directions, compared with the printed row."""
     return [
         Value(
             f"{one.name}, {KINDS[one.kind]}, {TRUE_PNC}",
@@ -243,7 +243,7 @@ def _counts(own: list[Value], others: list[Value]) -> list[Value]:
 
 
 def _by_row(table: Table, scale: Scale, own: list[Value], others: list[Value]) -> tuple[str, str]:
-    """Return what a table by rows has, and the table: figures that agree, and errors over folds beside printed ones."""
+    """Return a table by rows, the number of figures that agree, and errors over folds compared with printed ones."""
     rows = [
         "| row | within one printed standard error | the same, random splits | standard error over folds / printed |",
         "|---|---|---|---|",
@@ -266,16 +266,17 @@ def _by_row(table: Table, scale: Scale, own: list[Value], others: list[Value]) -
 _PROTOCOL = (
     "By the rows and folds of the authors' public code (cambridge-mlg/learnable-qmc): the first 512 rows of each"
     " published file, one permutation of them, 20 folds. A fold has 25 test rows (10 of machine), and the first"
-    " 256 of the other rows train. Columns and targets are standardised on all rows outside the fold."
+    " 256 of the other rows train. Columns and targets are standardized on all rows outside the fold."
     " Hyperparameters are those of the highest likelihood for RFF; for abalone those where the authors' 5,000"
     " steps of Adam end. For RLF the lengthscale is twice the mean of |x - y| (Eq. 36 has a plus), and Adam fits"
     " signal and noise. m = d for RFF, 2 d for RLF; {fourier} and {laplace} draws a fold. Halton points are"
     " shifted by one uniform vector modulo 1, and the frequencies rotated. The row RLF, orthogonal has opposite"
     " directions with independent norms. The paper's last row of RLF is called PNC + antithetic and is {last}; PNC"
-    " + antithetic under its own name stands beside it. Errors of ours are over draws, since the folds are the"
-    " paper's.{more} Not compared: random splits, 20 of 256 training and 256 test rows of the whole tables (half"
-    " of each small table), standardised on the training rows, highest likelihood, a quarter of the draws; and"
-    " {permutations} other permutations of the authors' rows, an eighth of the draws, highest likelihood for all"
+    " + antithetic under its own name is listed too. Errors of ours are over draws, since the folds are the"
+    " paper's.{more} Two variants are not compared. One has 20 random splits of the whole tables with 256 training"
+    " and 256 test rows (half of each small table), standardized on the training rows, the highest likelihood, and a"
+    " quarter of the draws. The other has {permutations} other permutations of the authors' rows, an eighth of the"
+    " draws, highest likelihood for all"
     " RFF. Their ± is the standard deviation over permutations."
 )
 

@@ -75,7 +75,7 @@ class TestPotential:
         numeric = (made.pair(s + step) - made.pair(s - step)) / (4 * s * step)
         np.testing.assert_allclose(made.slope(s), numeric, rtol=2e-5, atol=1e-8)
 
-    def test_default_strengths_divide_by_the_variance_of_independent_frequencies(self):
+    def test_default_strengths_divide_by_the_iid_variance(self):
         made = potential.make_potential("fourier", spectra.Matern(1.5), 3)
         k = spectra.Matern(1.5).kernel(torch.as_tensor(made.distances)).numpy()
         double = spectra.Matern(1.5).kernel(torch.as_tensor(2 * made.distances)).numpy()
@@ -83,7 +83,7 @@ class TestPotential:
         np.testing.assert_allclose(relative, relative[0], rtol=1e-10)
         assert np.exp(made.log_strengths).sum() == pytest.approx(1)
 
-    def test_laplace_strengths_divide_by_the_variance_of_independent_pairs(self):
+    def test_laplace_strengths_divide_by_the_iid_pair_variance(self):
         """exp(-2 |x|^2 - 2 |y|^2) is exp(-v^2) and a factor that is there with and without; v = |x + y|."""
         v = potential.DEFAULT_DISTANCES
         made = potential.make_potential("laplace", GAUSSIAN, 4)
