@@ -3,6 +3,7 @@
 import re
 import sys
 import warnings
+from collections.abc import Mapping
 from importlib.metadata import version as version_of
 from pathlib import Path
 
@@ -28,6 +29,7 @@ myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 4
 suppress_warnings = ["config.cache"]  # the order of the gallery is a function, which cannot be cached
 
+templates_path = ["_templates"]
 autosummary_generate = True
 autosummary_ignore_module_all = False
 autodoc_typehints = "none"  # signatures in the sources have shapes; types of torch would hide them
@@ -49,20 +51,31 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "plot_gallery": "True",
     "show_signature": False,
+    "backreferences_dir": "reference/backreferences",
+    "doc_module": ("rfgp", "graphs"),
 }
 warnings.filterwarnings("ignore", category=UserWarning, module="matplotlib")
+BOTH = {"InvalidArgumentError", "MissingDependencyError", "NotPositiveDefiniteError"}  # a class of each package
 
 html_theme = "pydata_sphinx_theme"
 html_title = "rfgp"
-html_static_path = ["_static"]
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {"navbar_end": ["theme-switcher"], "show_prev_next": False, "navigation_with_keys": False}
 
 
-def escape_docstring(app, what, name, obj, options, lines):
-    """Keep asterisks, bars and trailing underscores of formulas as they are: docstrings are text, not markup."""
-    lines[:] = [line if line.lstrip().startswith(">>>") else escaped(line) for line in lines]
+def edit_docstring(app, what, name, obj, options, lines):
+    """Escape formulas, name the package of an error that both packages have, and list the keys of a mapping."""
+    if isinstance(obj, Mapping):
+        lines[:] = ["A mapping with the keys " + ", ".join(f"``{key}``" for key in obj) + "."]
+        return
+    package = name.split(".")[0]
+    for i, line in enumerate(lines):
+        error = re.match(r"    (\w+):", line)
+        if error and error[1] in BOTH:
+            lines[i] = f"    ~{package}.{escaped(line.strip())}"
+        elif not line.lstrip().startswith(">>>"):
+            lines[i] = escaped(line)
 
 
 def escaped(line):
@@ -72,6 +85,12 @@ def escaped(line):
     return "".join(parts)
 
 
+def skip_member(app, what, name, obj, skip, options):
+    """Leave out the methods that scikit-learn's metadata routing adds: their text refers to its own manual."""
+    return skip or bool(re.fullmatch(r"(set_\w+_request|get_metadata_routing)", name))
+
+
 def setup(app):
-    """Escape formulas before napoleon reads the sections of a docstring."""
-    app.connect("autodoc-process-docstring", escape_docstring, priority=100)
+    """Edit docstrings before napoleon reads their sections."""
+    app.connect("autodoc-process-docstring", edit_docstring, priority=100)
+    app.connect("autodoc-skip-member", skip_member)

@@ -1,10 +1,10 @@
 """
-A band with draws beside the exact process
-==========================================
+Bands and draws: the exact process and 64 frequencies
+=====================================================
 
-40 rows of a noisy sine, with a gap. Left the exact process, right 64 random frequencies at the same hyperparameters.
-Thin lines are draws of the function, shaded are 95 % bands of the function. The printed divergence is in nats per
-point.
+The data are 40 rows of a noisy sine with a gap. The left panel has the exact process, the right panel 64 random
+frequencies at the same hyperparameters. Thin lines are draws of the function and shaded areas its 95 % bands. The
+divergence is printed in nats per point.
 """
 
 import matplotlib.pyplot as plt
