@@ -43,9 +43,10 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 sphinx_gallery_conf = {
-    "examples_dirs": str(ROOT / "examples" / "gallery"),
-    "gallery_dirs": "gallery",
-    "filename_pattern": r"/plot_",
+    "examples_dirs": [str(ROOT / "examples" / name) for name in ("tutorials", "gallery")],
+    "gallery_dirs": ["tutorials", "gallery"],
+    "filename_pattern": r"/\w+\.py",
+    "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_memory": False,
