@@ -59,7 +59,8 @@ def dominant_period(
     """Return the period of the strongest wave around a quadratic trend, or None.
 
     The wave must explain a tenth of the variance, with a false-alarm probability below 1e-6. Periods range from four
-    median gaps to half of the extent. A period within 1 % of a multiple of the gap becomes that multiple.
+    median gaps to half of the extent. On a regular grid, a period within a tenth of a cycle of a multiple of the gap
+    becomes that multiple.
 
     Source: Lomb (1976), Scargle (1982), the periodogram and its false-alarm probability 1 - (1 - e^-z)^M; here with the
     distribution of a share of the variance, (1 - p)^((n - 3) / 2).
@@ -81,7 +82,8 @@ def dominant_period(
         return None
 
     def share(count: Any) -> Any:
-        return lombscargle(scaled, residual, 2 * np.pi * np.atleast_1d(count), normalize=True, floating_mean=True)
+        frequencies = 2 * np.pi * np.atleast_1d(count)
+        return np.atleast_1d(lombscargle(scaled, residual, frequencies, normalize=True, floating_mean=True))
 
     shares = share(cycles)
     peak = cycles[shares.argmax()]
@@ -89,9 +91,11 @@ def dominant_period(
     if shares.max() < PERIODIC_SHARE or false_alarm > 1e-6:
         return None
     bounds = max(2.0, peak - 0.25), peak + 0.25
-    found = extent / minimize_scalar(lambda count: -share(count)[0], bounds=bounds, method="bounded").x
-    multiple = gap * round(found / gap)
-    return float(multiple if abs(found - multiple) < 0.01 * multiple else found)
+    count = minimize_scalar(lambda count: -share(count)[0], bounds=bounds, method="bounded").x
+    steps = np.diff(places) / gap
+    multiple = gap * round(extent / count / gap)
+    is_near = np.abs(steps - steps.round()).max() < 0.01 and abs(extent / multiple - count) < 0.1
+    return float(multiple if is_near else extent / count)
 
 
 def merged_pool(regression: Regression) -> tuple[Block, int]:
