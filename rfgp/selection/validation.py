@@ -40,8 +40,8 @@ HELD_OUT, MOST_HELD_OUT = 0.2, 4000
 """The share of rows that are held out, and their largest number."""
 NUM_FOLDS, ROWS_PER_HYPERPARAMETER = 5, 20
 """The number of folds, and the rows per hyperparameter of a sum of two kernels below which folds are used."""
-MOST_ITERATIONS, FOLD_ITERATIONS, AVERAGING_GAIN = 50, 15, 0.1
-"""The largest number of iterations of an exact candidate on a subset and without a fold, and the gain of the last five
+SUBSET_ITERATIONS, AVERAGING_GAIN = 15, 0.1
+"""The largest number of iterations of an exact candidate on a subset or without a fold, and the gain of the last five
 iterations, in nats, below which a search ends if candidates are averaged."""
 HELD_OUT_GAIN = 2e-4
 """The gain of the last five iterations, in nats a row, below which a search ends if it is scored on held-out rows.
@@ -229,7 +229,7 @@ class Validation:
         if self.held_out is not None and not has_neighbors:
             plan = replace(plan, enough=max(plan.enough, HELD_OUT_GAIN * size))
         if candidate.is_exact and not is_whole:
-            plan = replace(plan, given_iterations=min(MOST_ITERATIONS, plan.max_iterations))
+            plan = replace(plan, given_iterations=min(SUBSET_ITERATIONS, plan.max_iterations))
         found, report = fit_terms(initial, plan)
         searched = max([size, *(stage.rows for stage in report.stages)])
         return FittedCandidate(candidate, found, report, self._density(found, candidate), searched, is_whole)
@@ -250,7 +250,9 @@ class Validation:
                 hyperparameters=initial.hyperparameters.replaced(found.regression.hyperparameters.raw)
             )
             plan = replace(self.plan_of(found.candidate, None), is_begun=True)
-            refitted, _ = fit_terms(initial, replace(plan, given_iterations=min(FOLD_ITERATIONS, plan.max_iterations)))
+            refitted, _ = fit_terms(
+                initial, replace(plan, given_iterations=min(SUBSET_ITERATIONS, plan.max_iterations))
+            )
             if self.conditions_on_fold:
                 left_out = self._left_out(found.regression.replace(hyperparameters=refitted.hyperparameters))[fold]
             else:
