@@ -1,7 +1,10 @@
 """Each public name stands in the reference of the documentation exactly once."""
 
+import re
+import tomllib
 from collections import Counter
 
+import public_names
 import pytest
 import reference_pages as pages
 
@@ -47,3 +50,16 @@ def test_each_page_is_in_the_table_of_contents():
 def test_planted_fault_is_found(fault, old, new):
     assert old in TEXTS["models"]
     assert faults([text.replace(old, new) for text in TEXTS.values()])[fault]
+
+
+def test_no_name_of_the_last_release_is_missing():
+    """A removed name has been deprecated for two minor releases (docs/releasing.md); then it leaves the record."""
+    assert public_names.recorded() - set(pages.public_names()) == set()
+
+
+def test_versions_agree():
+    project = tomllib.loads((pages.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    citation = (pages.ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    newest = re.search(r"^## (\S+)", (pages.ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert f"\nversion: {project['version']}\n" in citation
+    assert newest[1] == project["version"]
