@@ -47,8 +47,8 @@ print(gp.selection)
 #
 # - **density** is the score: the mean log density of a row that the model has not seen, in nats. Larger is better.
 #   Here each row is predicted from all others.
-# - **s.e.** is the standard error of the score. All candidates have the same rows, so the difference of two scores has a
-#   smaller standard error: the attribute ``difference_error``.
+# - **s.e.** is the standard error of the score. Candidates of one round are scored on the same rows. Their difference
+#   therefore has a smaller standard error, which is the attribute ``difference_error``.
 # - **rows** is the number of training rows of the last round. Weak candidates leave after the first round.
 # - **seconds** is the predicted time of a fit on one core, and not a measured time.
 # - The last two lines are baselines: a constant and a linear model.
