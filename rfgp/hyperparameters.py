@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rfgp.parameters import Quantity, Space, Values
+from rfgp.parameters import Hyperparameter, ParameterSpace, ParameterValues
 from rfgp.paths import find_path
 
 
@@ -29,7 +29,7 @@ class Hyperparameters(nn.Module):
         0.2
     """
 
-    def __init__(self, values: Values) -> None:
+    def __init__(self, values: ParameterValues) -> None:
         super().__init__()
         self._space = values.space
         raw = {_key(name): nn.Parameter(value) for name, value in values.detached().raw.items()}
@@ -38,17 +38,17 @@ class Hyperparameters(nn.Module):
         self.raw["mean"] = mean
 
     @property
-    def space(self) -> Space:
+    def space(self) -> ParameterSpace:
         """The space of the hyperparameters."""
         return self._space
 
     @property
-    def values(self) -> Values:
+    def values(self) -> ParameterValues:
         """The current values, differentiable in the raw parameters."""
-        return Values(self._space, {name: self.raw[_key(name)] for name in self._space.names})
+        return ParameterValues(self._space, {name: self.raw[_key(name)] for name in self._space.names})
 
     @property
-    def quantities(self) -> Mapping[str, Quantity]:
+    def quantities(self) -> Mapping[str, Hyperparameter]:
         """The positive quantities by name."""
         return self._space.quantities
 

@@ -1,7 +1,8 @@
 """Hyperparameters: the only learnable state of a process.
 
-They are optimised as logarithms of standardised values (the mean as it is), within bounds, and reported in the user's
-units. A `Space` says what there is, `Values` are numbers of it, `Hyperparameters` is the live module over both.
+Fits optimize logarithms of standardized values within bounds, and the mean without a logarithm. Users see their own
+units. A `ParameterSpace` lists hyperparameters, and `ParameterValues` hold their numbers. The torch module
+`Hyperparameters` wraps both.
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,7 +44,7 @@ class BoundaryAvoiding:
 
 
 @dataclass(frozen=True)
-class Quantity:
+class Hyperparameter:
     """One hyperparameter, positive unless it says otherwise.
 
     Attributes:
@@ -79,7 +80,7 @@ class Quantity:
 
 
 @dataclass(frozen=True, eq=False)
-class Space:
+class ParameterSpace:
     """The hyperparameters of a model: positive quantities, and a constant mean.
 
     Attributes:
@@ -91,7 +92,7 @@ class Space:
         others: Tensors without units or bounds, at their starting values, which a fit optimizes too.
     """
 
-    quantities: Mapping[str, Quantity]
+    quantities: Mapping[str, Hyperparameter]
     mean: Affine
     targets: Affine
     hyperpriors: Mapping[str, Hyperprior]
@@ -100,11 +101,11 @@ class Space:
     @classmethod
     def of(
         cls,
-        quantities: Mapping[str, Quantity],
+        quantities: Mapping[str, Hyperparameter],
         mean: Affine,
         targets: Affine,
         hyperpriors: Mapping[str, Hyperprior | None] | None = None,
-    ) -> "Space":
+    ) -> "ParameterSpace":
         """Return the space; a hyperprior that is None is none.
 
         Raises:
@@ -122,10 +123,10 @@ class Space:
         return (*self.quantities, *self.others, "mean")
 
     @property
-    def start(self) -> "Values":
+    def start(self) -> "ParameterValues":
         """The starting values."""
         raw = {name: quantity.to_raw(quantity.start) for name, quantity in self.quantities.items()}
-        return Values(self, {**raw, **self.others, "mean": torch.zeros_like(self.mean.location)})
+        return ParameterValues(self, {**raw, **self.others, "mean": torch.zeros_like(self.mean.location)})
 
     def check(self, name: str) -> None:
         """Refuse a name that there is not.
@@ -179,7 +180,7 @@ class Space:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Values:
+class ParameterValues:
     """Numbers of a space.
 
     Attributes:
@@ -187,7 +188,7 @@ class Values:
         raw: By name, logarithms of standardised values, () or (d,); of the mean as the space maps it.
     """
 
-    space: Space
+    space: ParameterSpace
     raw: Mapping[str, Tensor]
 
     def standardized(self, name: str) -> Tensor:
@@ -221,18 +222,18 @@ class Values:
                 ) from error
         return total
 
-    def equals(self, other: "Values") -> bool:
+    def equals(self, other: "ParameterValues") -> bool:
         """Return whether others are the same numbers."""
         return all(torch.equal(raw, other.raw[name]) for name, raw in self.raw.items())
 
     # --- other values ----------------------------------------------------------------------------
 
-    def beside(self, others: Mapping[str, Tensor], hyperpriors: Mapping[str, Hyperprior]) -> "Values":
+    def beside(self, others: Mapping[str, Tensor], hyperpriors: Mapping[str, Hyperprior]) -> "ParameterValues":
         """Return these with additional tensors (...) and their hyperpriors."""
         space = replace(self.space, others=others, hyperpriors={**self.space.hyperpriors, **hyperpriors})
-        return Values(space, {**self.raw, **others})
+        return ParameterValues(space, {**self.raw, **others})
 
-    def given(self, **values: Any) -> "Values":
+    def given(self, **values: Any) -> "ParameterValues":
         """Return these with others by name, in the user's units.
 
         Raises:
@@ -242,30 +243,30 @@ class Values:
             self.space.check(name)
         return self.replaced({name: self.space.read(name, value, self.raw[name]) for name, value in values.items()})
 
-    def replaced(self, raw: Mapping[str, Tensor]) -> "Values":
+    def replaced(self, raw: Mapping[str, Tensor]) -> "ParameterValues":
         """Return these with other raw numbers by name, 0-d or (d,), in the type that they have."""
         new = {name: value.detach().to(self.raw[name]).reshape(self.raw[name].shape) for name, value in raw.items()}
         return replace(self, raw={**self.raw, **new})
 
-    def shifted(self, **amounts: Any) -> "Values":
+    def shifted(self, **amounts: Any) -> "ParameterValues":
         """Return these with numbers (0-d) added to raw ones by name."""
         pairs = [(name, self.raw[name].detach(), amount) for name, amount in amounts.items()]
         return self.replaced(
             {name: raw + torch.as_tensor(amount, dtype=raw.dtype, device=raw.device) for name, raw, amount in pairs}
         )
 
-    def detached(self) -> "Values":
+    def detached(self) -> "ParameterValues":
         """Return a copy without gradients, which no change in place reaches."""
         return replace(self, raw={name: value.detach().clone() for name, value in self.raw.items()})
 
-    def leaves(self, names: Iterable[str]) -> "Values":
+    def leaves(self, names: Iterable[str]) -> "ParameterValues":
         """Return a copy in whose raw numbers of these names there are gradients."""
         copied = self.detached()
         for name in names:
             copied.raw[name].requires_grad_()
         return copied
 
-    def clamped(self, names: Iterable[str]) -> tuple["Values", bool]:
+    def clamped(self, names: Iterable[str]) -> tuple["ParameterValues", bool]:
         """Return these moved into their bounds, and whether one of these names was outside."""
         inside = {}
         for name in names:
@@ -289,7 +290,7 @@ class Values:
         self,
         names: Iterable[str],
         vector: NDArray[np.float64],  # (p,)
-    ) -> "Values":
+    ) -> "ParameterValues":
         """Return these with the raw numbers of some names from a vector (p,)."""
         new, first, numbers = {}, 0, torch.tensor(vector)
         for name in names:
@@ -302,10 +303,10 @@ class Values:
         return ", ".join(f"{name}={_short(self.value(name))}" for name in self.space.names)
 
     def __repr__(self) -> str:
-        return f"Values({self})"
+        return f"ParameterValues({self})"
 
 
-def _to_standardized(name: str, value: Tensor, quantity: Quantity, shape: torch.Size) -> Tensor:
+def _to_standardized(name: str, value: Tensor, quantity: Hyperparameter, shape: torch.Size) -> Tensor:
     """Divide by the unit and reduce to `shape`: a shared value may come once per column."""
     unit, kind = quantity.unit, "positive and finite" if quantity.is_positive else "finite"
     if (quantity.is_positive and not bool((value > 0).all())) or not bool(torch.isfinite(value).all()):

@@ -13,7 +13,7 @@ from rfgp import random
 from rfgp.blocks import Prior
 from rfgp.fitting.maximize import Plan
 from rfgp.inference.distributions import normal_log_density
-from rfgp.parameters import Values
+from rfgp.parameters import ParameterValues
 from rfgp.regression import Regression, mean_and_noise
 from rfgp.regression.spec import ModelSpec, variance_paths
 from rfgp.rows import Block, Rows, pool_of, repeat_groups
@@ -66,7 +66,7 @@ class TermFit:
         return spec_of(self.regression)
 
     @property
-    def values(self) -> Values:
+    def values(self) -> ParameterValues:
         """The present hyperparameters."""
         return self.regression.hyperparameters
 
@@ -85,7 +85,7 @@ class TermFit:
         """The names of hyperparameters that are not fixed."""
         return self.values.space.free(self.plan.fixed)
 
-    def at(self, values: Values) -> "TermFit":
+    def at(self, values: ParameterValues) -> "TermFit":
         """Return the fit at other hyperparameters."""
         return replace(self, regression=self.regression.replace(hyperparameters=values))
 
@@ -118,7 +118,7 @@ class TermFit:
         """Whether all terms are weights, at most as many as some rows, so that matrices are F x F."""
         return self.prior.has_weights_only and self.num_features <= len(rows)
 
-    def linear(self, values: Values, rows: Rows, most_rounding: float | None = None) -> LinearModel:
+    def linear(self, values: ParameterValues, rows: Rows, most_rounding: float | None = None) -> LinearModel:
         """Return the linear model of rows at some hyperparameters."""
         dense = self.spec.prior(values).dense
         model = LinearModel(dense, rows, *mean_and_noise(values))

@@ -29,7 +29,7 @@ from rfgp.fitting.maximize import Plan
 from rfgp.fitting.starts import open_scales, scaled
 from rfgp.fitting.subsets import MOST_ROWS, optimize
 from rfgp.likelihoods.role import learned
-from rfgp.parameters import Values
+from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, Regression
 from rfgp.regression.spec import ModelSpec
 from rfgp.rows import Block, Rows
@@ -190,7 +190,7 @@ def laid(fit: TermFit, num_rows: int, most: int | None = None) -> TermFit:
     return found if has_lattices_of(found, fit) else found.at(_with_noise_of(found, fit))
 
 
-def _with_noise_of(fit: TermFit, before: TermFit) -> Values:
+def _with_noise_of(fit: TermFit, before: TermFit) -> ParameterValues:
     """Return values whose noise makes up for a change of the variance that the modes leave out.
 
     The likelihood depends on the sum of both. With few modes a search takes most of it from the noise.
@@ -209,7 +209,7 @@ def has_lattices_of(fit: TermFit, other: TermFit) -> bool:
     return all(a is b for a, b in zip(fit.spec.priors, other.spec.priors, strict=True))
 
 
-def distance(fit: TermFit, before: Values) -> float:
+def distance(fit: TermFit, before: ParameterValues) -> float:
     """Return the largest change of the logarithm of a lengthscale."""
     names = [name for name in fit.values.raw if name.endswith("lengthscale")]
     changes = [float((fit.values.raw[name] - before.raw[name]).detach().abs().max()) for name in names]
@@ -223,7 +223,7 @@ def search(fit: TermFit, rows: Rows, stage: str, steps: int | None = None) -> tu
         return optimize(fit, rows, steps)
     jacobian, kept = fit.regression.scaling.targets.log_jacobian(rows.count), list[tuple[bytes, Searched]]()
 
-    def infer(values: Values) -> Searched:
+    def infer(values: ParameterValues) -> Searched:
         """Return the inference, with the factors or from the mode of the last one that was solved."""
         key = values.flat().detach().numpy().tobytes()
         solved = [pair for pair in kept if pair[1].is_solved][-1:]

@@ -32,7 +32,7 @@ from rfgp.fitting.frequencies import LEAST_LEARNED, PRIOR_SCALE, learned_frequen
 from rfgp.fitting.maximize import Plan
 from rfgp.fitting.neighbors import EACH, SETTLED, NeighborFit, finalize, fit_neighbors, neighbors_of, search_all
 from rfgp.inference.distributions import normal_log_density
-from rfgp.parameters import Values
+from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, Regression, mean_and_noise
 from rfgp.regression.family import NOISE_BOUNDS
 from rfgp.regression.spec import some_terms, values_of_terms, with_draws_of, with_learned
@@ -174,7 +174,7 @@ def _without_neighbors(regression: Regression) -> Regression:
     noise = replace(noise, bounds=(most * (NOISE_BOUNDS[0] / NOISE_BOUNDS[1]), most))
     space = replace(values.space, quantities={**values.space.quantities, "noise": noise})
     raw = {**values.raw, "noise": values.raw["noise"].clamp_min(float(noise.bounds[0].log()))}
-    return regression.replace(family=alone, hyperparameters=Values(space, raw))
+    return regression.replace(family=alone, hyperparameters=ParameterValues(space, raw))
 
 
 def _with_neighbors(regression: Regression, alone: Regression) -> Regression:

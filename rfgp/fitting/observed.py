@@ -18,7 +18,7 @@ from rfgp.fitting.lattices import fit_lattices_by_laplace
 from rfgp.fitting.maximize import Objective, Plan, maximize
 from rfgp.fitting.subsets import approach, grow
 from rfgp.likelihoods import Gaussian
-from rfgp.parameters import Values
+from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, Regression
 from rfgp.regression.observing import approximation_of, left_out_observations
 from rfgp.regression.regression import restarted
@@ -130,7 +130,7 @@ def _cheaper(regression: Regression) -> Regression:
     return restarted(regression, replace(spec, options=options, noise_process=None))
 
 
-def _started(values: Values, found: Regression, free: list[str], prefix: str) -> Values:
+def _started(values: ParameterValues, found: Regression, free: list[str], prefix: str) -> ParameterValues:
     """Return values with the free ones found. The logarithm of the noise starts with the kernel of the function."""
     reached = found.hyperparameters
     own = {name: reached.value(name) for name in reached.space.names if name in free}

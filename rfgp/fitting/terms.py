@@ -20,7 +20,7 @@ from rfgp.fitting.neighbors import fit_neighbors
 from rfgp.fitting.observed import fit_observed
 from rfgp.fitting.starts import first_rows, is_one_field, screened, starts_of_field
 from rfgp.fitting.subsets import LEAST_ROWS, drawn_again, optimize
-from rfgp.parameters import Values
+from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, Regression
 from rfgp.rows import Block, gathered
 from rfgp.solvers import chain, onepass
@@ -110,7 +110,7 @@ def _fit_field(regression: Regression, plan: Plan) -> tuple[Regression, FitRepor
 
 
 def _searched(
-    regression: Regression, starts: list[Values], plan: Plan, *, is_continued: bool
+    regression: Regression, starts: list[ParameterValues], plan: Plan, *, is_continued: bool
 ) -> tuple[Regression, FitReport]:
     """Search on all rows from several starts, or by conjugate gradients from the first; return the best."""
     rows, best = regression.needed_rows("a fit"), None
@@ -151,7 +151,7 @@ def fit_by_scoring(regression: Regression, plan: Plan, *, has_subset: bool = Tru
     for some, stage in (*stages, (rows, "all rows")):
         jacobian = regression.scaling.targets.log_jacobian(some.count)
 
-        def infer(values: Values, some: Block = some) -> IterativeSolver:
+        def infer(values: ParameterValues, some: Block = some) -> IterativeSolver:
             return cast(IterativeSolver, regression.replace(hyperparameters=values).infer(some))
 
         values, report = AverageInformation(infer, some, jacobian, values, plan, stage).run()

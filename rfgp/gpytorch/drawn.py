@@ -19,7 +19,7 @@ from rfgp.gpytorch.covariances import InputPair, have_equal_values, is_same_memo
 from rfgp.kernels.arguments import Key
 from rfgp.kernels.kernel import transformed
 from rfgp.kernels.terms import check_points, requests_of
-from rfgp.parameters import Quantity, Values
+from rfgp.parameters import Hyperparameter, ParameterValues
 from rfgp.paths import find_path
 from rfgp.regression.regression import begin
 from rfgp.regression.spec import ModelOptions, ModelSpec
@@ -43,7 +43,7 @@ class DrawnTerms:
     """
 
     spec: ModelSpec
-    values: Values
+    values: ParameterValues
     num_rows: int
     num_columns: int
 
@@ -68,7 +68,7 @@ class DrawnTerms:
     # --- hyperparameters --------------------------------------------------------------------------
 
     @property
-    def quantities(self) -> dict[str, Quantity]:
+    def quantities(self) -> dict[str, Hyperparameter]:
         """The hyperparameters of the kernel by path."""
         return {path: one for path, one in self.values.space.quantities.items() if path not in OTHERS}
 

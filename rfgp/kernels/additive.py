@@ -15,7 +15,7 @@ from rfgp.kernels.role import Values
 from rfgp.kernels.stationary import RBF
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import Term, label_of
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 
 NODES = 64
 """The number of quantiles that stand for the distribution of a column."""
@@ -68,7 +68,7 @@ class Centered(Kernel):
         means, total = self._means(a, values["points"].to(a)[:, None], values)
         return self.base.variances(a, values) - means.square() / total
 
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the hyperparameters of the base kernel."""
         return self.base.hyperparameters(columns)
 

@@ -19,7 +19,7 @@ from rfgp.kernels.domains import Domain, MeshDomain, RoadDomain, as_points
 from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import LatentField, Projector, Values
 from rfgp.kernels.summary import ColumnSummary
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 
 START, BOUNDS = 0.05, (1e-4, 1e2)
 """The start and the bounds of the lengthscale, in extents of the roads or the surface."""
@@ -155,11 +155,13 @@ class _OnDomain(Kernel):
         found = [field_covariance(DomainField(self.domain), values, part, part).diagonal() for part in parts]
         return torch.cat(found) if found else a.new_zeros(0)
 
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the lengthscale, in the domain's units."""
         one, extent = torch.ones((), dtype=torch.float64), self.domain.extent
         return {
-            "lengthscale": Quantity(START * extent * one, one, (BOUNDS[0] * extent * one, BOUNDS[1] * extent * one))
+            "lengthscale": Hyperparameter(
+                START * extent * one, one, (BOUNDS[0] * extent * one, BOUNDS[1] * extent * one)
+            )
         }
 
 

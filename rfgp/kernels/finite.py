@@ -14,7 +14,7 @@ from rfgp.kernels.arguments import per_column, read_positives
 from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import Functions, Values
 from rfgp.kernels.summary import ColumnSummary
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 
 VARIANCE_BOUNDS = (1e-10, 1e8)
 """The bounds of the variance of a slope, in variances of the target over those of the column."""
@@ -78,12 +78,12 @@ class Linear(Kernel):
         """Return the c deviations from the origin, in prior standard deviations of slopes."""
         return Functions(columns.num_columns, self._features, self._centered, _slopes)
 
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the variances, which together start at the variance of the target."""
         size = columns.spread.square()
         bounds = (VARIANCE_BOUNDS[0] / size, VARIANCE_BOUNDS[1] / size)
         start = 1 / (columns.num_columns * size)
-        return {"variance": Quantity(start, columns.scale**-2, bounds, is_variance=True)}
+        return {"variance": Hyperparameter(start, columns.scale**-2, bounds, is_variance=True)}
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
         """Return the origin, (c,)."""
@@ -154,10 +154,10 @@ class Polynomial(Kernel):
         """Return the binom(c + degree, degree) monomials."""
         return Functions(math.comb(columns.num_columns + self.degree, self.degree), self._features)
 
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the offset."""
         one = torch.ones_like(columns.scale[0])
-        return {"offset": Quantity(one, one, (OFFSET_BOUNDS[0] * one, OFFSET_BOUNDS[1] * one))}
+        return {"offset": Hyperparameter(one, one, (OFFSET_BOUNDS[0] * one, OFFSET_BOUNDS[1] * one))}
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
         """Return the origin and the scale in standardised units, (c,) each."""

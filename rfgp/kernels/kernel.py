@@ -19,7 +19,7 @@ from rfgp.kernels.matrix import covariance_matrix
 from rfgp.kernels.role import Functions, LatentField, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, Term, bind, constants_of, hyperparameters_of, requests_of, with_names
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 from rfgp.spectra import Spectrum
 from rfgp.values import brief_repr, changed_arguments
 
@@ -83,7 +83,7 @@ class Kernel(ABC):
         found = [self.covariance(row, row, values)[0, 0] for row in a[:, None]]
         return torch.stack(found) if found else a.new_zeros(0)
 
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the hyperparameters by name, with starts that the data decide unless the user gave them."""
         return {}
 
@@ -263,7 +263,7 @@ class Sum(Kernel):
         """Return the variances (n,) of rows a (n, D), at values by path."""
         return sum((term.variances(a, values) for term in self._bound), start=torch.zeros((), dtype=torch.float64))
 
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the hyperparameters of all factors by path, without output scales."""
         return hyperparameters_of(self._bound, columns)
 

@@ -20,7 +20,7 @@ from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import Functions, LatentField, Projector, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.linalg import cholesky
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 
 CORRELATION_BOUNDS = (1e-4, 1 - 1e-4)
 """The bounds of a correlation that is learned."""
@@ -192,12 +192,14 @@ class Categorical(Kernel):
         """Return ones (n,)."""
         return torch.ones(len(a), dtype=torch.float64, device=a.device)
 
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the correlation, unless it was given."""
         if self.correlation is not None:
             return {}
         one = torch.ones_like(columns.scale[0])
-        return {"correlation": Quantity(0.5 * one, one, (CORRELATION_BOUNDS[0] * one, CORRELATION_BOUNDS[1] * one))}
+        return {
+            "correlation": Hyperparameter(0.5 * one, one, (CORRELATION_BOUNDS[0] * one, CORRELATION_BOUNDS[1] * one))
+        }
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
         """Return the numbers of levels, (c,), and the correlation, 0-d, if it was given."""
@@ -271,7 +273,7 @@ class Coregionalization(Kernel):
         found = loadings @ loadings.mT + values["diagonal"].double().diag()
         return found / found.diagonal().mean()
 
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the loadings W (L, rank) and the diagonal (L,)."""
         size = columns.num_levels[0]
         ones = torch.ones(size, dtype=torch.float64, device=columns.scale.device)
@@ -280,8 +282,8 @@ class Coregionalization(Kernel):
         loadings = (LOADING_START * signs).to(ones)
         one = torch.ones_like(loadings)
         return {
-            "loadings": Quantity(loadings, one, (-1e3 * one, 1e3 * one), is_positive=False),
-            "diagonal": Quantity(ones, ones, bounds),
+            "loadings": Hyperparameter(loadings, one, (-1e3 * one, 1e3 * one), is_positive=False),
+            "diagonal": Hyperparameter(ones, ones, bounds),
         }
 
     def functions(self, columns: ColumnSummary) -> Functions:

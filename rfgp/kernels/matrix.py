@@ -10,7 +10,7 @@ from rfgp.columns import Schema, Table
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, Term, bind, check_points, constants_of, hyperparameters_of, requests_of
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 from rfgp.paths import find_path
 
 
@@ -40,7 +40,7 @@ def covariance_matrix(terms: Sequence[Term], A: Table, B: Table | None, values: 
 
 
 def _known_values(
-    terms: Sequence[BoundTerm], quantities: Mapping[str, Quantity], values: Mapping[str, Any], like: Tensor
+    terms: Sequence[BoundTerm], quantities: Mapping[str, Hyperparameter], values: Mapping[str, Any], like: Tensor
 ) -> dict[str, Tensor]:
     """Return all hyperparameters (...) by path: those given, then starting values, and 1 for variances."""
     scales = [term.outputscale for term in terms if term.outputscale is not None]
@@ -71,7 +71,7 @@ def _known_values(
     return {path: _as_tensor(path, known[path], quantities.get(path), like) for path in paths}
 
 
-def _as_tensor(path: str, value: Any, quantity: Quantity | None, like: Tensor) -> Tensor:
+def _as_tensor(path: str, value: Any, quantity: Hyperparameter | None, like: Tensor) -> Tensor:
     """Return a value in the shape of its hyperparameter, (...), float64.
 
     Raises:

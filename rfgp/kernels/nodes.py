@@ -21,7 +21,7 @@ from rfgp.kernels.arguments import Key
 from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import LatentField, Projector, Values
 from rfgp.kernels.summary import ColumnSummary
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 
 NODE = "node"
 """The column of labels, unless it is named."""
@@ -92,12 +92,12 @@ class Nodes(Kernel):
         vectors, size = self._spectrum(values)
         return vectors[a[:, 0].long()].square() @ size
 
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the parameters of the graph kernel."""
         one = torch.ones((), dtype=torch.float64)
         bounds = (PARAMETER_BOUNDS[0] * one, PARAMETER_BOUNDS[1] * one)
         pairs = zip(self.graph_kernel.parameters, self.graph_kernel.values, strict=True)
-        return {name: Quantity(one * value, one, bounds) for name, value in pairs}
+        return {name: Hyperparameter(one * value, one, bounds) for name, value in pairs}
 
     def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Kernel:
         """Return the kernel with starting values."""

@@ -14,7 +14,7 @@ from rfgp.kernels.arguments import read_positive
 from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import Functions, Values
 from rfgp.kernels.summary import ColumnSummary
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 from rfgp.special import scaled_bessel
 
 LENGTHSCALE_BOUNDS = (0.05, 50.0)
@@ -85,14 +85,14 @@ class Periodic(Kernel):
         """Return ones (n,)."""
         return torch.ones(len(a), dtype=torch.float64, device=a.device)
 
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the lengthscale and the period."""
         one, unit = torch.ones_like(columns.scale[0]), columns.scale[0]
         period = self.period / unit
         bounds = (PERIOD_BOUNDS[0] * period, PERIOD_BOUNDS[1] * period)
         return {
-            "lengthscale": Quantity(one, one, (LENGTHSCALE_BOUNDS[0] * one, LENGTHSCALE_BOUNDS[1] * one)),
-            "period": Quantity(period, unit, bounds, is_fixed=not self.learn_period),
+            "lengthscale": Hyperparameter(one, one, (LENGTHSCALE_BOUNDS[0] * one, LENGTHSCALE_BOUNDS[1] * one)),
+            "period": Hyperparameter(period, unit, bounds, is_fixed=not self.learn_period),
         }
 
     def series(self, values: Values) -> "Harmonics":

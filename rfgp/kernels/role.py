@@ -11,7 +11,7 @@ from rfgp.autograd import Array
 from rfgp.columns import Kind
 from rfgp.kernels.arguments import Key
 from rfgp.kernels.summary import ColumnSummary
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 from rfgp.spectra import Spectrum
 
 Values = Mapping[str, Tensor]
@@ -161,7 +161,7 @@ class Factor(Protocol):
     def variances(self, a: Tensor, values: Values) -> Tensor:
         """Return the variances (n,) of rows a (n, c)."""
 
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the hyperparameters by name."""
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ from rfgp.kernels.chains import ORDERS, ColumnField
 from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import LatentField, Values
 from rfgp.kernels.summary import ColumnSummary
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 from rfgp.spectra import Spectrum
 
 LENGTHSCALE_BOUNDS = (1e-3, 1e4)
@@ -77,13 +77,13 @@ class Stationary(Kernel):
         """Return ones (n,)."""
         return torch.ones(len(a), dtype=torch.float64, device=a.device)
 
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the lengthscale. It starts at sqrt(c) standard deviations of c columns, the distance of two rows."""
         spread, unit = columns.spread, columns.scale
         if not self.ard:
             spread = spread.mean()
         bounds = (LENGTHSCALE_BOUNDS[0] * spread, LENGTHSCALE_BOUNDS[1] * spread)
-        return {"lengthscale": Quantity(math.sqrt(columns.num_columns) * spread, unit, bounds, fades=True)}
+        return {"lengthscale": Hyperparameter(math.sqrt(columns.num_columns) * spread, unit, bounds, fades=True)}
 
 
 @dataclass(frozen=True, eq=False, repr=False)

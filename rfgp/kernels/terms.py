@@ -15,7 +15,7 @@ from rfgp.grams import Gram, scaled_gram, stationary_gram
 from rfgp.kernels.arguments import Key
 from rfgp.kernels.role import Factor, Values
 from rfgp.kernels.summary import ColumnSummary
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 from rfgp.spectra import Spectrum
 from rfgp.values import brief_repr
 
@@ -228,9 +228,9 @@ def check_points(terms: Sequence[BoundTerm], x: Tensor) -> None:
                 factor.domain.check(x[:, places].detach().double().cpu().numpy())
 
 
-def hyperparameters_of(terms: Sequence[BoundTerm], columns: ColumnSummary) -> dict[str, Quantity]:
+def hyperparameters_of(terms: Sequence[BoundTerm], columns: ColumnSummary) -> dict[str, Hyperparameter]:
     """Return the hyperparameters of the factors of terms by path, without output scales."""
-    found: dict[str, Quantity] = {}
+    found: dict[str, Hyperparameter] = {}
     for term in terms:
         for factor, places, prefix in term.parts():
             for name, quantity in factor.hyperparameters(columns.select(places)).items():

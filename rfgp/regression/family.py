@@ -10,7 +10,7 @@ from torch import Tensor
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.likelihoods import Gaussian, Likelihood, by_name
-from rfgp.parameters import Hyperprior, Quantity, Values
+from rfgp.parameters import Hyperparameter, Hyperprior, ParameterValues
 from rfgp.regression.report import FitReport
 from rfgp.rows import Chunk, DataSummary, InputReader, Rows
 from rfgp.scaling import Scaling
@@ -35,7 +35,7 @@ class Variance(NamedTuple):
 class Inputs(InputReader, Protocol):
     """The role: how the inputs of a family are read, and the hyperparameters that they need."""
 
-    def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Quantity]:
+    def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Hyperparameter]:
         """Return the kernel's hyperparameters at their starts, for columns of these standard deviations, (d,)."""
 
     def place_of(self, key: Any) -> int:
@@ -146,14 +146,14 @@ class Family(ABC):
         return isinstance(self.options.likelihood, Gaussian)
 
     @abstractmethod
-    def prior(self, values: Values) -> Prior:
+    def prior(self, values: ParameterValues) -> Prior:
         """Return the prior of the standardised function over standardised inputs."""
 
-    def members(self, values: Values) -> "tuple[Member, ...]":
+    def members(self, values: ParameterValues) -> "tuple[Member, ...]":
         """Return the processes whose posteriors are averaged, that of these hyperparameters first."""
         return (Member(1.0, self, values),)
 
-    def observation_noise(self, values: Values) -> Tensor:
+    def observation_noise(self, values: ParameterValues) -> Tensor:
         """Return the standardised variance of an observation given the function, 0-d, of a Gaussian likelihood."""
         first, *others = (member.weight * member.noise for member in self.members(values))
         return sum(others, start=first)
@@ -162,7 +162,7 @@ class Family(ABC):
         """Return the family with what the columns of the user's data decide, and the data as `inputs` reads them."""
         return self, data
 
-    def covering(self, values: Values, rows: Rows) -> Self:
+    def covering(self, values: ParameterValues, rows: Rows) -> Self:
         """Return the family with draws that serve rows wherever they lie, or itself if its draws do.
 
         Args:
@@ -184,12 +184,12 @@ class Family(ABC):
         """
         return self
 
-    def initialized(self, values: Values, rows: Rows) -> tuple[Self, Values]:
+    def initialized(self, values: ParameterValues, rows: Rows) -> tuple[Self, ParameterValues]:
         """Return the family and the starting values that standardised rows decide, unless the user gave them."""
         return self, values
 
     def diagnosed(
-        self, values: Values, rows: Rows | None, scaling: Scaling, report: FitReport | None
+        self, values: ParameterValues, rows: Rows | None, scaling: Scaling, report: FitReport | None
     ) -> Iterator[Warning]:
         """Yield warnings about the features, given hyperparameters and the report of a fit."""
         yield from ()
@@ -214,7 +214,7 @@ class Member:
 
     weight: float
     family: Family
-    values: Values
+    values: ParameterValues
 
     def changed(self, change: Callable[[Any], Family]) -> "Member":
         """Return the member with another process, at the same hyperparameters."""
@@ -236,6 +236,6 @@ class Member:
         return self.values.standardized("noise").double()
 
 
-def mean_and_noise(values: Values) -> tuple[Tensor, Tensor]:
+def mean_and_noise(values: ParameterValues) -> tuple[Tensor, Tensor]:
     """Return the standardised mean (k,) and noise, 0-d, float64."""
     return values.standardized("mean").reshape(-1).double(), values.standardized("noise").double()

@@ -19,7 +19,7 @@ from rfgp.inference.prediction import Prediction
 from rfgp.likelihoods import Likelihood
 from rfgp.likelihoods.role import learned as learned_of
 from rfgp.likelihoods.role import refuse, standardized
-from rfgp.parameters import Quantity, Values
+from rfgp.parameters import Hyperparameter, ParameterValues
 from rfgp.regression.family import Family
 from rfgp.rows import (
     ArrayRows,
@@ -56,7 +56,7 @@ class Regressed(Protocol):
         """The maps between the user's units and standardised ones."""
 
     @property
-    def hyperparameters(self) -> Values:
+    def hyperparameters(self) -> ParameterValues:
         """The hyperparameters."""
 
     def infer(self, rows: Rows) -> Inference:
@@ -109,7 +109,7 @@ def check_rows(family: Family, rows: Rows) -> None:
         refuse(likelihood, rows.targets[:, 0])
 
 
-def check_blocks(family: Family, values: Values, rows: Rows) -> None:
+def check_blocks(family: Family, values: ParameterValues, rows: Rows) -> None:
     """Refuse terms and inference that need rows in memory, if rows are read in blocks.
 
     Raises:
@@ -131,7 +131,7 @@ def check_blocks(family: Family, values: Values, rows: Rows) -> None:
         )
 
 
-def likelihood_quantities(family: Family, summary: DataSummary) -> dict[str, Quantity]:
+def likelihood_quantities(family: Family, summary: DataSummary) -> dict[str, Hyperparameter]:
     """Return the learned parameters of the likelihood, at their starts."""
     if family.is_gaussian:
         return {}
@@ -143,10 +143,10 @@ def likelihood_quantities(family: Family, summary: DataSummary) -> dict[str, Qua
         of_noise = dict(own.inputs.quantities(summary.spread, summary.scaling))
         bounds = (NOISE_BOUNDS[0] * one, NOISE_BOUNDS[1] * one)
         scales = [v for v in own.variances if v.name == "outputscale" or v.name.endswith(".outputscale")]
-        of_noise |= {v.name: Quantity(NOISE_START * v.start * one, one, bounds) for v in scales}
+        of_noise |= {v.name: Hyperparameter(NOISE_START * v.start * one, one, bounds) for v in scales}
     prefix = family.noise_prefix if own is family else ""
     return {f"{prefix}{name}": quantity for name, quantity in of_noise.items()} | {
-        p.name: Quantity(p.start * one, unit**p.power, (p.bounds[0] * one, p.bounds[1] * one))
+        p.name: Hyperparameter(p.start * one, unit**p.power, (p.bounds[0] * one, p.bounds[1] * one))
         for p in learned_of(family.options.likelihood)
     }
 
@@ -162,14 +162,14 @@ def latent_mean_and_likelihood(regression: Regressed) -> tuple[Tensor, Likelihoo
     return values.standardized("mean").reshape(-1).double(), standardized(likelihood, unit), learned
 
 
-def priors_of(family: Family, values: Values) -> list[Prior]:
+def priors_of(family: Family, values: ParameterValues) -> list[Prior]:
     """Return the prior of the latent function, and that of the logarithm of the noise if it is a function."""
     if not family.options.likelihood.has_noise_process:
         return [family.prior(values)]
     if family.noise_process is not None:
         return [family.prior(values), family.noise_process.prior(values)]
     of_noise = {name: values.raw.get(f"{family.noise_prefix}{name}", raw) for name, raw in values.raw.items()}
-    return [family.prior(values), family.prior(Values(values.space, of_noise))]
+    return [family.prior(values), family.prior(ParameterValues(values.space, of_noise))]
 
 
 def approximation_of(family: Family, rows: Rows) -> str | None:
@@ -196,12 +196,12 @@ def observed_inference(regression: Regressed, rows: Rows, warm_start: WarmStart 
     return sites.infer(priors, rows, *latent_mean_and_likelihood(regression), approximation, warm_start)
 
 
-def mixture_members(family: Family, values: Values) -> list[MixtureMember]:
+def mixture_members(family: Family, values: ParameterValues) -> list[MixtureMember]:
     """Return the processes whose posteriors are averaged, under a Gaussian likelihood."""
     return [MixtureMember(m.weight, m.prior, m.mean, m.noise) for m in family.members(values)]
 
 
-def restored(family: Family, values: Values, tensors: Mapping[str, Tensor]) -> Posterior:
+def restored(family: Family, values: ParameterValues, tensors: Mapping[str, Tensor]) -> Posterior:
     """Return the posterior that has these `tensors` (...) by name."""
     with torch.no_grad():
         if not family.is_gaussian:

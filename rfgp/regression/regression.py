@@ -21,7 +21,7 @@ from rfgp.inference.new_levels import prior_kernel
 from rfgp.inference.observed import LeaveOneOut, observations
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.term_prediction import TermPrediction
-from rfgp.parameters import Values
+from rfgp.parameters import ParameterValues
 from rfgp.regression.family import Family
 from rfgp.regression.observing import (
     approximation_of,
@@ -71,7 +71,7 @@ class Regression:
 
     family: Family
     scaling: Scaling
-    hyperparameters: Values
+    hyperparameters: ParameterValues
     num_observations: int
     rows: Rows | None = None
     given: Posterior | None = None
@@ -83,7 +83,7 @@ class Regression:
         """Return the regression with other attributes, without a given posterior unless it is one of them."""
         return dataclasses.replace(self, **{"given": None, **changes})
 
-    def at(self, values: Values) -> "Regression":
+    def at(self, values: ParameterValues) -> "Regression":
         """Return the regression at other hyperparameters, or itself if they are the same."""
         return self if self.hyperparameters.equals(values) else self.replace(hyperparameters=values.detached())
 

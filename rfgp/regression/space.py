@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 from rfgp.errors import DataError
-from rfgp.parameters import Quantity, Space
+from rfgp.parameters import Hyperparameter, ParameterSpace
 from rfgp.regression.family import Family
 from rfgp.regression.observing import likelihood_quantities
 from rfgp.rows import DataSummary
@@ -14,7 +14,7 @@ _LEAST = 1e-290
 """The least bound of a hyperparameter, so that products and quotients with observations are finite."""
 
 
-def space_of(family: Family, summary: DataSummary, approximation: str | None) -> Space:
+def space_of(family: Family, summary: DataSummary, approximation: str | None) -> ParameterSpace:
     """Return the hyperparameters of a family, with starting values and bounds that the data decide.
 
     Raises:
@@ -31,7 +31,9 @@ def space_of(family: Family, summary: DataSummary, approximation: str | None) ->
             own = quantity.unit * unit if unit.ndim == 0 else quantity.unit  # outputs have units of their own
             quantities[name] = replace(quantity, start=quantity.start * variance, unit=own, bounds=(low, high))
     for name, start, bounds in family.variances:
-        quantities[name] = Quantity(start * variance, unit, (bounds[0] * variance, min(bounds[1], widest) * variance))
+        quantities[name] = Hyperparameter(
+            start * variance, unit, (bounds[0] * variance, min(bounds[1], widest) * variance)
+        )
     quantities |= likelihood_quantities(family, summary)
     of_targets = {variance.name for variance in family.variances}
     for name, quantity in quantities.items():
@@ -43,4 +45,4 @@ def space_of(family: Family, summary: DataSummary, approximation: str | None) ->
                 f"{float(low.min()):.3g} and {float(high.max()):.3g}. Scale them, or use standardize=True."
             )
     mean = Affine(summary.center, summary.deviation)
-    return Space.of(quantities, mean, summary.scaling.targets, family.options.hyperpriors)
+    return ParameterSpace.of(quantities, mean, summary.scaling.targets, family.options.hyperpriors)

@@ -17,7 +17,7 @@ from rfgp.columns import Kind, Schema
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Additive, ColumnSummary, Kernel
 from rfgp.kernels.terms import constants_of, of_prefix
-from rfgp.parameters import Quantity, Values
+from rfgp.parameters import Hyperparameter, ParameterValues
 from rfgp.regression import Member
 from rfgp.regression.space import space_of
 from rfgp.regression.spec import ModelSpec, check_average, check_shares, restored
@@ -235,14 +235,14 @@ def _with_draws(
     return replace(spec, approximations=dict(zip(names, chosen, strict=True)), priors=tuple(priors))
 
 
-def _quantities(spec: ModelSpec, scaling: Scaling, mean: Affine) -> Mapping[str, Quantity]:
+def _quantities(spec: ModelSpec, scaling: Scaling, mean: Affine) -> Mapping[str, Hyperparameter]:
     """Return the hyperparameters of a specification, for their names, shapes and signs."""
     assert spec.columns is not None
     summary = DataSummary(scaling, spec.columns.spread, mean.location, mean.scale, mean.location)
     return space_of(spec, summary, None).quantities
 
 
-def _check(spec: ModelSpec, values: Values) -> None:
+def _check(spec: ModelSpec, values: ParameterValues) -> None:
     """Refuse hyperparameters at which levels have no covariance, such as a correlation above 1."""
     assert spec.columns is not None
     terms = (*spec.terms, *spec.inputs.noise_terms)

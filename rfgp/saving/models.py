@@ -22,7 +22,7 @@ from torch import Tensor
 
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
-from rfgp.parameters import Quantity, Space, Values
+from rfgp.parameters import Hyperparameter, ParameterSpace, ParameterValues
 from rfgp.regression import Family, FitReport, Regression
 from rfgp.regression.observing import restored
 from rfgp.rows import ArrayRows, Chunk, GivenArrays, in_memory
@@ -60,8 +60,8 @@ class Codec(NamedTuple):
     encode: Callable[[Any], tuple[Json, dict[str, Tensor]]]
     decode: Callable[[Mapping[str, Any], Tensors, Scaling], Family]
     needs_data: Callable[[Any], bool]
-    quantities: Callable[[Any, Scaling, Affine], Mapping[str, Quantity]]
-    check: Callable[[Any, Values], None]
+    quantities: Callable[[Any, Scaling, Affine], Mapping[str, Hyperparameter]]
+    check: Callable[[Any, ParameterValues], None]
     upgrade: Callable[[Json, Tensors], tuple[Json, Tensors]]
 
 
@@ -167,7 +167,7 @@ def _scaling_tensors(scaling: Scaling) -> dict[str, Tensor]:
     return {f"scaling.{name}.{key}": getattr(affine, key) for name, affine in pairs for key in ("location", "scale")}
 
 
-def tensors_of(values: Values) -> dict[str, Tensor]:
+def tensors_of(values: ParameterValues) -> dict[str, Tensor]:
     """Return the tensors (...) of hyperparameters by name."""
     out = {"center": values.space.mean.location, "spread": values.space.mean.scale, "mean.raw": values.raw["mean"]}
     for name, quantity in values.space.quantities.items():
@@ -221,8 +221,8 @@ def values_of(
     tensors: Tensors,
     scaling: Scaling,
     family: Family,
-    known: Callable[[Any, Scaling, Affine], Mapping[str, Quantity]],
-) -> Values:
+    known: Callable[[Any, Scaling, Affine], Mapping[str, Hyperparameter]],
+) -> ParameterValues:
     """Return the hyperparameters of these names with these tensors (...).
 
     Args:
@@ -236,7 +236,7 @@ def values_of(
         ValueError: they do not fit the family or the columns.
     """
     quantities = {
-        name: Quantity(
+        name: Hyperparameter(
             tensors[f"{name}.start"], tensors[f"{name}.unit"], (tensors[f"{name}.low"], tensors[f"{name}.high"])
         )
         for name in names
@@ -246,7 +246,7 @@ def values_of(
     quantities = _as_known(quantities, known(family, scaling, mean))
     for name, quantity in quantities.items():
         _check_sign(name, quantity)
-    values = Space.of(quantities, mean, scaling.targets, family.options.hyperpriors).start
+    values = ParameterSpace.of(quantities, mean, scaling.targets, family.options.hyperpriors).start
     raw = {name: tensors[f"{name}.raw"] for name in values.space.names}
     for name, value in raw.items():
         if value.shape != values.raw[name].shape or value.dtype != values.raw[name].dtype:
@@ -270,7 +270,9 @@ def _check_affine(affine: Affine | None, other: Affine | None = None, *, least: 
         raise ValueError("the scaling is out of the range of double precision")
 
 
-def _as_known(quantities: Mapping[str, Quantity], known: Mapping[str, Quantity]) -> dict[str, Quantity]:
+def _as_known(
+    quantities: Mapping[str, Hyperparameter], known: Mapping[str, Hyperparameter]
+) -> dict[str, Hyperparameter]:
     """Return quantities of a file with the flags of those that a family has, if their parts are alike."""
     if list(quantities) != list(known):
         raise ValueError(f"the hyperparameters are {', '.join(known)}, the file has {', '.join(quantities)}")
@@ -285,11 +287,11 @@ def _as_known(quantities: Mapping[str, Quantity], known: Mapping[str, Quantity])
     }
 
 
-def _parts(quantity: Quantity) -> tuple[Tensor, ...]:
+def _parts(quantity: Hyperparameter) -> tuple[Tensor, ...]:
     return (quantity.start, quantity.unit, *quantity.bounds)
 
 
-def _check_sign(name: str, quantity: Quantity) -> None:
+def _check_sign(name: str, quantity: Hyperparameter) -> None:
     """Refuse positive quantities whose starts or bounds are not positive."""
     if quantity.is_positive and not all(bool((one > 0).all()) for one in (quantity.start, *quantity.bounds)):
         raise ValueError(f"{name} holds a value that is not positive")

@@ -67,7 +67,7 @@ SHOWN = {
         lambda: FitReport(True, 9, 9, -1 / 3, "", ("noise",), (0.1,) * 999),
         "(converged, 9 iterations, log marg",
     ),
-    "values": (lambda: model().hyperparameters.values, "Values(rbf.lengthscale=["),
+    "values": (lambda: model().hyperparameters.values, "ParameterValues(rbf.lengthscale=["),
     "classifier": (classifier, "GraphClassifier(2 classes, lengthscale="),
 }
 

@@ -6,7 +6,7 @@ import torch
 
 import rfgp
 from rfgp.hyperparameters import Hyperparameters
-from rfgp.parameters import Quantity, Space
+from rfgp.parameters import Hyperparameter, ParameterSpace
 from rfgp.scaling import Affine
 
 
@@ -14,11 +14,11 @@ def make(**options):
     one = torch.tensor(1.0, dtype=torch.float64)
     unit = torch.tensor([2.0, 10.0], dtype=torch.float64)
     quantities = {
-        "lengthscale": Quantity(torch.ones(2, dtype=torch.float64), unit, (1e-3 * one, 1e3 * one)),
-        "shared": Quantity(one, unit, (1e-3 * one, 1e3 * one)),
-        "noise": Quantity(0.1 * one, 4 * one, (1e-6 * one, 1e2 * one)),
+        "lengthscale": Hyperparameter(torch.ones(2, dtype=torch.float64), unit, (1e-3 * one, 1e3 * one)),
+        "shared": Hyperparameter(one, unit, (1e-3 * one, 1e3 * one)),
+        "noise": Hyperparameter(0.1 * one, 4 * one, (1e-6 * one, 1e2 * one)),
     }
-    space = Space.of(quantities, Affine(5 * one, 2 * one), Affine(4 * one, 4 * one), **options)
+    space = ParameterSpace.of(quantities, Affine(5 * one, 2 * one), Affine(4 * one, 4 * one), **options)
     return Hyperparameters(space.start)
 
 

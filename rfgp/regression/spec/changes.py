@@ -11,14 +11,14 @@ from rfgp.approximations.planning import assign
 from rfgp.blocks import Prior
 from rfgp.kernels import Sum
 from rfgp.kernels.terms import hyperparameters_of
-from rfgp.parameters import Values
+from rfgp.parameters import ParameterValues
 from rfgp.regression.regression import Regression
 from rfgp.regression.spec.noise import by_process
 from rfgp.regression.spec.spec import ModelSpec
 from rfgp.rows import DataSummary
 
 
-def reassigned(spec: ModelSpec, approximation: Any, values: Values, num_rows: int) -> dict[str, Approximation]:
+def reassigned(spec: ModelSpec, approximation: Any, values: ParameterValues, num_rows: int) -> dict[str, Approximation]:
     """Return the approximations of all terms by name, if some change and the others stay.
 
     Args:
@@ -86,7 +86,7 @@ def with_draws_of(spec: ModelSpec, other: ModelSpec) -> ModelSpec:
     return replace(spec, priors=tuple(found.get(term.name, prior) for term, prior in pairs))
 
 
-def values_of_terms(spec: ModelSpec, values: Values) -> Values:
+def values_of_terms(spec: ModelSpec, values: ParameterValues) -> ParameterValues:
     """Return the hyperparameters of the terms of a specification, among those of more terms, with the same bounds."""
     columns = spec.columns
     assert columns is not None
@@ -95,7 +95,7 @@ def values_of_terms(spec: ModelSpec, values: Values) -> Values:
     quantities = {name: quantity for name, quantity in values.space.quantities.items() if name in own}
     hyperpriors = {name: prior for name, prior in values.space.hyperpriors.items() if name in own or name == "mean"}
     space = replace(values.space, quantities=quantities, hyperpriors=hyperpriors)
-    return Values(space, {name: values.raw[name] for name in space.names})
+    return ParameterValues(space, {name: values.raw[name] for name in space.names})
 
 
 def data_summary(regression: Regression) -> DataSummary:

@@ -14,7 +14,7 @@ from rfgp.errors import (
 )
 from rfgp.kernels.terms import BoundTerm
 from rfgp.likelihoods import Likelihood
-from rfgp.parameters import Values
+from rfgp.parameters import ParameterValues
 from rfgp.regression.report import FitReport
 
 MISCALIBRATED = 4.0
@@ -37,7 +37,7 @@ GIVEN_UP = 0.01
 
 def fit_warnings(
     report: FitReport,
-    values: Values,
+    values: ParameterValues,
     terms: Sequence[BoundTerm],
     approximations: Mapping[str, Approximation],
     columns: Sequence[object],
@@ -87,7 +87,7 @@ def fit_warnings(
         )
 
 
-def latent_warnings(values: Values, terms: Sequence[BoundTerm], likelihood: Likelihood) -> Iterator[Warning]:
+def latent_warnings(values: ParameterValues, terms: Sequence[BoundTerm], likelihood: Likelihood) -> Iterator[Warning]:
     """Yield a warning if means of counts far from the rows are of the latent variance more than of the function.
 
     Args:
@@ -132,12 +132,12 @@ def _remedies(used: Sequence[Approximation], *, is_fixed: bool) -> str:
     return "Use a rougher kernel"
 
 
-def _has_noise(values: Values) -> bool:
+def _has_noise(values: ParameterValues) -> bool:
     _, largest = values.space.quantities["noise"].bounds
     return bool(values.standardized("noise") > NEGLIGIBLE * largest)
 
 
-def _given_up(values: Values, terms: Sequence[BoundTerm], columns: Sequence[object]) -> str:
+def _given_up(values: ParameterValues, terms: Sequence[BoundTerm], columns: Sequence[object]) -> str:
     """Return a sentence that names the columns that do not matter by the lengthscales of a single term, or nothing."""
     parts = [part for term in terms for part in term.parts()]
     name = f"{parts[0][2]}lengthscale"

@@ -16,7 +16,7 @@ from rfgp.errors import DataError
 from rfgp.kernels import Kernel
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, check_points, hyperparameters_of
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 from rfgp.regression.spec.sources import coded
 from rfgp.regression.spec.starts import NARROWER, repetitions, shares_of
 from rfgp.rows import Chunk, RowSource
@@ -92,7 +92,7 @@ class ModelInputs:
         """Return the rows as they are: missing cells are errors."""
         return given
 
-    def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Quantity]:
+    def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Hyperparameter]:
         """Return the hyperparameters of the kernel by path, whatever the standard deviations (D,).
 
         Variances of slopes share the variance of the target with the other terms. Several terms on the same columns

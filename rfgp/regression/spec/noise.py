@@ -14,7 +14,7 @@ from rfgp.kernels import Kernel, Sum
 from rfgp.kernels.arguments import Key
 from rfgp.kernels.kernel import transformed
 from rfgp.likelihoods import Likelihood
-from rfgp.parameters import Values
+from rfgp.parameters import ParameterValues
 from rfgp.regression.family import NOISE_BOUNDS
 from rfgp.rows import Block
 
@@ -79,8 +79,8 @@ def by_process(approximation: Any, function: Sequence[TermData], noise: Sequence
 
 
 def with_least_noise(
-    values: Values, approximations: Mapping[str, Approximation], terms: Sequence[TermData], rows: Block
-) -> Values:
+    values: ParameterValues, approximations: Mapping[str, Approximation], terms: Sequence[TermData], rows: Block
+) -> ParameterValues:
     """Return values whose noise may be as little as the approximations of all terms allow.
 
     Args:

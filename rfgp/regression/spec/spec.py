@@ -17,7 +17,7 @@ from rfgp.kernels import Kernel, Sum
 from rfgp.kernels.kernel import transformed
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, bind, hyperparameters_of, requests_of
-from rfgp.parameters import BoundaryAvoiding, Hyperprior, Values
+from rfgp.parameters import BoundaryAvoiding, Hyperprior, ParameterValues
 from rfgp.paths import find_path
 from rfgp.regression.family import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, Family, Member, Variance
 from rfgp.regression.observing import check_blocks
@@ -99,13 +99,13 @@ class ModelSpec(Family):
         scales = [Variance(one.outputscale, shares[one.name], bounds) for one in self.terms if one.outputscale]
         return (*scales, *((Variance("noise", NOISE_START, NOISE_BOUNDS),) if self.is_gaussian else ()))
 
-    def prior(self, values: Values) -> Prior:
+    def prior(self, values: ParameterValues) -> Prior:
         """Return the prior of all terms."""
         known = {name: values.standardized(name) for name in values.space.names if name != "mean"}
         assert self.columns is not None
         return Prior.of_terms([term.at(known, self.columns) for term in self.priors])
 
-    def members(self, values: Values) -> tuple[Member, ...]:
+    def members(self, values: ParameterValues) -> tuple[Member, ...]:
         """Return the models whose posteriors are averaged, that of these hyperparameters first."""
         alone = replace(self, weight=1.0, others=()) if self.others else self
         return Member(self.weight, alone, values), *self.others
@@ -197,7 +197,7 @@ class ModelSpec(Family):
         hyperpriors |= {find_path(name, paths): prior for name, prior in self.options.priors.items()}
         return replace(self, options=self.options.changed(starts=starts, hyperpriors=hyperpriors))
 
-    def initialized(self, values: Values, rows: Rows) -> tuple[Self, Values]:
+    def initialized(self, values: ParameterValues, rows: Rows) -> tuple[Self, ParameterValues]:
         """Return the specification with approximations and random draws, and starting output scales.
 
         The prior variance of a term is then, on average over some rows, its share of the variance of the target.
@@ -207,7 +207,7 @@ class ModelSpec(Family):
         data, some = spec.term_data(values, len(rows)), pool_of(rows).take(slice(NORMALIZED_ROWS))
         return spec, spec.normalized(with_least_noise(values, spec.approximations, data, some), some)
 
-    def normalized(self, values: Values, rows: Block) -> Values:
+    def normalized(self, values: ParameterValues, rows: Block) -> ParameterValues:
         """Return values with output scales that make up for the mean variances of kernels that are not stationary.
 
         Args:
@@ -221,7 +221,7 @@ class ModelSpec(Family):
     def drawn(
         self,
         approximations: Any,
-        values: Values,
+        values: ParameterValues,
         num_rows: int,
         shares: Mapping[str, float] | None = None,
         *,
@@ -252,7 +252,7 @@ class ModelSpec(Family):
         own = drawn_priors(data, chosen, self.options.seed)
         return replace(self, approximations=chosen, priors=own, noise_process=noise)
 
-    def redrawn(self, values: Values, num_rows: int) -> Self:
+    def redrawn(self, values: ParameterValues, num_rows: int) -> Self:
         """Return the specification whose draws that depend on hyperparameters are those for these, or itself.
 
         Args:
@@ -265,7 +265,7 @@ class ModelSpec(Family):
         is_same = noise is self.noise_process and all(a is b for a, b in zip(priors, self.priors, strict=True))
         return self if is_same else replace(self, priors=priors, noise_process=noise)
 
-    def covering(self, values: Values, rows: Rows) -> Self:
+    def covering(self, values: ParameterValues, rows: Rows) -> Self:
         """Return the specification with lattices on the range of rows, or itself; see `Family.covering`."""
         columns = None if self.columns is None else columns_of_lattices(self.columns, self.priors, rows)
         if columns is None:
@@ -275,7 +275,7 @@ class ModelSpec(Family):
         priors = relaid_priors(self.priors, data, *fixed)
         return self if priors == self.priors else replace(spec, priors=priors)
 
-    def fitted_kernel(self, values: Values) -> Kernel:
+    def fitted_kernel(self, values: ParameterValues) -> Kernel:
         """Return the kernel whose starting values are these hyperparameters."""
         starts = {path: plain_value(values.value(path)) for path in values.space.names}
         assert self.columns is not None
@@ -286,7 +286,7 @@ class ModelSpec(Family):
         return Sum(tuple(replace(term, variance=variance) for term, variance in pairs))
 
     def diagnosed(
-        self, values: Values, rows: Rows | None, scaling: Scaling, report: FitReport | None
+        self, values: ParameterValues, rows: Rows | None, scaling: Scaling, report: FitReport | None
     ) -> Iterator[Warning]:
         """Yield warnings about terms that the rows do not determine, and about parts of domains without a row."""
         assert self.columns is not None
@@ -312,7 +312,7 @@ class ModelSpec(Family):
             yield from member.family.identity()
             yield member.values.flat()
 
-    def term_data(self, values: Values, num_rows: int) -> list[TermData]:
+    def term_data(self, values: ParameterValues, num_rows: int) -> list[TermData]:
         """Return what approximations may know of each term, at some hyperparameters and for a number of rows."""
         assert self.columns is not None
         known = {name: values.standardized(name).detach() for name in values.space.quantities}

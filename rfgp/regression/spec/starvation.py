@@ -11,7 +11,7 @@ from rfgp import random
 from rfgp.approximations import Exact, RandomFeatures
 from rfgp.errors import PoorFeaturesWarning, arguments
 from rfgp.inference.distributions import normal_log_density
-from rfgp.parameters import Values
+from rfgp.parameters import ParameterValues
 from rfgp.regression.regression import Regression
 from rfgp.regression.report import FitReport
 from rfgp.regression.spec.diagnostics import EXHAUSTED
@@ -100,7 +100,7 @@ def starvation_warnings(regression: Regression, report: FitReport) -> Iterator[W
         )
 
 
-def _nearby(spec: ModelSpec, values: Values) -> Iterator[Values]:
+def _nearby(spec: ModelSpec, values: ParameterValues) -> Iterator[ParameterValues]:
     """Yield values with all lengthscales of random features times each factor."""
     paths = [f"{prefix}lengthscale" for term in spec.terms for _, _, prefix in term.parts()]
     known = [path for path in paths if path in values.space.quantities]
@@ -108,7 +108,7 @@ def _nearby(spec: ModelSpec, values: Values) -> Iterator[Values]:
         yield values.shifted(**dict.fromkeys(known, math.log(factor)))
 
 
-def _left_out(spec: ModelSpec, values: Values, some: Block) -> LeftOut:
+def _left_out(spec: ModelSpec, values: ParameterValues, some: Block) -> LeftOut:
     """Return leave-one-out log densities of rows under the exact kernel."""
     inputs = some.inputs.double()
     covariance = spec.drawn(Exact(), values, len(some)).prior(values).kernel(inputs, inputs)
