@@ -48,7 +48,7 @@ def load(path: str | Path) -> Any:
     file = Path(path)
     try:
         saved = read(file, lambda kind: dict.fromkeys(CLASSES, MODELS)[kind])
-        kind, spec = CLASSES[saved.kind], saved.regression.family
+        kind, spec = CLASSES[saved.kind], saved.regression.spec
         if not isinstance(spec, ModelSpec) or not isinstance(spec.options.kernel, kind.leaf):
             raise ValueError(f"a {saved.kind} has another kernel")
         first = next(iter(spec.approximations.values()))

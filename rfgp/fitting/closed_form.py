@@ -14,7 +14,7 @@ from rfgp.approximations.role import TermGram
 from rfgp.blocks import Prior
 from rfgp.grams import Gram
 from rfgp.parameters import ParameterValues
-from rfgp.regression import Regression, mean_and_noise
+from rfgp.regression import GPState, mean_and_noise
 from rfgp.regression.spec import ModelSpec
 from rfgp.rows import Block, Rows, gathered
 from rfgp.solvers import onepass
@@ -38,14 +38,14 @@ class ClosedForm:
     terms: tuple[TermGram, ...]
 
     @classmethod
-    def of(cls, regression: Regression, rows: Rows) -> "ClosedForm | None":
+    def of(cls, regression: GPState, rows: Rows) -> "ClosedForm | None":
         """Return the likelihood of rows under a regression. None if another solver serves, or a term has no gradient.
 
         Args:
             regression: The regression.
             rows: The rows.
         """
-        spec, space = regression.family, regression.hyperparameters.space
+        spec, space = regression.spec, regression.hyperparameters.space
         if not spec.is_gaussian or space.others or not rows.is_uniform or not isinstance(spec, ModelSpec):
             return None
         prior = regression.prior()

@@ -30,7 +30,7 @@ from rfgp.fitting.starts import open_scales, scaled
 from rfgp.fitting.subsets import MOST_ROWS, optimize
 from rfgp.likelihoods.role import learned
 from rfgp.parameters import ParameterValues
-from rfgp.regression import FitReport, Regression
+from rfgp.regression import FitReport, GPState
 from rfgp.regression.spec import ModelSpec
 from rfgp.rows import Block, Rows
 from rfgp.solvers import Inference
@@ -58,8 +58,8 @@ PASSES = 2
 
 
 def fit_lattices(
-    fit: TermFit, other: Callable[[Regression, Plan], tuple[Regression, FitReport]]
-) -> tuple[Regression, FitReport]:
+    fit: TermFit, other: Callable[[GPState, Plan], tuple[GPState, FitReport]]
+) -> tuple[GPState, FitReport]:
     """Fit terms on lattices, alone or with other fixed designs; return the regression and the report.
 
     Args:
@@ -121,7 +121,7 @@ def searched_in_rounds(fit: TermFit, rows: Rows) -> tuple[TermFit, list[FitRepor
     return fit, reports
 
 
-def crowded_terms(regression: Regression, approximations: Mapping[str, Approximation] | None = None) -> list[str]:
+def crowded_terms(regression: GPState, approximations: Mapping[str, Approximation] | None = None) -> list[str]:
     """Return the names of terms whose lattice leaves out too much at the hyperparameters, for the number of rows.
 
     Args:

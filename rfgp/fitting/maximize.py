@@ -17,7 +17,7 @@ from rfgp.fitting.checkpoint import Journal
 from rfgp.fitting.closed_form import ClosedForm
 from rfgp.fitting.progress import Reporter
 from rfgp.parameters import ParameterSpace, ParameterValues
-from rfgp.regression import FitReport, Regression, Stage
+from rfgp.regression import FitReport, GPState, Stage
 from rfgp.rows import Rows
 from rfgp.solvers import WarmStart
 
@@ -191,7 +191,7 @@ class Objective:
     closed: ClosedForm | None = None
 
     @classmethod
-    def of(cls, regression: Regression, rows: Rows, density: Density | None = None) -> "Objective":
+    def of(cls, regression: GPState, rows: Rows, density: Density | None = None) -> "Objective":
         """Return the objective of rows under a regression's prior, or with another density."""
         jacobian = regression.scaling.targets.log_jacobian(rows.count)
         closed = ClosedForm.of(regression, rows) if density is None else None
@@ -232,7 +232,7 @@ class Objective:
         return {"value": value.detach().double(), "gradient": gradient, **raw, **starts}
 
 
-def plain_density(regression: Regression, rows: Rows) -> Density:
+def plain_density(regression: GPState, rows: Rows) -> Density:
     """Return the log marginal likelihood of rows as a function of the hyperparameters."""
 
     def density(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:

@@ -30,7 +30,7 @@ from rfgp.fitting.starts import narrowed, open_scales, started_by_matrices
 from rfgp.inference.distributions import normal_log_density
 from rfgp.local import used
 from rfgp.parameters import ParameterValues
-from rfgp.regression import FitReport, Regression, mean_and_noise
+from rfgp.regression import FitReport, GPState, mean_and_noise
 from rfgp.regression.spec import ModelSpec, learnable_draws, with_learned
 from rfgp.rows import Block, gathered
 from rfgp.solvers import WarmStart
@@ -79,13 +79,13 @@ class NeighborFit:
         most: The number of rows of a search, if there are twice as many.
     """
 
-    regression: Regression
+    regression: GPState
     plan: Plan
     rows: Block
     most: int
 
     @classmethod
-    def of(cls, regression: Regression, plan: Plan) -> "NeighborFit":
+    def of(cls, regression: GPState, plan: Plan) -> "NeighborFit":
         """Return the fit of a regression."""
         rows = gathered(regression.needed_rows("a fit"))
         neighbors = neighbors_of(regression.prior())
@@ -131,7 +131,7 @@ class NeighborFit:
 
     def through(self, spec: ModelSpec) -> "NeighborFit":
         """Return the fit with other draws."""
-        return replace(self, regression=self.regression.replace(family=spec))
+        return replace(self, regression=self.regression.replace(spec=spec))
 
     @property
     def size(self) -> int:
@@ -236,7 +236,7 @@ Found = tuple[NeighborFit, ParameterValues, list[FitReport]]
 Search = Callable[[NeighborFit], Found]
 
 
-def fit_neighbors(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
+def fit_neighbors(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """Fit a regression with neighbours; return it with its posterior, and the report."""
     fit, values, reports = search_all(NeighborFit.of(_started(regression, plan), plan))
     frequencies = learned_frequencies(TermFit.of(fit.regression, plan))
@@ -249,7 +249,7 @@ def fit_neighbors(regression: Regression, plan: Plan) -> tuple[Regression, FitRe
     return finalize(fit.regression.replace(hyperparameters=values), plan, reports)
 
 
-def _started(regression: Regression, plan: Plan) -> Regression:
+def _started(regression: GPState, plan: Plan) -> GPState:
     """Return a regression at the likeliest of several starts."""
     fit = TermFit.of(regression, plan)
     if plan.is_begun or not open_scales(fit):
@@ -359,7 +359,7 @@ def is_better(
     return one[1].log_marginal_likelihood > other[1].log_marginal_likelihood
 
 
-def finalize(found: Regression, plan: Plan, reports: list[FitReport], words: str = "") -> tuple[Regression, FitReport]:
+def finalize(found: GPState, plan: Plan, reports: list[FitReport], words: str = "") -> tuple[GPState, FitReport]:
     """Return a regression with its posterior, and the report of all searches.
 
     If the plan asks for a search on some rows only, there is no posterior.

@@ -13,7 +13,7 @@ from rfgp.fitting.context import TermFit, redrawn, searched, spec_of
 from rfgp.fitting.maximize import Density, plain_density
 from rfgp.fitting.scales import can_profile, density_of, noise_alone, profiled_density
 from rfgp.parameters import ParameterValues
-from rfgp.regression import Regression
+from rfgp.regression import GPState
 from rfgp.regression.spec import ModelSpec
 from rfgp.regression.spec.starts import repetitions
 from rfgp.rows import Block
@@ -216,7 +216,7 @@ def starts_of_field(fit: TermFit) -> list[ParameterValues]:
 
 
 def _starts(
-    regression: Regression, names: list[str], factor: float, noises: tuple[float | None, ...], rows: Block
+    regression: GPState, names: list[str], factor: float, noises: tuple[float | None, ...], rows: Block
 ) -> Iterator[ParameterValues]:
     """Yield starts with some parameters times a factor, and with the noises."""
     begun = scaled(regression.hyperparameters, names, factor)
@@ -226,7 +226,7 @@ def _starts(
         yield spec_of(regression).normalized(values, rows)
 
 
-def _likelihood(regression: Regression, values: ParameterValues, rows: Block) -> Tensor:
+def _likelihood(regression: GPState, values: ParameterValues, rows: Block) -> Tensor:
     """Return the likelihood of rows with the hyperpriors, -inf for a start that cannot be evaluated."""
     try:
         with torch.no_grad():

@@ -21,8 +21,8 @@ from rfgp.kernels.kernel import transformed
 from rfgp.kernels.terms import check_points, requests_of
 from rfgp.parameters import Hyperparameter, ParameterValues
 from rfgp.paths import find_path
-from rfgp.regression.regression import begin
 from rfgp.regression.spec import ModelOptions, ModelSpec
+from rfgp.regression.state import begin
 from rfgp.rows import Chunk
 
 OTHERS = ("noise", "mean")
@@ -59,8 +59,8 @@ class DrawnTerms:
         expanded = transformed(options.kernel, lambda factor: factor.expanded(range(rows.shape[1])))
         nodes = [request.key for request in requests_of(expanded.terms()) if request.kind is Kind.NODE]
         begun = begin(ModelSpec(options), Chunk(_table(rows, nodes), (ramp - ramp.mean()) / ramp.std()))
-        assert isinstance(begun.family, ModelSpec)
-        drawn = cls(begun.family, begun.hyperparameters, len(rows), rows.shape[1])
+        assert isinstance(begun.spec, ModelSpec)
+        drawn = cls(begun.spec, begun.hyperparameters, len(rows), rows.shape[1])
         for name in options.start:
             find_path(name, drawn.paths)
         return drawn._as_covariance(options.approximations)

@@ -20,7 +20,7 @@ from rfgp.models.given import given
 from rfgp.models.process import Process
 from rfgp.models.terms import TermReport, term_reports
 from rfgp.parameters import Hyperprior
-from rfgp.regression import FitReport, Limits, Regression, SelectionReport, begin, solved_if_read
+from rfgp.regression import FitReport, GPState, Limits, SelectionReport, begin, solved_if_read
 from rfgp.regression.spec import (
     ModelOptions,
     ModelSpec,
@@ -146,7 +146,7 @@ class GP(Process[ModelSpec]):
 
         Options that depend on the data, such as columns, origins and levels, are then resolved.
         """
-        spec = self.family
+        spec = self.spec
         return spec.options.kernel if self._fitted is None else spec.fitted_kernel(self.regression.hyperparameters)
 
     @property
@@ -168,7 +168,7 @@ class GP(Process[ModelSpec]):
     @property
     def members(self) -> tuple[tuple[float, Self], ...]:
         """The averaged models, each with its share, in decreasing order. Empty if there is one model."""
-        if not self.family.others:
+        if not self.spec.others:
             return ()
         parts = sorted(parts_of_average(self.regression), key=lambda part: -part[0])
         return tuple((share, self._with(one)) for share, one in parts)
@@ -312,10 +312,10 @@ class GP(Process[ModelSpec]):
             >>> np.array_equal(rfgp.load(file).predict(X).mean, gp.predict(X).mean)
             True
         """
-        needed = data is None and self._fitted is not None and self.codec.needs_data(self.family)
+        needed = data is None and self._fitted is not None and self.codec.needs_data(self.spec)
         super().save(path, needed if data is None else data)
         if needed:
-            names = ", ".join(repr(name) for name in row_terms(self.family))
+            names = ", ".join(repr(name) for name in row_terms(self.spec))
             message = (
                 f"The file holds the training rows, from which the terms {names} predict. Use data=True to save them "
                 "without this warning, or RandomFeatures() or InducingPoints() to predict without rows."
@@ -339,14 +339,14 @@ class GP(Process[ModelSpec]):
         return super().argument(name, default)
 
     def __repr__(self) -> str:
-        text, others = super().__repr__(), len(self.family.others)
+        text, others = super().__repr__(), len(self.spec.others)
         return f"{text[:-1]}, averaged with {counted(others, 'other')})" if others else text
 
-    def _with(self, regression: Regression) -> Self:
+    def _with(self, regression: GPState) -> Self:
         """Return a model that holds another regression of the same rows."""
         regression = regression if regression.given is not None else solved_if_read(regression)
         kind: Any = type(self) if self.approximation_class is Approximation else GP
-        found: Self = kind.of(regression.family, Fitted.of(regression))
+        found: Self = kind.of(regression.spec, Fitted.of(regression))
         return found
 
 

@@ -36,7 +36,7 @@ _SHARED = (
 
 def _argument(model: GP, name: str, default: Any) -> Any:
     """Return an argument of a constructor, from the kernel and approximations."""
-    options = model.family.options
+    options = model.spec.options
     first, *others = options.kernel.terms()
     factor, used = first.factors[0], options.approximations
     known = {
@@ -141,7 +141,7 @@ class SparseSpectrumGP(GP):
             NotFittedError: there are no data yet.
         """
         self._needed()
-        term = self.family.priors[0]
+        term = self.spec.priors[0]
         assert isinstance(term, WeightTerm)
         part = term.parts[0]
         assert isinstance(part, SpectralPart)

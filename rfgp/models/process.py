@@ -19,9 +19,9 @@ from rfgp.inference.prediction import Prediction
 from rfgp.models.fitted import Fitted, fit_warnings, shown_arguments
 from rfgp.models.given import given, warn_of_targets
 from rfgp.regression import (
-    Family,
+    BaseSpec,
     FitReport,
-    Regression,
+    GPState,
     begin,
     conditioned,
     extended,
@@ -31,10 +31,10 @@ from rfgp.regression import (
 )
 from rfgp.saving import Codec, Saved, write
 
-F = TypeVar("F", bound=Family)
+F = TypeVar("F", bound=BaseSpec)
 
 
-@hides("codec", "strategy", "of", "family", "regression", "diagnosed")
+@hides("codec", "strategy", "of", "spec", "regression", "diagnosed")
 class Process(ABC, Generic[F]):
     """The base class of Gaussian process models.
 
@@ -50,32 +50,32 @@ class Process(ABC, Generic[F]):
     """
 
     codec: ClassVar[Codec]
-    strategy: "ClassVar[staticmethod[[Regression, Plan], tuple[Regression, FitReport]]]"
+    strategy: "ClassVar[staticmethod[[GPState, Plan], tuple[GPState, FitReport]]]"
 
-    def __init__(self, family: F) -> None:
-        self._family = family
+    def __init__(self, spec: F) -> None:
+        self._family = spec
         self._fitted: Fitted | None = None
         self.metadata: dict[str, Any] = {}
 
     @classmethod
-    def of(cls, family: F, fitted: Fitted | None = None) -> Self:
-        """Return a model of a family, without calling `__init__`."""
+    def of(cls, spec: F, fitted: Fitted | None = None) -> Self:
+        """Return a model of a specification, without calling `__init__`."""
         model = cls.__new__(cls)
-        Process.__init__(model, family)
+        Process.__init__(model, spec)
         model._fitted = fitted
         return model
 
     # --- properties -------------------------------------------------------------------------------
 
     @property
-    def family(self) -> F:
+    def spec(self) -> F:
         """The options of the model and, after the first data, its random draws."""
-        return self._family if self._fitted is None else cast(F, self._fitted.regression.family)
+        return self._family if self._fitted is None else cast(F, self._fitted.regression.spec)
 
     @property
     def seed(self) -> int:
         """The seed of all random numbers. It is 0 if the model uses none."""
-        return int(self.family.options.seed)
+        return int(self.spec.options.seed)
 
     @property
     def fit_report(self) -> FitReport | None:
@@ -102,7 +102,7 @@ class Process(ABC, Generic[F]):
 
     @property
     @plain()
-    def regression(self) -> Regression:
+    def regression(self) -> GPState:
         """The immutable regression that computes all results, at the current hyperparameters.
 
         Raises:
@@ -384,7 +384,7 @@ class Process(ABC, Generic[F]):
     def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
         """Yield warnings about the model and its rows, given the report of a fit or None."""
         now = self.regression
-        yield from now.family.diagnosed(now.hyperparameters, now.rows, now.scaling, report)
+        yield from now.spec.diagnosed(now.hyperparameters, now.rows, now.scaling, report)
 
     # --- for models ------------------------------------------------------------------------------
 

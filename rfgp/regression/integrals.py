@@ -11,11 +11,11 @@ from rfgp.inference import refusals
 from rfgp.inference.integrals import IntegratedGP, rule_for
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.term_prediction import TermPrediction
-from rfgp.regression.family import Inputs
-from rfgp.regression.regression import Regression, predicted
+from rfgp.regression.base_spec import Inputs
+from rfgp.regression.state import GPState, predicted
 
 
-def integrated(regression: Regression, low: Any, high: Any, columns: Any = None) -> Prediction:
+def integrated(regression: GPState, low: Any, high: Any, columns: Any = None) -> Prediction:
     """Return the joint distribution of the integrals of the latent function over m boxes.
 
     Args:
@@ -34,9 +34,9 @@ def integrated(regression: Regression, low: Any, high: Any, columns: Any = None)
         raise DataError(
             f"low and high must be the corners of as many boxes, got {tuple(first.shape)} and {tuple(last.shape)}."
         )
-    places = _places(regression.family.inputs, first, last, columns)
+    places = _places(regression.spec.inputs, first, last, columns)
     corners = torch.stack([first, last], dim=1)
-    priors = [member.prior for member in regression.family.members(regression.hyperparameters)]
+    priors = [member.prior for member in regression.spec.members(regression.hyperparameters)]
     rule = rule_for(priors, corners, places, float(maps.scale.double()[list(places)].prod()))
     found = predicted(regression, first, origin)
     shift = (found.location / found.scale).reshape(-1)

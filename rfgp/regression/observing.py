@@ -20,7 +20,7 @@ from rfgp.likelihoods import Likelihood
 from rfgp.likelihoods.role import learned as learned_of
 from rfgp.likelihoods.role import refuse, standardized
 from rfgp.parameters import Hyperparameter, ParameterValues
-from rfgp.regression.family import Family
+from rfgp.regression.base_spec import BaseSpec
 from rfgp.rows import (
     ArrayRows,
     Block,
@@ -36,7 +36,7 @@ from rfgp.scaling import Affine, Scaling
 from rfgp.solvers import Inference, Posterior, WarmStart
 from rfgp.solvers.choice import MOST_DENSE
 
-F = TypeVar("F", bound=Family)
+F = TypeVar("F", bound=BaseSpec)
 
 MOST_OF_CLASSES = 500
 """The most rows of several classes without features for variational inference: a step costs n^3 for each class."""
@@ -48,7 +48,7 @@ class Regressed(Protocol):
     """The role: a regression, as far as its observations are concerned."""
 
     @property
-    def family(self) -> Family:
+    def spec(self) -> BaseSpec:
         """The prior and the likelihood."""
 
     @property
@@ -63,15 +63,15 @@ class Regressed(Protocol):
         """Return the inference from standardised rows."""
 
 
-def summary_of(family: F, given: GivenArrays | GivenSource) -> tuple[F, DataSummary]:
-    """Return the family with a likelihood that knows the data, and a summary for the latent function.
+def summary_of(spec: F, given: GivenArrays | GivenSource) -> tuple[F, DataSummary]:
+    """Return the specification with a likelihood that knows the data, and a summary for the latent function.
 
     Raises:
         DataError: there are several targets, or one is no observation of the likelihood.
     """
-    summary, likelihood = given.summary(family.inputs.standardize), family.options.likelihood
-    if family.is_gaussian:
-        return family, summary
+    summary, likelihood = given.summary(spec.inputs.standardize), spec.options.likelihood
+    if spec.is_gaussian:
+        return spec, summary
     targets = summary.targets
     if targets.ndim > 1 and targets.shape[1] > 1:
         raise DataError(f"{likelihood!r} is of one target a row, got {targets.shape[1]}: fit a model for each.")
@@ -83,33 +83,33 @@ def summary_of(family: F, given: GivenArrays | GivenSource) -> tuple[F, DataSumm
     y = units.forward(targets).reshape(-1).double()
     informed = likelihood.seeing(y)
     if informed is not likelihood:
-        options = dataclasses.replace(cast(Any, family.options), likelihood=informed)
-        family, likelihood = dataclasses.replace(cast(Any, family), options=options), informed
+        options = dataclasses.replace(cast(Any, spec.options), likelihood=informed)
+        spec, likelihood = dataclasses.replace(cast(Any, spec), options=options), informed
     refuse(likelihood, y)
     weight = torch.ones_like(y) if summary.weight is None else summary.weight.double()
     exposure = given.chunk.noise if isinstance(given, GivenArrays) and likelihood.takes_exposure else None
     start = likelihood.begin(y, weight) if exposure is None else likelihood.begin(y / exposure, weight * exposure)
     center = (units.location + units.scale * start.center).to(summary.center)
     deviation = (start.variance.sqrt() * units.scale).to(center).expand(center.shape).clone()
-    return family, dataclasses.replace(summary, center=center, deviation=deviation)
+    return spec, dataclasses.replace(summary, center=center, deviation=deviation)
 
 
-def check_rows(family: Family, rows: Rows) -> None:
+def check_rows(spec: BaseSpec, rows: Rows) -> None:
     """Refuse rows with a noise of their own, and rows in memory whose targets are no observations of the likelihood.
 
     Raises:
         DataError: the message names the first of them.
     """
-    if family.is_gaussian:
+    if spec.is_gaussian:
         return
-    likelihood = family.options.likelihood
+    likelihood = spec.options.likelihood
     if rows.has_fixed_noise and not (likelihood.takes_exposure and isinstance(rows, ArrayRows)):
         raise DataError(f"noise requires a Gaussian likelihood, got {likelihood!r}. Use sample_weight to repeat rows.")
     if isinstance(rows, ArrayRows):
         refuse(likelihood, rows.targets[:, 0])
 
 
-def check_blocks(family: Family, values: ParameterValues, rows: Rows) -> None:
+def check_blocks(spec: BaseSpec, values: ParameterValues, rows: Rows) -> None:
     """Refuse terms and inference that need rows in memory, if rows are read in blocks.
 
     Raises:
@@ -117,37 +117,37 @@ def check_blocks(family: Family, values: ParameterValues, rows: Rows) -> None:
     """
     if not is_read_in_blocks(rows):
         return
-    prior, remedy = family.prior(values), "or pass the rows as a dataframe or arrays."
+    prior, remedy = spec.prior(values), "or pass the rows as a dataframe or arrays."
     for name in prior.names:
         if not prior.of([name]).has_weights_only:
             raise InvalidArgumentError(
                 f"The approximation of the term {name!r} needs all rows in memory, but they are read in blocks. Use "
                 f"rfgp.RandomFeatures() or rfgp.InducingPoints(), for groups and linear terms rfgp.Exact(), {remedy}"
             )
-    if approximation_of(family, rows) == "variational":
+    if approximation_of(spec, rows) == "variational":
         raise InvalidArgumentError(
             f"Variational inference needs all rows in memory, but they are read in blocks. Use inference='laplace' if "
             f"the likelihood has it, {remedy}"
         )
 
 
-def likelihood_quantities(family: Family, summary: DataSummary) -> dict[str, Hyperparameter]:
+def likelihood_quantities(spec: BaseSpec, summary: DataSummary) -> dict[str, Hyperparameter]:
     """Return the learned parameters of the likelihood, at their starts."""
-    if family.is_gaussian:
+    if spec.is_gaussian:
         return {}
     one = torch.ones_like(summary.center).reshape(-1)[0]
     unit = summary.scaling.targets.scale.reshape(-1)[0]
     of_noise = {}
-    own = family.noise_process or family
-    if family.options.likelihood.has_noise_process:
+    own = spec.noise_process or spec
+    if spec.options.likelihood.has_noise_process:
         of_noise = dict(own.inputs.quantities(summary.spread, summary.scaling))
         bounds = (NOISE_BOUNDS[0] * one, NOISE_BOUNDS[1] * one)
         scales = [v for v in own.variances if v.name == "outputscale" or v.name.endswith(".outputscale")]
         of_noise |= {v.name: Hyperparameter(NOISE_START * v.start * one, one, bounds) for v in scales}
-    prefix = family.noise_prefix if own is family else ""
+    prefix = spec.noise_prefix if own is spec else ""
     return {f"{prefix}{name}": quantity for name, quantity in of_noise.items()} | {
         p.name: Hyperparameter(p.start * one, unit**p.power, (p.bounds[0] * one, p.bounds[1] * one))
-        for p in learned_of(family.options.likelihood)
+        for p in learned_of(spec.options.likelihood)
     }
 
 
@@ -156,30 +156,30 @@ def latent_mean_and_likelihood(regression: Regressed) -> tuple[Tensor, Likelihoo
 
     They have gradients if the hyperparameters do.
     """
-    values, likelihood = regression.hyperparameters, regression.family.options.likelihood
+    values, likelihood = regression.hyperparameters, regression.spec.options.likelihood
     learned = {p.name: values.standardized(p.name).double() for p in learned_of(likelihood)}
     unit = float(regression.scaling.targets.scale.reshape(-1)[0])
     return values.standardized("mean").reshape(-1).double(), standardized(likelihood, unit), learned
 
 
-def priors_of(family: Family, values: ParameterValues) -> list[Prior]:
+def priors_of(spec: BaseSpec, values: ParameterValues) -> list[Prior]:
     """Return the prior of the latent function, and that of the logarithm of the noise if it is a function."""
-    if not family.options.likelihood.has_noise_process:
-        return [family.prior(values)]
-    if family.noise_process is not None:
-        return [family.prior(values), family.noise_process.prior(values)]
-    of_noise = {name: values.raw.get(f"{family.noise_prefix}{name}", raw) for name, raw in values.raw.items()}
-    return [family.prior(values), family.prior(ParameterValues(values.space, of_noise))]
+    if not spec.options.likelihood.has_noise_process:
+        return [spec.prior(values)]
+    if spec.noise_process is not None:
+        return [spec.prior(values), spec.noise_process.prior(values)]
+    of_noise = {name: values.raw.get(f"{spec.noise_prefix}{name}", raw) for name, raw in values.raw.items()}
+    return [spec.prior(values), spec.prior(ParameterValues(values.space, of_noise))]
 
 
-def approximation_of(family: Family, rows: Rows) -> str | None:
+def approximation_of(spec: BaseSpec, rows: Rows) -> str | None:
     """Return how the posterior given rows is approximated. None if it is exact.
 
     If the user left it open, it is the default of the likelihood. For classes it is variational, up to 4,000 rows in
     memory, or 500 of several classes without features.
     """
-    likelihood, chosen = family.options.likelihood, family.options.approximation
-    most = MOST_DENSE if likelihood.num_latents == 1 or not family.options.has_matrices else MOST_OF_CLASSES
+    likelihood, chosen = spec.options.likelihood, spec.options.approximation
+    most = MOST_DENSE if likelihood.num_latents == 1 or not spec.options.has_matrices else MOST_OF_CLASSES
     if chosen is not None or not likelihood.approximations:
         return chosen
     is_kept = all(isinstance(part, Block) for part in parts_of(rows))
@@ -189,24 +189,24 @@ def approximation_of(family: Family, rows: Rows) -> str | None:
 
 def observed_inference(regression: Regressed, rows: Rows, warm_start: WarmStart = ()) -> Inference:
     """Return the approximate inference from standardised rows, with gradients if they are wanted."""
-    family = regression.family
-    approximation = approximation_of(family, rows)
+    spec = regression.spec
+    approximation = approximation_of(spec, rows)
     assert approximation is not None
-    priors = priors_of(family, regression.hyperparameters)
+    priors = priors_of(spec, regression.hyperparameters)
     return sites.infer(priors, rows, *latent_mean_and_likelihood(regression), approximation, warm_start)
 
 
-def mixture_members(family: Family, values: ParameterValues) -> list[MixtureMember]:
+def mixture_members(spec: BaseSpec, values: ParameterValues) -> list[MixtureMember]:
     """Return the processes whose posteriors are averaged, under a Gaussian likelihood."""
-    return [MixtureMember(m.weight, m.prior, m.mean, m.noise) for m in family.members(values)]
+    return [MixtureMember(m.weight, m.prior, m.mean, m.noise) for m in spec.members(values)]
 
 
-def restored(family: Family, values: ParameterValues, tensors: Mapping[str, Tensor]) -> Posterior:
+def restored(spec: BaseSpec, values: ParameterValues, tensors: Mapping[str, Tensor]) -> Posterior:
     """Return the posterior that has these `tensors` (...) by name."""
     with torch.no_grad():
-        if not family.is_gaussian:
-            return sites.restore(priors_of(family, values), tensors, family.options.likelihood.num_latents)
-        members, parts = mixture_members(family, values), tensors_by_prefix(tensors)
+        if not spec.is_gaussian:
+            return sites.restore(priors_of(spec, values), tensors, spec.options.likelihood.num_latents)
+        members, parts = mixture_members(spec, values), tensors_by_prefix(tensors)
         if len(members) == 1:
             return solvers.restore(members[0].prior, tensors)
         posteriors = [solvers.restore(member.prior, parts[str(i)]) for i, member in enumerate(members)]

@@ -56,7 +56,7 @@ def row_terms(spec: ModelSpec) -> list[str]:
     """Return the names of the terms that predict from the training rows, those of the noise and of others too."""
     found = [term.name for term, prior in zip(spec.terms, spec.priors, strict=True) if needs_data(prior)]
     more = [] if spec.noise_process is None else [spec.noise_process]
-    more += [cast(ModelSpec, member.family) for member in spec.others]
+    more += [cast(ModelSpec, member.spec) for member in spec.others]
     return list(dict.fromkeys([*found, *(name for one in more for name in row_terms(one))]))
 
 
@@ -86,7 +86,7 @@ def _encode_others(spec: ModelSpec, encoder: Encoder) -> tuple[Json, dict[str, T
     """Return the shares of an average and its other models as JSON, and their tensors (...)."""
     members, tensors = [], dict[str, Tensor]()
     for number, member in enumerate(spec.others):
-        described, own = _encode_model(cast(ModelSpec, member.family), encoder)
+        described, own = _encode_model(cast(ModelSpec, member.spec), encoder)
         known = {f"hyperparameters.{name}": tensor for name, tensor in tensors_of(member.values).items()}
         names = list(member.values.space.quantities)
         members.append({"weight": member.weight, "hyperparameters": names, "options": described})

@@ -93,7 +93,7 @@ def said(make, path):
     out += [p.sample(2, generator=torch.Generator("cpu").manual_seed(0))]
     if not isinstance(gp, rfgp.ExactGP):
         out += [gp.exact().predict(X).variance, gp.sample_functions(2, seed=0)(X)]
-        (name, own) = next(iter(gp.family.approximations.items()))
+        (name, own) = next(iter(gp.spec.approximations.items()))
         assert gp.with_approximation({name: replace(own, seed=1)}).predict(X).mean.shape == (n,)
     gp.save(path, data=True)
     return gp, [*out, rfgp.load(path).predict(X).mean]

@@ -10,22 +10,22 @@ import torch
 from rfgp.columns import Schema
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.mixture import MixturePosterior
-from rfgp.regression.family import Member
-from rfgp.regression.regression import Regression
+from rfgp.regression.base_spec import Member
 from rfgp.regression.spec.changes import reassigned
 from rfgp.regression.spec.spec import ModelSpec
 from rfgp.regression.spec.starts import sampled
+from rfgp.regression.state import GPState
 from rfgp.rows import Rows
 from rfgp.scaling import Affine, Scaling
 
 ROUNDING = 1e-9
 """The most by which the sum of the shares of an average may differ from one."""
 
-Share = tuple[float, Regression]
+Share = tuple[float, GPState]
 """The share of a model in an average, and the model."""
 
 
-def averaged(regression: Regression, weight: float, others: Sequence[Share]) -> Regression:
+def averaged(regression: GPState, weight: float, others: Sequence[Share]) -> GPState:
     """Return a regression averaged with others, which are given its rows at the hyperparameters that they have.
 
     Args:
@@ -43,7 +43,7 @@ def averaged(regression: Regression, weight: float, others: Sequence[Share]) -> 
         raise InvalidArgumentError("The first model of an average must have the largest share.")
     check_average(spec, regression.scaling)
     members = tuple(_member(share, one, regression) for share, one in others)
-    return regression.replace(family=replace(spec, weight=weight, others=members))
+    return regression.replace(spec=replace(spec, weight=weight, others=members))
 
 
 def check_shares(shares: Sequence[Any]) -> None:
@@ -69,31 +69,31 @@ def check_average(spec: ModelSpec, scaling: Scaling) -> None:
         raise InvalidArgumentError("Averages require one output. Fit a model for each output.")
 
 
-def parts_of_average(regression: Regression) -> list[Share]:
+def parts_of_average(regression: GPState) -> list[Share]:
     """Return the models of an average with their shares, the model itself if there is one, each with its posterior."""
-    members = regression.family.members(regression.hyperparameters)
+    members = regression.spec.members(regression.hyperparameters)
     if len(members) == 1:
         return [(1.0, regression)]
     posterior, shares = regression.present_posterior, list[Share]()
     for number, member in enumerate(members):
         given = posterior.members[number] if isinstance(posterior, MixturePosterior) else None
-        changes = {"family": member.family, "hyperparameters": member.values, "given": given}
+        changes = {"spec": member.spec, "hyperparameters": member.values, "given": given}
         shares.append((member.weight, regression.replace(**changes)))
     return shares
 
 
-def largest(regression: Regression) -> Regression:
+def largest(regression: GPState) -> GPState:
     """Return the model with the largest share in an average, or the model itself."""
     return parts_of_average(regression)[0][1]
 
 
-def each_changed(regression: Regression, change: Callable[[Regression], Regression]) -> Regression:
+def each_changed(regression: GPState, change: Callable[[GPState], GPState]) -> GPState:
     """Return the average of the changed models of an average, or the changed model."""
     (weight, first), *others = [(share, change(one)) for share, one in parts_of_average(regression)]
     return averaged(first, weight, others) if others else first
 
 
-def approximated(regression: Regression, approximation: Any) -> Regression:
+def approximated(regression: GPState, approximation: Any) -> GPState:
     """Return a regression with other approximations. Of an average it is that with the largest share alone.
 
     Args:
@@ -108,7 +108,7 @@ def approximated(regression: Regression, approximation: Any) -> Regression:
     spec, values = with_rows(_spec_of(one), rows), one.hyperparameters
     chosen = reassigned(spec, approximation, values, len(rows))
     spec = spec.drawn(chosen, values, len(rows))
-    return one.replace(family=replace(spec, options=spec.options.changed(approximations=chosen)))  # a fit keeps them
+    return one.replace(spec=replace(spec, options=spec.options.changed(approximations=chosen)))  # a fit keeps them
 
 
 def with_rows(spec: ModelSpec, rows: Rows) -> ModelSpec:
@@ -121,13 +121,13 @@ def with_rows(spec: ModelSpec, rows: Rows) -> ModelSpec:
     return replace(spec, columns=columns, noise_process=noise)
 
 
-def _spec_of(regression: Regression) -> ModelSpec:
-    spec = regression.family
+def _spec_of(regression: GPState) -> ModelSpec:
+    spec = regression.spec
     assert isinstance(spec, ModelSpec)
     return spec
 
 
-def _member(share: float, one: Regression, regression: Regression) -> Member:
+def _member(share: float, one: GPState, regression: GPState) -> Member:
     """Return a model as a member of the average with a regression, whose columns it reads."""
     spec, own = _spec_of(regression), _spec_of(one)
     assert spec.schema is not None

@@ -12,9 +12,9 @@ from rfgp.blocks import Prior
 from rfgp.kernels import Sum
 from rfgp.kernels.terms import hyperparameters_of
 from rfgp.parameters import ParameterValues
-from rfgp.regression.regression import Regression
 from rfgp.regression.spec.noise import by_process
 from rfgp.regression.spec.spec import ModelSpec
+from rfgp.regression.state import GPState
 from rfgp.rows import DataSummary
 
 
@@ -98,9 +98,9 @@ def values_of_terms(spec: ModelSpec, values: ParameterValues) -> ParameterValues
     return ParameterValues(space, {name: values.raw[name] for name in space.names})
 
 
-def data_summary(regression: Regression) -> DataSummary:
+def data_summary(regression: GPState) -> DataSummary:
     """Return the summary of the data of a regression, without the targets: for another one on the same columns."""
-    spec, mean = regression.family, regression.hyperparameters.space.mean
+    spec, mean = regression.spec, regression.hyperparameters.space.mean
     assert isinstance(spec, ModelSpec)
     assert spec.columns is not None
     return DataSummary(regression.scaling, spec.columns.spread, mean.location, mean.scale, mean.location)

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from rfgp.regression.regression import Regression
+from rfgp.regression.state import GPState
 
 
-def degrees_of_freedom(regression: Regression, points: Tensor) -> dict[str, float]:
+def degrees_of_freedom(regression: GPState, points: Tensor) -> dict[str, float]:
     """Return the effective degrees of freedom of each term, from a sample of rows (n, D).
 
     The posterior covariance of f_t and f at the rows is K_t - K_t (K + D)^-1 K = K_t (K + D)^-1 D, so that the trace is
@@ -14,6 +14,6 @@ def degrees_of_freedom(regression: Regression, points: Tensor) -> dict[str, floa
     """
     process, names = regression.process, regression.process.terms
     with torch.no_grad():
-        noise = regression.family.observation_noise(regression.hyperparameters).double()
+        noise = regression.spec.observation_noise(regression.hyperparameters).double()
         found = {name: process.cross_covariance(points, name, names).diagonal().sum() / noise for name in names}
     return {name: float(value) * regression.num_observations / len(points) for name, value in found.items()}

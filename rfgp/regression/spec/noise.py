@@ -15,7 +15,7 @@ from rfgp.kernels.arguments import Key
 from rfgp.kernels.kernel import transformed
 from rfgp.likelihoods import Likelihood
 from rfgp.parameters import ParameterValues
-from rfgp.regression.family import NOISE_BOUNDS
+from rfgp.regression.base_spec import NOISE_BOUNDS
 from rfgp.rows import Block
 
 PREFIX = "noise."

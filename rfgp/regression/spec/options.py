@@ -15,7 +15,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel
 from rfgp.kernels.arguments import read_positive
 from rfgp.parameters import Hyperprior
-from rfgp.regression.family import check_approximation, read_likelihood
+from rfgp.regression.base_spec import check_approximation, read_likelihood
 from rfgp.regression.spec.noise import check_kernel
 
 MEANS = ("constant", "zero")

@@ -19,7 +19,7 @@ from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, bind, hyperparameters_of, requests_of
 from rfgp.parameters import BoundaryAvoiding, Hyperprior, ParameterValues
 from rfgp.paths import find_path
-from rfgp.regression.family import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, Family, Member, Variance
+from rfgp.regression.base_spec import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, BaseSpec, Member, Variance
 from rfgp.regression.observing import check_blocks
 from rfgp.regression.report import FitReport
 from rfgp.regression.spec.checks import check_memory, identity_of, term_warnings, warnings_of_places
@@ -51,7 +51,7 @@ NOISE_START = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class ModelSpec(Family):
+class ModelSpec(BaseSpec):
     """A kernel, approximations of its terms and a likelihood.
 
     Attributes:
@@ -85,7 +85,7 @@ class ModelSpec(Family):
     def inputs(self) -> ModelInputs:
         """The columns of the kernel."""
         options, of_noise = self.options, () if self.noise_process is None else self.noise_process.terms
-        others = [term for member in self.others for term in cast(ModelSpec, member.family).terms]
+        others = [term for member in self.others for term in cast(ModelSpec, member.spec).terms]
         own = self.schema, self.terms, self.columns, options.dtype, options.standardize
         first = self.options.kernel.terms()[0].factors[0]
         reads_all = first.columns is None and first.kind is Kind.NUMBER
@@ -266,7 +266,7 @@ class ModelSpec(Family):
         return self if is_same else replace(self, priors=priors, noise_process=noise)
 
     def covering(self, values: ParameterValues, rows: Rows) -> Self:
-        """Return the specification with lattices on the range of rows, or itself; see `Family.covering`."""
+        """Return the specification with lattices on the range of rows, or itself; see `BaseSpec.covering`."""
         columns = None if self.columns is None else columns_of_lattices(self.columns, self.priors, rows)
         if columns is None:
             return self
@@ -309,7 +309,7 @@ class ModelSpec(Family):
         yield from identity_of(self.options.kernel.terms())
         for member in self.others:
             yield repr(member.weight)
-            yield from member.family.identity()
+            yield from member.spec.identity()
             yield member.values.flat()
 
     def term_data(self, values: ParameterValues, num_rows: int) -> list[TermData]:

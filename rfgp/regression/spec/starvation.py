@@ -12,10 +12,10 @@ from rfgp.approximations import Exact, RandomFeatures
 from rfgp.errors import PoorFeaturesWarning, arguments
 from rfgp.inference.distributions import normal_log_density
 from rfgp.parameters import ParameterValues
-from rfgp.regression.regression import Regression
 from rfgp.regression.report import FitReport
 from rfgp.regression.spec.diagnostics import EXHAUSTED
 from rfgp.regression.spec.spec import ModelSpec
+from rfgp.regression.state import GPState
 from rfgp.rows import Block, gathered, is_read_in_blocks
 
 MOST_ROWS = 500
@@ -62,7 +62,7 @@ def exact_left_out(covariance: Tensor, y: Tensor) -> LeftOut:
     return LeftOut(float(likelihoods[best]), densities)
 
 
-def starvation_warnings(regression: Regression, report: FitReport) -> Iterator[Warning]:
+def starvation_warnings(regression: GPState, report: FitReport) -> Iterator[Warning]:
     """Yield a warning if the exact kernel predicts left-out rows clearly better than fixed random features.
 
     Each row is left out of at most 500 for the exact kernel, and of all for the features. Nothing is compared if the
@@ -72,7 +72,7 @@ def starvation_warnings(regression: Regression, report: FitReport) -> Iterator[W
         regression: The regression after a fit. If it has no rows in memory, nothing is compared.
         report: The report of the fit.
     """
-    spec, values, rows = regression.family, regression.hyperparameters.detached(), regression.rows
+    spec, values, rows = regression.spec, regression.hyperparameters.detached(), regression.rows
     assert isinstance(spec, ModelSpec)
     used = spec.approximations.values()
     has_features = any(isinstance(one, RandomFeatures) for one in used)

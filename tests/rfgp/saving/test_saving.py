@@ -127,7 +127,7 @@ def test_with_data_everything_works_on(name, tmp_path):
 
 def redrawn(gp, seed):
     """Return a model with other random draws."""
-    (used,) = gp.family.approximations.values()
+    (used,) = gp.spec.approximations.values()
     return gp.with_approximation(replace(used, seed=seed))
 
 
@@ -540,7 +540,7 @@ def test_a_kernel_inside_a_kernel_is_kept(base, tmp_path):
     kernel = graphs.kernels.FreeModulation(base, (0.5, 2.0))
     graph_model(features="exact", kernel=kernel).save(tmp_path / "m.safetensors", data=True)
     again = rfgp.load(tmp_path / "m.safetensors")
-    assert again.family.options.kernel.graph_kernel == kernel
+    assert again.spec.options.kernel.graph_kernel == kernel
     assert [name for name, _ in again.hyperparameters.named_parameters()]
 
 

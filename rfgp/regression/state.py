@@ -22,7 +22,7 @@ from rfgp.inference.observed import LeaveOneOut, observations
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.term_prediction import TermPrediction
 from rfgp.parameters import ParameterValues
-from rfgp.regression.family import Family
+from rfgp.regression.base_spec import BaseSpec
 from rfgp.regression.observing import (
     approximation_of,
     bound_likelihood,
@@ -52,14 +52,14 @@ from rfgp.solvers import Inference, Posterior, WarmStart, solver_for
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Regression:
+class GPState:
     """Rows under a prior at given hyperparameters, a posterior, or both.
 
     Nothing that carries a gradient is kept. Likelihoods are computed at each call, and the posterior once, at detached
     hyperparameters.
 
     Attributes:
-        family: The prior and the likelihood, with random draws for the columns of the inputs.
+        spec: The prior and the likelihood, with random draws for the columns of the inputs.
         scaling: The maps between the user's units and standardised ones.
         hyperparameters: The hyperparameters.
         num_observations: The number of rows of the posterior.
@@ -69,7 +69,7 @@ class Regression:
         has_forgotten: Whether rows were taken away, so that none is kept.
     """
 
-    family: Family
+    spec: BaseSpec
     scaling: Scaling
     hyperparameters: ParameterValues
     num_observations: int
@@ -79,11 +79,11 @@ class Regression:
 
     # --- other regressions -----------------------------------------------------------------------
 
-    def replace(self, **changes: Any) -> "Regression":
+    def replace(self, **changes: Any) -> "GPState":
         """Return the regression with other attributes, without a given posterior unless it is one of them."""
         return dataclasses.replace(self, **{"given": None, **changes})
 
-    def at(self, values: ParameterValues) -> "Regression":
+    def at(self, values: ParameterValues) -> "GPState":
         """Return the regression at other hyperparameters, or itself if they are the same."""
         return self if self.hyperparameters.equals(values) else self.replace(hyperparameters=values.detached())
 
@@ -113,11 +113,11 @@ class Regression:
     @property
     def approximation(self) -> str | None:
         """How the posterior of the rows is approximated, "laplace" or "variational". None if it is exact."""
-        return None if self.rows is None else approximation_of(self.family, self.rows)
+        return None if self.rows is None else approximation_of(self.spec, self.rows)
 
     def prior(self) -> Prior:
         """Return the prior at these hyperparameters, with gradients if they have some."""
-        return self.family.prior(self.hyperparameters)
+        return self.spec.prior(self.hyperparameters)
 
     def infer(self, rows: Rows, warm_start: WarmStart = ()) -> Inference:
         """Return the inference from standardised rows at these hyperparameters, with gradients if they have some.
@@ -126,9 +126,9 @@ class Regression:
             rows: The data.
             warm_start: The warm start of the same rows at hyperparameters close by. The default is none.
         """
-        if not self.family.is_gaussian:
+        if not self.spec.is_gaussian:
             return observed_inference(self, rows, warm_start)
-        members = mixture_members(self.family, self.hyperparameters)
+        members = mixture_members(self.spec, self.hyperparameters)
         if len(members) > 1:
             return MixtureInference(members, lambda one: solver_for(one.prior, rows, one.mean, one.noise))
         return solver_for(members[0].prior, rows, members[0].mean, members[0].noise)
@@ -176,11 +176,11 @@ class Regression:
             NotFittedError: there are no rows.
         """
         rows = self.needed_rows("leave_one_out")
-        if not self.family.is_gaussian:
+        if not self.spec.is_gaussian:
             return left_out_observations(self, rows)
         with torch.no_grad():
             mean, variance = self.infer(rows).leave_one_out()
-            noise = self.family.observation_noise(self.hyperparameters).double()
+            noise = self.spec.observation_noise(self.hyperparameters).double()
             repeated = [  # a row is the mean of its repetitions
                 (b.targets, (b.observation_noise(noise) - b.noise_diag(noise)).expand(len(b)))
                 for b in rows.blocks(2**16)
@@ -196,7 +196,7 @@ class Regression:
         Raises:
             DataError: they do not fit the data.
         """
-        inputs, origin = self.family.inputs.read(arranged(X, self.scaling.columns))
+        inputs, origin = self.spec.inputs.read(arranged(X, self.scaling.columns))
         self.scaling.check_columns(inputs)
         return self.scaling.standardize(inputs), origin
 
@@ -235,15 +235,15 @@ class Regression:
     def prior_covariance(self, X: Any) -> Tensor:
         """Return the prior covariance of the latent function in the user's units, float64, (n, n) or (n, n, k)."""
         inputs, _ = self.points(X)
-        members, scale = self.family.members(self.hyperparameters), self.scaling.targets.scale.double()
+        members, scale = self.spec.members(self.hyperparameters), self.scaling.targets.scale.double()
         first, *others = (member.weight * prior_kernel(member.prior, inputs) for member in members)
         kernel: Tensor = sum(others, start=first)
         return scale**2 * (kernel[..., None] if scale.ndim else kernel)
 
     def __repr__(self) -> str:
-        return f"Regression({counted(self.num_observations, 'observation')}, {self.hyperparameters})"
+        return f"GPState({counted(self.num_observations, 'observation')}, {self.hyperparameters})"
 
-    def __deepcopy__(self, memo: Any) -> "Regression":
+    def __deepcopy__(self, memo: Any) -> "GPState":
         return self  # it never changes
 
     def __getstate__(self) -> dict[str, Any]:
@@ -254,65 +254,65 @@ class Regression:
         for name, value in state.items():
             object.__setattr__(self, name, value)
         if self.given is not None:
-            object.__setattr__(self, "given", restored(self.family, self.hyperparameters, state["given"]))
+            object.__setattr__(self, "given", restored(self.spec, self.hyperparameters, state["given"]))
 
 
-def _points_or_blocks(regression: Regression, X: Any) -> tuple[Tensor | SourceInputs, Origin]:
-    family, scaling = regression.family, regression.scaling
-    source = inputs_source(family.inputs, X)
+def _points_or_blocks(regression: GPState, X: Any) -> tuple[Tensor | SourceInputs, Origin]:
+    spec, scaling = regression.spec, regression.scaling
+    source = inputs_source(spec.inputs, X)
     if source is None:
         return regression.points(X)
     like = scaling.targets.scale.new_empty(0)
-    return SourceInputs(source, scaling, family.inputs.dtype), Origin(not isinstance(X, Tensor), like)
+    return SourceInputs(source, scaling, spec.inputs.dtype), Origin(not isinstance(X, Tensor), like)
 
 
-def begin(family: Family, data: Chunk) -> Regression:
+def begin(spec: BaseSpec, data: Chunk) -> GPState:
     """Return a regression at its starting values. The data decide those that the user left open.
 
     Args:
-        family: The family of the user's options.
+        spec: The specification of the user's options.
         data: The user's data, at least two rows.
 
     Raises:
         DataError: the data cannot be used; the message names the place.
     """
-    family, data = family.with_data(data)
-    given = read_training(family.inputs, data, family.options.seed)
+    spec, data = spec.with_data(data)
+    given = read_training(spec.inputs, data, spec.options.seed)
     del data  # its columns are copies
-    family, summary = summary_of(family, given)
-    family, summary = family.with_data_summary(summary)
+    spec, summary = summary_of(spec, given)
+    spec, summary = spec.with_data_summary(summary)
     rows = given.rows(summary.scaling)
-    check_rows(family, rows)
-    return started(family, summary, rows)
+    check_rows(spec, rows)
+    return started(spec, summary, rows)
 
 
-def started(family: Family, summary: DataSummary, rows: Rows) -> Regression:
-    """Return the regression of standardised rows at the starting values of a family, given a summary of the data.
+def started(spec: BaseSpec, summary: DataSummary, rows: Rows) -> GPState:
+    """Return the state of standardized rows at the starting values of a specification.
 
     Raises:
         DataError: the scale of the data is out of range.
         InvalidArgumentError: a starting value or a hyperprior has the name of no hyperparameter.
     """
-    drawn = family.with_sample(summary.scaling, rows)
+    drawn = spec.with_sample(summary.scaling, rows)
     values = space_of(drawn, summary, approximation_of(drawn, rows)).start
     values = values.given(**{name: value for name, value in drawn.options.starts.items() if value is not None})
     drawn, values = drawn.initialized(values, rows)
-    return Regression(drawn, summary.scaling, values, len(rows), rows)
+    return GPState(drawn, summary.scaling, values, len(rows), rows)
 
 
-def restarted(regression: Regression, family: Family) -> Regression:
-    """Return the regression of another family at its starting values, for the same rows.
+def restarted(regression: GPState, spec: BaseSpec) -> GPState:
+    """Return the regression of another specification at its starting values, for the same rows.
 
     Raises:
         DataError: some of the rows are read in blocks.
     """
     given = GivenArrays(*in_memory(regression.needed_rows("a fit"), "another kernel or likelihood"))
-    family, summary = summary_of(family, given)
-    family, summary = family.with_data_summary(summary)
-    return started(family, summary, given.rows(summary.scaling))
+    spec, summary = summary_of(spec, given)
+    spec, summary = spec.with_data_summary(summary)
+    return started(spec, summary, given.rows(summary.scaling))
 
 
-def predicted(regression: Regression, inputs: Any, origin: Origin) -> Prediction:
+def predicted(regression: GPState, inputs: Any, origin: Origin) -> Prediction:
     """Return the posterior of the latent function at standardised inputs, (n, d) or blocks of them.
 
     Args:
@@ -323,7 +323,7 @@ def predicted(regression: Regression, inputs: Any, origin: Origin) -> Prediction
     mean, scale, noise = _units(regression)
     process = regression.process
     latent = process.at(inputs)
-    likelihood = None if regression.family.is_gaussian else bound_likelihood(regression)
+    likelihood = None if regression.spec.is_gaussian else bound_likelihood(regression)
     of_observations = None if likelihood is None else partial(observations, likelihood=likelihood)
     parts = latent, mean, scale, noise, origin.template, origin.is_numpy
     if isinstance(latent, MixtureDistribution):
@@ -331,7 +331,7 @@ def predicted(regression: Regression, inputs: Any, origin: Origin) -> Prediction
     return TermPrediction(*parts, of_observations=of_observations, process=process, inputs=inputs)
 
 
-def _column(regression: Regression, key: Any) -> tuple[int, Tensor]:
+def _column(regression: GPState, key: Any) -> tuple[int, Tensor]:
     """Return the place of a column of numbers, and a standardised unit of it in the user's, 0-d.
 
     Raises:
@@ -339,7 +339,7 @@ def _column(regression: Regression, key: Any) -> tuple[int, Tensor]:
     """
     maps = regression.scaling.inputs
     assert maps is not None
-    place = regression.family.inputs.place_of(key)
+    place = regression.spec.inputs.place_of(key)
     return place, maps.scale[place]
 
 
@@ -364,10 +364,10 @@ def differentiated(found: Prediction, place: int, unit: Tensor) -> Prediction:
     )
 
 
-def _units(regression: Regression) -> tuple[Tensor, Tensor, Tensor]:
+def _units(regression: GPState) -> tuple[Tensor, Tensor, Tensor]:
     """Return the mean and the scale of the targets in the user's units, and the standardised noise."""
     with torch.no_grad():
         mean = regression.hyperparameters.value("mean").double()
-        normal = regression.family.is_gaussian
-        noise = regression.family.observation_noise(regression.hyperparameters) if normal else mean.new_zeros(())
+        normal = regression.spec.is_gaussian
+        noise = regression.spec.observation_noise(regression.hyperparameters) if normal else mean.new_zeros(())
     return mean, regression.scaling.targets.scale.double(), noise

@@ -1,4 +1,4 @@
-"""The role of a family: the prior, likelihood and hyperparameters of a model before there are data."""
+"""The role of a specification: the prior, likelihood and hyperparameters of a model before there are data."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -33,7 +33,7 @@ class Variance(NamedTuple):
 
 
 class Inputs(InputReader, Protocol):
-    """The role: how the inputs of a family are read, and the hyperparameters that they need."""
+    """The role: how the inputs of a specification are read, and the hyperparameters that they need."""
 
     def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Hyperparameter]:
         """Return the kernel's hyperparameters at their starts, for columns of these standard deviations, (d,)."""
@@ -119,12 +119,12 @@ def check_approximation(approximation: str | None, likelihood: Likelihood) -> No
         raise InvalidArgumentError(f"inference={approximation!r} is not for {likelihood!r}, which {has}.")
 
 
-class Family(ABC):
-    """The options of a model and the random draws for its inputs. A family is immutable."""
+class BaseSpec(ABC):
+    """The options of a model and the random draws for its inputs. A specification is immutable."""
 
     options: Options
-    noise_process: "Family | None" = None
-    """The family of the logarithm of the noise, if it has a kernel of its own. None if it has not."""
+    noise_process: "BaseSpec | None" = None
+    """The specification of the logarithm of the noise, if it has a kernel of its own. None if it has not."""
     noise_prefix: ClassVar[str] = "noise_"
     """The beginning of the names of the hyperparameters of a noise that is a function of the inputs."""
 
@@ -159,11 +159,11 @@ class Family(ABC):
         return sum(others, start=first)
 
     def with_data(self, data: Chunk) -> tuple[Self, Chunk]:
-        """Return the family with what the columns of the user's data decide, and the data as `inputs` reads them."""
+        """Return the specification adapted to the columns of the data, and the data as `inputs` reads them."""
         return self, data
 
     def covering(self, values: ParameterValues, rows: Rows) -> Self:
-        """Return the family with draws that serve rows wherever they lie, or itself if its draws do.
+        """Return the specification with draws that serve rows wherever they lie, or itself if its draws do.
 
         Args:
             values: The hyperparameters.
@@ -172,11 +172,11 @@ class Family(ABC):
         return self
 
     def with_data_summary(self, summary: DataSummary) -> tuple[Self, DataSummary]:
-        """Return the family with options that the data decide, and the summary with the maps that the family uses."""
+        """Return the specification with options from the data, and the summary with the maps that it uses."""
         return self, summary
 
     def with_sample(self, scaling: Scaling, rows: Rows | None = None) -> Self:
-        """Return the family with the random draws for inputs of these columns.
+        """Return the specification with the random draws for inputs of these columns.
 
         Args:
             scaling: The maps to standardised units.
@@ -185,7 +185,7 @@ class Family(ABC):
         return self
 
     def initialized(self, values: ParameterValues, rows: Rows) -> tuple[Self, ParameterValues]:
-        """Return the family and the starting values that standardised rows decide, unless the user gave them."""
+        """Return the specification and the starting values that standardised rows decide, unless the user gave them."""
         return self, values
 
     def diagnosed(
@@ -208,22 +208,22 @@ class Member:
 
     Attributes:
         weight: The share; the shares of an average sum to one.
-        family: The process.
+        spec: The process.
         values: Its hyperparameters.
     """
 
     weight: float
-    family: Family
+    spec: BaseSpec
     values: ParameterValues
 
-    def changed(self, change: Callable[[Any], Family]) -> "Member":
+    def changed(self, change: Callable[[Any], BaseSpec]) -> "Member":
         """Return the member with another process, at the same hyperparameters."""
-        return replace(self, family=change(self.family))
+        return replace(self, spec=change(self.spec))
 
     @property
     def prior(self) -> Prior:
         """The prior at these hyperparameters."""
-        return self.family.prior(self.values)
+        return self.spec.prior(self.values)
 
     @property
     def mean(self) -> Tensor:
