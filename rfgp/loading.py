@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from rfgp.ambient import plain
 from rfgp.errors import ModelFileError
 from rfgp.models.fields import MeshGP, RoadGP
 from rfgp.models.fitted import Fitted
@@ -13,6 +12,7 @@ from rfgp.models.presets import ExactGP, SparseSpectrumGP
 from rfgp.regression.spec import ModelSpec
 from rfgp.saving import read
 from rfgp.saving.gp import MODELS
+from rfgp.torch_context import default_settings
 
 CLASSES: dict[str, type[GP]] = {
     kind.__name__: kind for kind in (GP, ExactGP, SparseSpectrumGP, GraphGP, MeshGP, RoadGP)
@@ -20,7 +20,7 @@ CLASSES: dict[str, type[GP]] = {
 """The classes of models by their names in files."""
 
 
-@plain()
+@default_settings()
 def load(path: str | Path) -> Any:
     """Load a model from a file that `save` wrote.
 

@@ -6,7 +6,6 @@ from typing import cast
 import torch
 
 from rfgp import random
-from rfgp.ambient import keep_freed_memory
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.average_information import AverageInformation
 from rfgp.fitting.chains import fit_chain
@@ -27,6 +26,7 @@ from rfgp.solvers import chain, onepass
 from rfgp.solvers.choice import MOST_DENSE, uses_cg
 from rfgp.solvers.iterative import IterativeSolver
 from rfgp.threads import in_one_thread
+from rfgp.torch_context import keep_freed_memory
 
 LAST_GAIN = 0.1
 """The least gain in nats of the last five iterations of the search on all rows, after that on a subset."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from rfgp.ambient import Cached
 from rfgp.scaling import moments
+from rfgp.torch_context import Cached
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from rfgp.ambient import lasting
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference.observed import check_exposure
 from rfgp.likelihoods import Bernoulli
 from rfgp.regression import BaseSpec
 from rfgp.rows import Chunk
 from rfgp.rows.arrays import warn_of_truth
+from rfgp.torch_context import outside_inference_mode
 
 
 def warn_of_targets(spec: BaseSpec, y: Any) -> None:
@@ -45,4 +45,4 @@ def given(
         if y is None or (shape != np.shape(y) and not isinstance(y, str)):
             raise DataError(f"exposure must have one value for each target in memory, got shape {shape}.")
         noise = exposure
-    return Chunk(*map(lasting, (X, y, noise, sample_weight)))
+    return Chunk(*map(outside_inference_mode, (X, y, noise, sample_weight)))

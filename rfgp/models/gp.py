@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Self, cast
 
 import torch
 
-from rfgp.ambient import plain
 from rfgp.approximations import Approximation, Exact
 from rfgp.approximations.planning import AUTO, read_approximation
 from rfgp.counts import counted, read_bytes
@@ -34,6 +33,7 @@ from rfgp.regression.spec import (
 from rfgp.saving.gp import MODELS, row_terms
 from rfgp.selection import AutoSpace, fit_model, run_selection
 from rfgp.solvers.lowrank import EvidenceBounds
+from rfgp.torch_context import default_settings
 
 
 class GP(Process[ModelSpec]):
@@ -95,7 +95,7 @@ class GP(Process[ModelSpec]):
     """The class of the approximation of the first term. Presets fix it."""
     strategy = staticmethod(fit_model)
 
-    @plain()
+    @default_settings()
     def __init__(
         self,
         kernel: Kernel | str = "auto",
@@ -173,7 +173,7 @@ class GP(Process[ModelSpec]):
         parts = sorted(parts_of_average(self.regression), key=lambda part: -part[0])
         return tuple((share, self._with(one)) for share, one in parts)
 
-    @plain()
+    @default_settings()
     def select(
         self,
         X: Any,
@@ -215,7 +215,7 @@ class GP(Process[ModelSpec]):
         with Reporter(progress=progress) as reporter:
             return run_selection(begun, Plan(reporter=reporter))
 
-    @plain()
+    @default_settings()
     def with_approximation(self, approximation: Any) -> Self:
         """Return a copy of the model with other approximations and the same data and hyperparameters.
 
@@ -239,7 +239,7 @@ class GP(Process[ModelSpec]):
         """
         return self._with(approximated(self.regression, read_approximation(approximation)))
 
-    @plain()
+    @default_settings()
     def exact(self) -> Self:
         """Return a copy of the model without approximations, with the same data and hyperparameters.
 
@@ -256,7 +256,7 @@ class GP(Process[ModelSpec]):
         """
         return self._with(each_changed(self.regression, lambda one: approximated(one, Exact())))
 
-    @plain()
+    @default_settings()
     def evidence_bounds(self) -> EvidenceBounds:
         """Return bounds of the exact log marginal likelihood at the current hyperparameters.
 

@@ -9,7 +9,6 @@ from graphs.graph import not_a_graph_message
 from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import precision_order
 from rfgp import random
-from rfgp.ambient import plain
 from rfgp.approximations import (
     Approximation,
     Chebyshev,
@@ -33,6 +32,7 @@ from rfgp.parameters import Hyperprior
 from rfgp.regression import FitReport, SelectionReport
 from rfgp.regression.graph import FeatureCheck, check_features, features_of, selection_of_features
 from rfgp.rows import gathered
+from rfgp.torch_context import default_settings
 
 
 class GraphGP(GP):
@@ -100,7 +100,7 @@ class GraphGP(GP):
 
     leaf = Nodes
 
-    @plain()
+    @default_settings()
     def __init__(
         self,
         graph: graphs.Graph,
@@ -208,7 +208,7 @@ class GraphGP(GP):
         kernel: GraphKernel = nodes_of(data)[1]
         return kernel
 
-    @plain()
+    @default_settings()
     def exact(self) -> Self:
         """Return a copy of the model without approximations, with the same data and hyperparameters.
 
@@ -218,7 +218,7 @@ class GraphGP(GP):
         is_sparse = has_small_precision(self.graph, self.fitted_kernel)
         return self.with_approximation(SparsePrecision() if is_sparse else Exact())
 
-    @plain()
+    @default_settings()
     def diagnose(self, *, seed: int = 0) -> FeatureCheck:
         """Estimate the error of the features without the exact process.
 

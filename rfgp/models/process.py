@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 from torch import Tensor
 
-from rfgp.ambient import hides, plain
 from rfgp.counts import counted
 from rfgp.errors import NotFittedError
 from rfgp.fitting import Callback, Plan, Progress, Reporter, fingerprint, open_journal
@@ -30,11 +29,12 @@ from rfgp.regression import (
     solved_if_read,
 )
 from rfgp.saving import Codec, Saved, write
+from rfgp.torch_context import default_settings, hidden_from_dir
 
 F = TypeVar("F", bound=BaseSpec)
 
 
-@hides("codec", "strategy", "of", "spec", "regression", "diagnosed")
+@hidden_from_dir("codec", "strategy", "of", "spec", "regression", "diagnosed")
 class Process(ABC, Generic[F]):
     """The base class of Gaussian process models.
 
@@ -101,7 +101,7 @@ class Process(ABC, Generic[F]):
         return self._needed().regression.num_observations
 
     @property
-    @plain()
+    @default_settings()
     def regression(self) -> GPState:
         """The immutable regression that computes all results, at the current hyperparameters.
 
@@ -112,7 +112,7 @@ class Process(ABC, Generic[F]):
 
     # --- training --------------------------------------------------------------------------------
 
-    @plain()
+    @default_settings()
     def fit(
         self,
         X: Any,
@@ -182,7 +182,7 @@ class Process(ABC, Generic[F]):
             warnings.warn(warning, stacklevel=3)
         return self
 
-    @plain()
+    @default_settings()
     def condition(
         self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
     ) -> Self:
@@ -210,7 +210,7 @@ class Process(ABC, Generic[F]):
             warnings.warn(warning, stacklevel=3)
         return self
 
-    @plain()
+    @default_settings()
     def update(
         self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
     ) -> Self:
@@ -244,7 +244,7 @@ class Process(ABC, Generic[F]):
 
     # --- results ---------------------------------------------------------------------------------
 
-    @plain()
+    @default_settings()
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood of the targets in the user's units, 0-d, with all constants.
 
@@ -253,7 +253,7 @@ class Process(ABC, Generic[F]):
         fitted = self._needed()
         return fitted.regression.replace(hyperparameters=fitted.live.values).log_marginal_likelihood()
 
-    @plain()
+    @default_settings()
     def leave_one_out(self) -> LeaveOneOut:
         """Return the predictive distribution of each training observation given all others, in closed form.
 
@@ -264,7 +264,7 @@ class Process(ABC, Generic[F]):
         """
         return self.regression.leave_one_out()
 
-    @plain()
+    @default_settings()
     def predict(self, X: Any, *, derivative: Any = None) -> Prediction:
         """Return the posterior distribution of the latent function at new inputs, in the user's units.
 
@@ -292,7 +292,7 @@ class Process(ABC, Generic[F]):
         """
         return self.regression.predict(X, derivative)
 
-    @plain()
+    @default_settings()
     def integrate(self, low: Any, high: Any, columns: Any = None) -> Prediction:
         """Return the joint posterior distribution of integrals of the latent function over boxes.
 
@@ -325,7 +325,7 @@ class Process(ABC, Generic[F]):
         """
         return integrated(self.regression, low, high, columns)
 
-    @plain()
+    @default_settings()
     def sample_functions(self, num_samples: int, *, seed: int | None = None) -> Callable[[Any], Any]:
         """Draw functions from the posterior, which can be evaluated at any inputs.
 
@@ -347,7 +347,7 @@ class Process(ABC, Generic[F]):
         """
         return self.regression.sample_functions(num_samples, seed)
 
-    @plain()
+    @default_settings()
     def prior_covariance(self, X: Any) -> Tensor:
         """Return the prior covariance of the latent function at inputs, in the user's units.
 
@@ -361,7 +361,7 @@ class Process(ABC, Generic[F]):
         """
         return self.regression.prior_covariance(X)
 
-    @plain()
+    @default_settings()
     def save(self, path: str | Path, data: bool = False) -> None:
         """Write the model to a file that `rfgp.load` reads; see `rfgp.saving`.
 

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.ambient import plain
 from rfgp.blocks import Prior
 from rfgp.counts import check_count, counted
 from rfgp.errors import InvalidArgumentError, NotFittedError
@@ -49,6 +48,7 @@ from rfgp.rows.arrays import Origin
 from rfgp.rows.names import arranged
 from rfgp.scaling import Scaling
 from rfgp.solvers import Inference, Posterior, WarmStart, solver_for
+from rfgp.torch_context import default_settings
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -222,7 +222,7 @@ class GPState:
         with torch.no_grad():
             drawn = self.posterior.sample_functions(num_samples, generator)
 
-        @plain()
+        @default_settings()
         def functions(X: Any) -> Any:
             inputs, origin = self.points(X)
             with torch.set_grad_enabled(torch.is_grad_enabled() and inputs.requires_grad):

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp.ambient import Cached
 from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.rows.arrays import Origin, read_per_row, read_targets
@@ -27,6 +26,7 @@ from rfgp.rows.sources import (
 )
 from rfgp.rows.survey import Survey, survey
 from rfgp.scaling import Affine, Scaling, moments
+from rfgp.torch_context import Cached
 
 
 class InputReader(Protocol):
