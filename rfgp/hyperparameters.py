@@ -76,7 +76,7 @@ class Hyperparameters(nn.Module):
             InvalidArgumentError: a name is unknown, a value is not positive, or its shape is wrong.
         """
         given = {self.path(name): value for name, value in values.items()}
-        new = self.values.given(**given).raw
+        new = self.values.with_values(**given).raw
         with torch.no_grad():
             for name in given:
                 self.raw[_key(name)].copy_(new[name])

@@ -233,7 +233,7 @@ class ParameterValues:
         space = replace(self.space, others=others, hyperpriors={**self.space.hyperpriors, **hyperpriors})
         return ParameterValues(space, {**self.raw, **others})
 
-    def given(self, **values: Any) -> "ParameterValues":
+    def with_values(self, **values: Any) -> "ParameterValues":
         """Return these with others by name, in the user's units.
 
         Raises:

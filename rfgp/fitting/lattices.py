@@ -28,7 +28,7 @@ from rfgp.fitting.finish import validated
 from rfgp.fitting.maximize import Plan
 from rfgp.fitting.starts import open_scales, scaled
 from rfgp.fitting.subsets import MOST_ROWS, optimize
-from rfgp.likelihoods.role import learned
+from rfgp.likelihoods.role import learned_parameters
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
 from rfgp.regression.spec import ModelSpec
@@ -74,7 +74,7 @@ def fit_lattices(
         planned = [name for name in crowded_terms(fit.regression) if is_planned(fit.spec, name)]
         if planned:
             changed = {**fit.spec.approximations, **dict.fromkeys(planned, Vecchia())}
-            return other(fit.through(fit.spec.drawn(changed, fit.values, len(rows))).regression, fit.plan)
+            return other(fit.through(fit.spec.with_approximations(changed, fit.values, len(rows))).regression, fit.plan)
         last, fit = fit, laid(fit, len(rows))
         if (some is rows or number) and has_lattices_of(fit, last):
             break
@@ -243,7 +243,7 @@ def can_score(fit: TermFit, rows: Rows) -> bool:
     """Return whether the information of all hyperparameters is known: not that of parameters of other likelihoods."""
     if fit.spec.is_gaussian:
         return True
-    is_open = any(parameter.name in fit.free for parameter in learned(fit.spec.options.likelihood))
+    is_open = any(parameter.name in fit.free for parameter in learned_parameters(fit.spec.options.likelihood))
     return has_lattices(fit.prior) and is_low_rank(fit.prior, rows) and not is_open
 
 

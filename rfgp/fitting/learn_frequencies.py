@@ -162,7 +162,7 @@ def _with_fewer(regression: GPState) -> GPState:
             changed[name] = replace(one, num_frequencies=min(few, one.num_frequencies))
     if changed == spec.approximations:
         return regression
-    return regression.replace(spec=spec.drawn(changed, values, count))
+    return regression.replace(spec=spec.with_approximations(changed, values, count))
 
 
 def _without_neighbors(regression: GPState) -> GPState:

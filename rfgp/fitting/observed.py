@@ -79,7 +79,7 @@ def with_few(regression: GPState) -> GPState:
     changed = {name: _fewer(one, few) for name, one in spec.approximations.items()}
     if count > MOST_ROWS or changed == spec.approximations or spec.noise_process is not None:
         return regression
-    return regression.replace(spec=spec.drawn(changed, regression.hyperparameters, count))
+    return regression.replace(spec=spec.with_approximations(changed, regression.hyperparameters, count))
 
 
 def _fewer(approximation: Approximation, few: int) -> Approximation:
@@ -137,7 +137,7 @@ def _started(values: ParameterValues, found: GPState, free: list[str], prefix: s
     scales = {term.outputscale for term in spec_of(found).terms}
     kernel = set(reached.space.quantities) - {"noise", *scales}
     of_noise = {f"{prefix}{name}": reached.value(name) for name in kernel if f"{prefix}{name}" in free}
-    return values.given(**own, **of_noise)
+    return values.with_values(**own, **of_noise)
 
 
 def _finished(

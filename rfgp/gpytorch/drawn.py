@@ -119,10 +119,10 @@ class DrawnTerms:
         Raises:
             InvalidArgumentError: there is no term of a name, or an approximation cannot serve a term.
         """
-        new = self.values.given(**values)
+        new = self.values.with_values(**values)
         data = self.spec.term_data(new, self.num_rows)
         chosen = assign(read_approximation(approximation), data, self.spec.approximations)
-        drawn = replace(self, spec=self.spec.drawn(chosen, new, self.num_rows), values=new)
+        drawn = replace(self, spec=self.spec.with_approximations(chosen, new, self.num_rows), values=new)
         drawn._refuse(drawn._without_covariance())
         return drawn
 
@@ -148,7 +148,7 @@ class DrawnTerms:
         if not found:
             return self
         wanted: dict[str, Approximation] = {**own, **{name: Exact() for name in found}}
-        return replace(self, spec=self.spec.drawn(wanted, self.values, self.num_rows))
+        return replace(self, spec=self.spec.with_approximations(wanted, self.values, self.num_rows))
 
     def _without_covariance(self) -> dict[str, str]:
         """Return the names of terms whose approximations are no covariance functions, each with the reason."""

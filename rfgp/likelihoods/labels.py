@@ -150,7 +150,7 @@ class Categorical(Likelihood):
         """The number C of latent functions. It is 2 until the data are known."""
         return self.num_classes or 2
 
-    def seeing(self, y: Tensor) -> Self:
+    def with_targets(self, y: Tensor) -> Self:
         """Return the likelihood with the number of classes of its data (n,)."""
         if self.num_classes is not None or self.check(y) is not None:
             return self

@@ -78,7 +78,7 @@ class RoadGP(GP):
         first = next(iter(kernels.values()))
         super().__init__(first, likelihood, inference=inference, start=start, priors=priors, seed=seed)
         if len(kernels) > 1:
-            self._family = replace(self.spec, options=self.spec.options.changed(alternatives=kernels))
+            self._spec = replace(self.spec, options=self.spec.options.changed(alternatives=kernels))
 
 
 class MeshGP(GP):

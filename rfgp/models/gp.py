@@ -15,9 +15,9 @@ from rfgp.fitting import Plan, Progress, Reporter
 from rfgp.kernels import RBF, Kernel
 from rfgp.likelihoods import Likelihood
 from rfgp.models.fitted import Fitted
-from rfgp.models.given import given
 from rfgp.models.process import Process
 from rfgp.models.terms import TermReport, term_reports
+from rfgp.models.validation import validate_inputs
 from rfgp.parameters import Hyperprior
 from rfgp.regression import FitReport, GPState, Limits, SelectionReport, begin, solved_if_read
 from rfgp.regression.spec import (
@@ -209,9 +209,9 @@ class GP(Process[ModelSpec]):
             >>> report.num_validation
             60
         """
-        if self._family.options.search_space is None:
+        if self._spec.options.search_space is None:
             raise InvalidArgumentError('There is nothing to select, since the kernel is given. Use kernel="auto".')
-        begun = begin(self._family, given(self._family, X, y, noise, sample_weight, exposure))
+        begun = begin(self._spec, validate_inputs(self._spec, X, y, noise, sample_weight, exposure))
         with Reporter(progress=progress) as reporter:
             return run_selection(begun, Plan(reporter=reporter))
 
@@ -330,7 +330,7 @@ class GP(Process[ModelSpec]):
 
     def argument(self, name: str, default: Any) -> Any:
         """Return an argument of the constructor, or the default if it is not known."""
-        options = self._family.options
+        options = self._spec.options
         if name == "approximation":
             return options.approximations
         space = options.search_space

@@ -16,7 +16,7 @@ from rfgp.hyperparameters import Hyperparameters
 from rfgp.inference.observed import LeaveOneOut
 from rfgp.inference.prediction import Prediction
 from rfgp.models.fitted import Fitted, fit_warnings, shown_arguments
-from rfgp.models.given import given, warn_of_targets
+from rfgp.models.validation import validate_inputs, warn_of_targets
 from rfgp.regression import (
     BaseSpec,
     FitReport,
@@ -53,7 +53,7 @@ class Process(ABC, Generic[F]):
     strategy: "ClassVar[staticmethod[[GPState, Plan], tuple[GPState, FitReport]]]"
 
     def __init__(self, spec: F) -> None:
-        self._family = spec
+        self._spec = spec
         self._fitted: Fitted | None = None
         self.metadata: dict[str, Any] = {}
 
@@ -70,7 +70,7 @@ class Process(ABC, Generic[F]):
     @property
     def spec(self) -> F:
         """The options of the model and, after the first data, its random draws."""
-        return self._family if self._fitted is None else cast(F, self._fitted.regression.spec)
+        return self._spec if self._fitted is None else cast(F, self._fitted.regression.spec)
 
     @property
     def seed(self) -> int:
@@ -172,8 +172,8 @@ class Process(ABC, Generic[F]):
             True
         """
         names = (fixed,) if isinstance(fixed, str) else tuple(fixed)
-        warn_of_targets(self._family, y)
-        begun = begin(self._family, given(self._family, X, y, noise, sample_weight, exposure))
+        warn_of_targets(self._spec, y)
+        begun = begin(self._spec, validate_inputs(self._spec, X, y, noise, sample_weight, exposure))
         journaled = open_journal(checkpoint, lambda: fingerprint(begun, names, max_iterations))
         with journaled as journal, Reporter(callback, progress) as reporter:
             regression, report = self.strategy(begun, Plan(names, max_iterations, reporter, journal))
@@ -200,10 +200,10 @@ class Process(ABC, Generic[F]):
         Raises:
             DataError: the data cannot be used; the message names the place.
         """
-        warn_of_targets(self._family, y)
-        data, fitted = given(self._family, X, y, noise, sample_weight, exposure), self._fitted
+        warn_of_targets(self._spec, y)
+        data, fitted = validate_inputs(self._spec, X, y, noise, sample_weight, exposure), self._fitted
         if fitted is None:
-            self._fitted = Fitted.of(solved_if_read(begin(self._family, data)))
+            self._fitted = Fitted.of(solved_if_read(begin(self._spec, data)))
         else:
             self._fitted = replace(fitted, regression=conditioned(fitted.now(), data))
         for warning in self.diagnosed():
@@ -223,7 +223,7 @@ class Process(ABC, Generic[F]):
             DataError: the rows do not fit the earlier ones, or cannot be used.
         """
         fitted = self._needed()
-        more = given(self._family, X, y, noise, sample_weight, exposure)
+        more = validate_inputs(self._spec, X, y, noise, sample_weight, exposure)
         self._fitted = replace(fitted, regression=extended(fitted.now(), more))
         return self
 
@@ -238,7 +238,7 @@ class Process(ABC, Generic[F]):
             DataError: the data cannot be used, or no row would remain.
         """
         fitted = self._needed()
-        data = given(self._family, X, y, noise, sample_weight, exposure)
+        data = validate_inputs(self._spec, X, y, noise, sample_weight, exposure)
         self._fitted = replace(fitted, regression=reduced(fitted.now(), data))
         return self
 
@@ -390,7 +390,7 @@ class Process(ABC, Generic[F]):
 
     def argument(self, name: str, default: Any) -> Any:
         """Return an argument of the constructor, or the default if it is not known."""
-        return getattr(self._family.options, name, default)
+        return getattr(self._spec.options, name, default)
 
     def _needed(self) -> Fitted:
         if self._fitted is None:

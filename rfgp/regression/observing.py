@@ -17,17 +17,16 @@ from rfgp.inference.mixture import MixtureMember, MixturePosterior
 from rfgp.inference.observed import LeaveOneOut, observations
 from rfgp.inference.prediction import Prediction
 from rfgp.likelihoods import Likelihood
-from rfgp.likelihoods.role import learned as learned_of
-from rfgp.likelihoods.role import refuse, standardized
+from rfgp.likelihoods.role import learned_parameters, refuse, standardized
 from rfgp.parameters import Hyperparameter, ParameterValues
 from rfgp.regression.base_spec import BaseSpec
 from rfgp.rows import (
     ArrayRows,
     Block,
     DataSummary,
-    GivenArrays,
-    GivenSource,
     Rows,
+    TrainingArrays,
+    TrainingSource,
     came_as_numpy,
     is_read_in_blocks,
     parts_of,
@@ -63,7 +62,7 @@ class Regressed(Protocol):
         """Return the inference from standardised rows."""
 
 
-def summary_of(spec: F, given: GivenArrays | GivenSource) -> tuple[F, DataSummary]:
+def summary_of(spec: F, given: TrainingArrays | TrainingSource) -> tuple[F, DataSummary]:
     """Return the specification with a likelihood that knows the data, and a summary for the latent function.
 
     Raises:
@@ -81,13 +80,13 @@ def summary_of(spec: F, given: GivenArrays | GivenSource) -> tuple[F, DataSummar
         summary = dataclasses.replace(summary, scaling=dataclasses.replace(summary.scaling, targets=maps))
     units = summary.scaling.targets
     y = units.forward(targets).reshape(-1).double()
-    informed = likelihood.seeing(y)
+    informed = likelihood.with_targets(y)
     if informed is not likelihood:
         options = dataclasses.replace(cast(Any, spec.options), likelihood=informed)
         spec, likelihood = dataclasses.replace(cast(Any, spec), options=options), informed
     refuse(likelihood, y)
     weight = torch.ones_like(y) if summary.weight is None else summary.weight.double()
-    exposure = given.chunk.noise if isinstance(given, GivenArrays) and likelihood.takes_exposure else None
+    exposure = given.chunk.noise if isinstance(given, TrainingArrays) and likelihood.takes_exposure else None
     start = likelihood.begin(y, weight) if exposure is None else likelihood.begin(y / exposure, weight * exposure)
     center = (units.location + units.scale * start.center).to(summary.center)
     deviation = (start.variance.sqrt() * units.scale).to(center).expand(center.shape).clone()
@@ -147,7 +146,7 @@ def likelihood_quantities(spec: BaseSpec, summary: DataSummary) -> dict[str, Hyp
     prefix = spec.noise_prefix if own is spec else ""
     return {f"{prefix}{name}": quantity for name, quantity in of_noise.items()} | {
         p.name: Hyperparameter(p.start * one, unit**p.power, (p.bounds[0] * one, p.bounds[1] * one))
-        for p in learned_of(spec.options.likelihood)
+        for p in learned_parameters(spec.options.likelihood)
     }
 
 
@@ -157,7 +156,7 @@ def latent_mean_and_likelihood(regression: Regressed) -> tuple[Tensor, Likelihoo
     They have gradients if the hyperparameters do.
     """
     values, likelihood = regression.hyperparameters, regression.spec.options.likelihood
-    learned = {p.name: values.standardized(p.name).double() for p in learned_of(likelihood)}
+    learned = {p.name: values.standardized(p.name).double() for p in learned_parameters(likelihood)}
     unit = float(regression.scaling.targets.scale.reshape(-1)[0])
     return values.standardized("mean").reshape(-1).double(), standardized(likelihood, unit), learned
 

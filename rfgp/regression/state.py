@@ -36,9 +36,9 @@ from rfgp.regression.space import space_of
 from rfgp.rows import (
     Chunk,
     DataSummary,
-    GivenArrays,
     Rows,
     SourceInputs,
+    TrainingArrays,
     came_as_numpy,
     in_memory,
     inputs_source,
@@ -295,7 +295,7 @@ def started(spec: BaseSpec, summary: DataSummary, rows: Rows) -> GPState:
     """
     drawn = spec.with_sample(summary.scaling, rows)
     values = space_of(drawn, summary, approximation_of(drawn, rows)).start
-    values = values.given(**{name: value for name, value in drawn.options.starts.items() if value is not None})
+    values = values.with_values(**{name: value for name, value in drawn.options.starts.items() if value is not None})
     drawn, values = drawn.initialized(values, rows)
     return GPState(drawn, summary.scaling, values, len(rows), rows)
 
@@ -306,7 +306,7 @@ def restarted(regression: GPState, spec: BaseSpec) -> GPState:
     Raises:
         DataError: some of the rows are read in blocks.
     """
-    given = GivenArrays(*in_memory(regression.needed_rows("a fit"), "another kernel or likelihood"))
+    given = TrainingArrays(*in_memory(regression.needed_rows("a fit"), "another kernel or likelihood"))
     spec, summary = summary_of(spec, given)
     spec, summary = spec.with_data_summary(summary)
     return started(spec, summary, given.rows(summary.scaling))

@@ -25,7 +25,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.parameters import Hyperparameter, ParameterSpace, ParameterValues
 from rfgp.regression import BaseSpec, FitReport, GPState
 from rfgp.regression.observing import restored
-from rfgp.rows import ArrayRows, Chunk, GivenArrays, in_memory
+from rfgp.rows import ArrayRows, Chunk, TrainingArrays, in_memory
 from rfgp.rows.arrays import read_per_row
 from rfgp.saving.container import read_file, write_file
 from rfgp.saving.plain import (
@@ -307,7 +307,7 @@ def _rows(tensors: Tensors, scaling: Scaling, spec: BaseSpec, kind: str) -> Arra
         read_per_row(tensors.get(name), name, len(targets), targets, positive=name == "weight")
         for name in ("noise", "weight")
     )
-    return GivenArrays(Chunk(inputs, targets, noise, weight), kind == "numpy").rows(scaling)
+    return TrainingArrays(Chunk(inputs, targets, noise, weight), kind == "numpy").rows(scaling)
 
 
 def _check_inputs(inputs: Tensor, targets: Tensor | range, scaling: Scaling) -> None:

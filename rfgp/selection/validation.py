@@ -319,7 +319,7 @@ def some(
     """Return some of the rows, with the arrays that the user gave if they are known."""
     if not isinstance(rows, ArrayRows):
         return rows.take(which)
-    return ArrayRows(rows.given.take(which), rows.as_numpy, rows.scaling)
+    return ArrayRows(rows.chunk.take(which), rows.as_numpy, rows.scaling)
 
 
 def start_of(regression: GPState, candidate: Candidate, rows: Rows, start: FittedCandidate | None) -> GPState:

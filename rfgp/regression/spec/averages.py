@@ -107,7 +107,7 @@ def approximated(regression: GPState, approximation: Any) -> GPState:
     rows, one = regression.needed_rows("with_approximation"), largest(regression)
     spec, values = with_rows(_spec_of(one), rows), one.hyperparameters
     chosen = reassigned(spec, approximation, values, len(rows))
-    spec = spec.drawn(chosen, values, len(rows))
+    spec = spec.with_approximations(chosen, values, len(rows))
     return one.replace(spec=replace(spec, options=spec.options.changed(approximations=chosen)))  # a fit keeps them
 
 

@@ -202,7 +202,9 @@ class ModelSpec(BaseSpec):
 
         The prior variance of a term is then, on average over some rows, its share of the variance of the target.
         """
-        spec = self.drawn(self.options.approximations, values, len(rows), in_blocks=is_read_in_blocks(rows))
+        spec = self.with_approximations(
+            self.options.approximations, values, len(rows), in_blocks=is_read_in_blocks(rows)
+        )
         check_blocks(spec, values, rows)
         data, some = spec.term_data(values, len(rows)), pool_of(rows).take(slice(NORMALIZED_ROWS))
         return spec, spec.normalized(with_least_noise(values, spec.approximations, data, some), some)
@@ -218,7 +220,7 @@ class ModelSpec(BaseSpec):
             prior = self.prior(values)
             return with_mean_variances(prior, self.terms, self.options.starts, values, rows)
 
-    def drawn(
+    def with_approximations(
         self,
         approximations: Any,
         values: ParameterValues,
@@ -247,7 +249,7 @@ class ModelSpec(BaseSpec):
         if self.options.budget is not None and not shares:
             shares = dict.fromkeys(sharing(self.options.approximations, chosen), 1.0)
         chosen = divided(self.options.budget, chosen, data, shares) if self.options.budget and shares else chosen
-        noise = None if noise is None else noise.drawn(of_noise, values, num_rows, in_blocks=in_blocks)
+        noise = None if noise is None else noise.with_approximations(of_noise, values, num_rows, in_blocks=in_blocks)
         check_memory({**chosen, **(noise.approximations if noise else {})}, [*data, *others], self.options.memory)
         own = drawn_priors(data, chosen, self.options.seed)
         return replace(self, approximations=chosen, priors=own, noise_process=noise)

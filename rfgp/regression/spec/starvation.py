@@ -111,6 +111,6 @@ def _nearby(spec: ModelSpec, values: ParameterValues) -> Iterator[ParameterValue
 def _left_out(spec: ModelSpec, values: ParameterValues, some: Block) -> LeftOut:
     """Return leave-one-out log densities of rows under the exact kernel."""
     inputs = some.inputs.double()
-    covariance = spec.drawn(Exact(), values, len(some)).prior(values).kernel(inputs, inputs)
+    covariance = spec.with_approximations(Exact(), values, len(some)).prior(values).kernel(inputs, inputs)
     mean = values.standardized("mean").reshape(-1).double()
     return exact_left_out(covariance.double(), some.targets.double() - mean)

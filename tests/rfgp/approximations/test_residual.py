@@ -242,7 +242,7 @@ def test_bounds_are_those_of_the_points():
 
 def redrawn(gp, **changes):
     """Return the term of points before and after a redraw at changed hyperparameters."""
-    values = gp.hyperparameters.values.given(**changes)
+    values = gp.hyperparameters.values.with_values(**changes)
     return gp.spec.priors[0], gp.spec.redrawn(values, 60).priors[0]
 
 

@@ -62,7 +62,7 @@ def test_crowded_nodes_are_not_always_trained_on():
 def test_rows_that_repeat_are_on_one_side_of_a_split():
     X, y = np.tile(TABLE.X[:60], (2, 1)), np.tile(TABLE.y[:60], 2)
     found = compare_table(X, y, methods=["iid"], sizes=[4], num_train=61, num_test=40, plan=Plan(1, 1, 0))
-    assert not set(found.example.process.regression.rows.given.y.tolist()) & set(found.example.observed.tolist())
+    assert not set(found.example.process.regression.rows.chunk.y.tolist()) & set(found.example.observed.tolist())
     assert len(found.example.observed) == 39
 
 

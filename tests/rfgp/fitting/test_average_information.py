@@ -92,7 +92,7 @@ def test_steps_are_the_best_within_radius_and_bounds():
 def test_scoring_begins_within_bounds(name, iterative):
     regression = model(observations()).regression
     ((_, high),) = regression.hyperparameters.space.bounds(name)
-    outside = regression.hyperparameters.given(**{name: 1e9})
+    outside = regression.hyperparameters.with_values(**{name: 1e9})
     beside = outside.replaced({name: torch.tensor(np.nextafter(high, -np.inf))})  # missed by rounding
     for start in (outside, beside):
         assert start.raw[name].item() != high

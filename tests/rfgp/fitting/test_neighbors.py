@@ -40,7 +40,9 @@ def exactly(regression):
     """Return a regression with the exact kernels."""
     spec = regression.spec
     chosen = dict.fromkeys(spec.approximations, rfgp.Exact())
-    return regression.replace(spec=spec.drawn(chosen, regression.hyperparameters, regression.num_observations))
+    return regression.replace(
+        spec=spec.with_approximations(chosen, regression.hyperparameters, regression.num_observations)
+    )
 
 
 def fitted(n, spec=BOTH):

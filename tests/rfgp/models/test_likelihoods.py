@@ -12,7 +12,7 @@ import graphs
 import rfgp
 from rfgp import kernels as k
 from rfgp.likelihoods import Bernoulli, NegativeBinomial, Poisson, StudentT
-from rfgp.likelihoods.role import learned
+from rfgp.likelihoods.role import learned_parameters
 
 ROWS, NEW = 240, 300
 GRID = graphs.Graph.from_networkx(nx.grid_2d_graph(9, 10))
@@ -288,7 +288,7 @@ def test_given_parameters_are_held_and_others_learned():
     held = model(StudentT(df=3.0, scale=2.0)).fit(x, y)
     assert set(held.hyperparameters.names) == {"rbf.lengthscale", "rbf.outputscale", "mean"}
     assert float(held.log_marginal_likelihood()) <= float(gp.log_marginal_likelihood()) + 1e-6
-    assert learned(model(NegativeBinomial(dispersion=0.5)).spec.options.likelihood) == ()
+    assert learned_parameters(model(NegativeBinomial(dispersion=0.5)).spec.options.likelihood) == ()
 
 
 def test_the_unit_of_a_target_with_outliers_does_not_matter():

@@ -67,23 +67,23 @@ class ArrayRows(Block):
     """Rows in memory as they were given, and in standardised units when these are asked for.
 
     Attributes:
-        given: The rows in the user's units, checked; targets (n,) or (n, k) as they came.
+        chunk: The rows in the user's units, checked; targets (n,) or (n, k) as they came.
         as_numpy: Whether they came as arrays rather than tensors.
         scaling: The maps to standardised units.
     """
 
-    given: Chunk
+    chunk: Chunk
     as_numpy: bool
     scaling: Scaling
 
-    def __init__(self, given: Chunk, as_numpy: bool, scaling: Scaling) -> None:
-        vars(self).update(given=given, as_numpy=as_numpy, scaling=scaling, weight=given.sample_weight, signs=None)
-        vars(self)["fixed_noise"] = standardized_noise(given, scaling)
+    def __init__(self, chunk: Chunk, as_numpy: bool, scaling: Scaling) -> None:
+        vars(self).update(chunk=chunk, as_numpy=as_numpy, scaling=scaling, weight=chunk.sample_weight, signs=None)
+        vars(self)["fixed_noise"] = standardized_noise(chunk, scaling)
 
     @Cached
     def whole(self) -> Block:
         """All rows in standardised units."""
-        return standardized(self.given, self.scaling)
+        return standardized(self.chunk, self.scaling)
 
     @property
     def inputs(self) -> Tensor:
@@ -98,16 +98,16 @@ class ArrayRows(Block):
     @Cached
     def ends(self) -> tuple[Tensor, Tensor]:
         """The smallest and the largest inputs, (d,) each."""
-        low, high = self.scaling.standardize(torch.stack(torch.aminmax(self.given.X.detach(), dim=0))).unbind()
+        low, high = self.scaling.standardize(torch.stack(torch.aminmax(self.chunk.X.detach(), dim=0))).unbind()
         return low, high
 
     @property
     def num_outputs(self) -> int:
         """The number k of targets of a row."""
-        return self.given.y.shape[1] if self.given.y.ndim > 1 else 1
+        return self.chunk.y.shape[1] if self.chunk.y.ndim > 1 else 1
 
     def __len__(self) -> int:
-        return len(self.given.y)
+        return len(self.chunk.y)
 
     def take(
         self,
@@ -116,7 +116,7 @@ class ArrayRows(Block):
         """Return some of the rows."""
         if len(self) <= MOST_COPIED or "whole" in vars(self):
             return self.whole.take(rows)
-        return standardized(self.given.take(rows), self.scaling)
+        return standardized(self.chunk.take(rows), self.scaling)
 
     def __repr__(self) -> str:
         return f"ArrayRows({counted(len(self), 'row')})"
@@ -144,7 +144,7 @@ class DataSummary:
 
 
 @dataclass(frozen=True, eq=False)
-class GivenArrays:
+class TrainingArrays:
     """Checked training data in memory, in the user's units.
 
     Attributes:
@@ -163,7 +163,7 @@ class GivenArrays:
     @classmethod
     def read(
         cls, reader: InputReader, given: Chunk, least: int, columns: tuple[str, ...] | None = None
-    ) -> "GivenArrays":
+    ) -> "TrainingArrays":
         """Check data, at least so many rows, and copy what the caller could change later.
 
         Columns that have names are taken in the order of `columns` if it is not None.
@@ -205,7 +205,7 @@ class GivenArrays:
 
 
 @dataclass(frozen=True, eq=False)
-class GivenSource:
+class TrainingSource:
     """Training data that are read in blocks, after a first pass.
 
     Attributes:
@@ -251,7 +251,7 @@ class GivenSource:
 
 def read_training(
     reader: InputReader, given: Chunk, seed: int, least: int = 2, columns: tuple[str, ...] | None = None
-) -> GivenArrays | GivenSource:
+) -> TrainingArrays | TrainingSource:
     """Check training data, at least so many rows; those read in blocks once as a whole, with a sample under the seed.
 
     Columns that have names are taken in the order of `columns` if it is not None.
@@ -261,8 +261,8 @@ def read_training(
     """
     source = _source_of(reader, given)
     if source is None:
-        return GivenArrays.read(reader, given, least, columns)
-    return GivenSource(source, reader.dtype, survey(source, reader.dtype, seed, columns=columns))
+        return TrainingArrays.read(reader, given, least, columns)
+    return TrainingSource(source, reader.dtype, survey(source, reader.dtype, seed, columns=columns))
 
 
 def read_more(reader: InputReader, given: Chunk, seed: int, scaling: Scaling) -> ArrayRows | SourceRows:
@@ -275,10 +275,10 @@ def read_more(reader: InputReader, given: Chunk, seed: int, scaling: Scaling) ->
     """
     source = _source_of(reader, given)
     if source is None:
-        return GivenArrays.read(reader, given, 1, scaling.columns).rows(scaling)
+        return TrainingArrays.read(reader, given, 1, scaling.columns).rows(scaling)
     if isinstance(source, DistributedSource):
         stats = survey(source, reader.dtype, seed, is_all=False, columns=scaling.columns)
-        return GivenSource(source, reader.dtype, stats).rows(scaling)
+        return TrainingSource(source, reader.dtype, stats).rows(scaling)
     return _unread(source, reader.dtype, scaling)
 
 
@@ -311,7 +311,7 @@ def in_memory(rows: Rows, purpose: str) -> tuple[Chunk, bool]:
     arrays = [part for part in parts if isinstance(part, ArrayRows)]
     if len(arrays) < len(parts):
         raise DataError(f"Some of the data are read in blocks, and {purpose} needs them in memory.")
-    return Chunk.joined([part.given for part in arrays]), arrays[0].as_numpy
+    return Chunk.joined([part.chunk for part in arrays]), arrays[0].as_numpy
 
 
 def came_as_numpy(rows: Rows) -> bool:

@@ -19,7 +19,7 @@ def warn_of_targets(spec: BaseSpec, y: Any) -> None:
         warn_of_truth(y, stacklevel=5)
 
 
-def given(
+def validate_inputs(
     spec: BaseSpec,
     X: Any,
     y: Any,  # (n,) or (n, k)
