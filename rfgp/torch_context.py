@@ -72,11 +72,11 @@ def keep_freed_memory() -> None:
     torch.empty(_LARGE, dtype=torch.uint8)
 
 
-def hidden_from_dir(*names: str) -> Callable[[type[T]], type[T]]:
+def unlisted(*names: str) -> Callable[[type[T]], type[T]]:
     """Return a class decorator that removes names from `dir()` of its objects.
 
     Examples:
-        >>> @hidden_from_dir("internal")
+        >>> @unlisted("internal")
         ... class Model:
         ...     internal = 1
         >>> "internal" in dir(Model()), Model().internal

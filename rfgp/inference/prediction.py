@@ -15,12 +15,10 @@ from rfgp.inference.caching import ResultCache
 from rfgp.inference.distributions import Distribution, LinearFunctionals, normal_log_density, sample_functions_jointly
 from rfgp.inference.operators import ObservedOperator
 from rfgp.linalg import covariance_root
-from rfgp.torch_context import default_settings, hidden_from_dir
+from rfgp.torch_context import default_settings, unlisted
 
 
-@hidden_from_dir(
-    "latent", "location", "scale", "template", "mean_tensor", "variance_tensor", "covariance_tensor", "operator"
-)
+@unlisted("latent", "location", "scale", "template", "mean_tensor", "variance_tensor", "covariance_tensor", "operator")
 @dataclass(frozen=True, eq=False, repr=False)
 class Prediction:
     """The joint Gaussian distribution at n points, in the user's units. k independent outputs have an axis more.

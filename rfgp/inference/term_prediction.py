@@ -12,12 +12,10 @@ from rfgp.inference.conditioned import ConditionedGP
 from rfgp.inference.distributions import in_memory
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.refusals import refuse_terms
-from rfgp.torch_context import hidden_from_dir
+from rfgp.torch_context import unlisted
 
 
-@hidden_from_dir(
-    "latent", "location", "scale", "template", "mean_tensor", "variance_tensor", "covariance_tensor", "operator"
-)
+@unlisted("latent", "location", "scale", "template", "mean_tensor", "variance_tensor", "covariance_tensor", "operator")
 @dataclass(frozen=True, eq=False, repr=False)
 class TermPrediction(Prediction):
     """The joint Gaussian distribution at n points of a sum of terms, in the user's units.

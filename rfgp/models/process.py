@@ -29,12 +29,12 @@ from rfgp.regression import (
     solved_if_read,
 )
 from rfgp.saving import Codec, Saved, write
-from rfgp.torch_context import default_settings, hidden_from_dir
+from rfgp.torch_context import default_settings, unlisted
 
 F = TypeVar("F", bound=BaseSpec)
 
 
-@hidden_from_dir("codec", "strategy", "of", "spec", "regression", "diagnosed")
+@unlisted("codec", "strategy", "of", "spec", "regression", "diagnosed")
 class Process(ABC, Generic[F]):
     """The base class of Gaussian process models.
 

@@ -202,9 +202,8 @@ class ModelSpec(BaseSpec):
 
         The prior variance of a term is then, on average over some rows, its share of the variance of the target.
         """
-        spec = self.with_approximations(
-            self.options.approximations, values, len(rows), in_blocks=is_read_in_blocks(rows)
-        )
+        chosen, in_blocks = self.options.approximations, is_read_in_blocks(rows)
+        spec = self.with_approximations(chosen, values, len(rows), in_blocks=in_blocks)
         check_blocks(spec, values, rows)
         data, some = spec.term_data(values, len(rows)), pool_of(rows).take(slice(NORMALIZED_ROWS))
         return spec, spec.normalized(with_least_noise(values, spec.approximations, data, some), some)
