@@ -49,7 +49,7 @@ class Hyperparameters(nn.Module):
 
     @property
     def quantities(self) -> Mapping[str, Hyperparameter]:
-        """The positive quantities by name."""
+        """The hyperparameters except the mean, by name."""
         return self._space.quantities
 
     @property
@@ -73,7 +73,7 @@ class Hyperparameters(nn.Module):
         """Set hyperparameters by name, in the user's units, in place.
 
         Raises:
-            InvalidArgumentError: a name is unknown, a value is not positive, or its shape is wrong.
+            InvalidArgumentError: A name is unknown, a value is not positive, or its shape is wrong.
         """
         given = {self.path(name): value for name, value in values.items()}
         new = self.values.with_values(**given).raw
@@ -85,7 +85,7 @@ class Hyperparameters(nn.Module):
         """Return the path of a hyperparameter, from the path or a unique end of it.
 
         Raises:
-            InvalidArgumentError: there is no such hyperparameter, or several.
+            InvalidArgumentError: There is no such hyperparameter, or several.
         """
         return find_path(name, self.names)
 
@@ -128,9 +128,9 @@ class Hyperparameters(nn.Module):
 
 
 _OF_MODULES = ("raw", "parameters", "named_parameters", "state_dict", "load_state_dict", "zero_grad")
-"""What hyperparameters show when they are listed, of the many things that a torch module has."""
+"""The members that `dir()` lists. A torch module has many more."""
 
 
 def _key(name: str) -> str:
-    """Return a path without dots, which torch does not take in the names of parameters."""
+    """Return a path without dots, which torch refuses in names of parameters."""
     return name.replace(".", "/")

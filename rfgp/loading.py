@@ -34,7 +34,7 @@ def load(path: str | Path) -> Any:
         predicts, but `exact`, `with_approximation` and `update` need `condition` first.
 
     Raises:
-        ModelFileError: the file is missing, damaged, not a saved model, or of a newer version.
+        ModelFileError: The file is missing, damaged, not a saved model, or of a newer version.
 
     Examples:
         >>> import os, tempfile
@@ -58,6 +58,8 @@ def load(path: str | Path) -> Any:
     except ModelFileError:
         raise
     except Exception as error:  # a well-formed file with a wrong content may break anything here
-        raise ModelFileError(f"{file} does not hold a model that fits together: {repr(error)[:200]}") from error
+        raise ModelFileError(
+            f"{file} must hold a consistent model, got {repr(error)[:200]}. Save the model again."
+        ) from error
     model.metadata = saved.metadata
     return model

@@ -116,7 +116,7 @@ def with_draws(
     if not draws or not fit.plan.max_iterations:
         return fit, reports, words
     rows = searched(fit.subset(MOST_ROWS))
-    begun = fit.values.beside({path: draw.clone() for path, draw in draws.items()}, {})
+    begun = fit.values.with_others({path: draw.clone() for path, draw in draws.items()}, {})
     with torch.enable_grad():
         found, report = maximize(Objective.of(fit.regression, rows), begun, fit.plan, stage="draws too", tolerance=1e-6)
     learned = {path: found.raw[path].detach() for path in draws}

@@ -341,7 +341,7 @@ class Learning:
 
     def _beside(self, values: ParameterValues, parameters: dict[str, Tensor]) -> ParameterValues:
         """Return hyperparameters with the frequencies (m, d) among parameters beside them."""
-        return values.beside({path: parameters[path] for path in self.start}, {})
+        return values.with_others({path: parameters[path] for path in self.start}, {})
 
     def _inside(self, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the parameters within their bounds. The output scale has a lower one if it is solved for."""

@@ -132,7 +132,7 @@ def _climb(start: GPState, plan: Plan, kept_out: Block) -> tuple[list[Candidate]
     """Return candidates from searches for everything by one likelihood, each with new neighbours."""
     fit, omega = NeighborFit.of(start, plan), learned_frequencies(TermFit.of(start, plan))
     hyperpriors = {p: Normal(w, torch.full_like(w, PRIOR_SCALE), validate_args=False) for p, w in omega.items()}
-    values = start.hyperparameters.beside({path: draw.clone() for path, draw in omega.items()}, hyperpriors)
+    values = start.hyperparameters.with_others({path: draw.clone() for path, draw in omega.items()}, hyperpriors)
     steps, reports, best = list[Candidate](), list[FitReport](), 0
     for number in range(-(-plan.steps // EACH)):
         values, report = fit.search(values, f", frequencies too, neighbours {number + 1}")

@@ -242,7 +242,7 @@ def fit_neighbors(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     frequencies = learned_frequencies(TermFit.of(fit.regression, plan))
     draws = {path: draw for path, draw in learnable_draws(fit.spec).items() if path not in frequencies}
     if draws and plan.max_iterations:
-        begun = values.beside({path: draw.clone() for path, draw in draws.items()}, {})
+        begun = values.with_others({path: draw.clone() for path, draw in draws.items()}, {})
         found, report = fit.search(begun, ", draws too", last=True)
         fit = fit.through(with_learned(fit.spec, {path: found.raw[path] for path in draws}))
         values, reports = values.replaced({name: found.raw[name] for name in values.raw}), [*reports, report]

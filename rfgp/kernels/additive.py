@@ -73,10 +73,10 @@ class Centered(Kernel):
         return self.base.hyperparameters(columns)
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
-        """Return the points in standardised units, (NODES,), and the constants of the base kernel.
+        """Return the points in standardized units, (NODES,), and the constants of the base kernel.
 
         Raises:
-            InvalidArgumentError: there are no points and no rows.
+            InvalidArgumentError: There are no points and no rows.
         """
         if self.points is None:
             raise InvalidArgumentError(
@@ -117,7 +117,7 @@ class Additive(Kernel):
         name: A prefix of the names of the terms. If None, "additive".
 
     Raises:
-        InvalidArgumentError: the order is neither 1 nor 2, or the base does not return a kernel.
+        InvalidArgumentError: The order is neither 1 nor 2, or the base does not return a kernel.
 
     Examples:
         >>> from rfgp import kernels as k
@@ -171,7 +171,7 @@ class Additive(Kernel):
         """Fail, whatever the rows a (n, c) and b (m, c): the kernel stands for terms whose columns are not known yet.
 
         Raises:
-            InvalidArgumentError: always.
+            InvalidArgumentError: Always.
         """
         raise InvalidArgumentError("Additive has no columns yet. Give columns=, or use gp.kernel after a fit.")
 

@@ -27,7 +27,7 @@ Projector = Callable[[Array], sp.csr_array]
 T = TypeVar("T")
 
 _STEPS = 2.0**40
-"""Distinct positions on a road: standardising and back changes a fraction by less than one step."""
+"""Distinct positions on a road: standardizing and back changes a fraction by less than one step."""
 
 
 class _Recent(Generic[T]):
@@ -82,7 +82,7 @@ class Domain(ABC):
         """Refuse inputs (n, d) that lie outside the domain.
 
         Raises:
-            DataError: the first of them, and why.
+            DataError: The first of them, and why.
         """
 
     @abstractmethod
@@ -90,7 +90,7 @@ class Domain(ABC):
         """Return A (n, N) of inputs (n, d), for `field`.
 
         Raises:
-            InvalidArgumentError: the field has values at some places only; see `refine`.
+            InvalidArgumentError: The field has values at some places only; see `refine`.
         """
 
     def refine(self, points: Array) -> tuple[MarkovField, Projector]:
@@ -129,7 +129,7 @@ class MeshDomain(Domain):
             of its box.
 
     Raises:
-        InvalidArgumentError: within is not a positive number.
+        InvalidArgumentError: Within is not a positive number.
     """
 
     mesh: graphs.MeshField
@@ -318,7 +318,7 @@ class _Selection:
 
 
 def _rounded(points: Array) -> Array:
-    """Return positions (n, 2) as they were before they were standardised."""
+    """Return positions (n, 2) as they were before they were standardized."""
     road, fraction = np.round(points[:, 0]), np.round(points[:, 1] * _STEPS) / _STEPS
     return np.stack([road, np.clip(fraction, 0.0, 1.0)], axis=1)
 

@@ -175,8 +175,8 @@ def _chosen(keys: Sequence[Key], names: tuple[str, ...], kind: str) -> tuple[Key
     """Return the columns of these names, or the leading ones of an array.
 
     Raises:
-        DataError: an array has fewer columns.
-        InvalidArgumentError: the table has other names.
+        DataError: An array has fewer columns.
+        InvalidArgumentError: The table has other names.
     """
     if all(name in keys for name in names):
         return names
@@ -205,7 +205,7 @@ class Roads(_OnDomain):
         name: The name of the term. If None, the class and the columns.
 
     Raises:
-        InvalidArgumentError: there are no roads, or alpha, the boundary or a number is invalid.
+        InvalidArgumentError: There are no roads, or alpha, the boundary or a number is invalid.
 
     Examples:
         >>> import graphs
@@ -268,7 +268,7 @@ class Mesh(_OnDomain):
         name: The name of the term. If None, the class and the columns.
 
     Raises:
-        InvalidArgumentError: there is no mesh, or alpha or a number is invalid.
+        InvalidArgumentError: There is no mesh, or alpha or a number is invalid.
 
     Examples:
         >>> import trimesh

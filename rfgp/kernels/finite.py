@@ -19,7 +19,7 @@ from rfgp.parameters import Hyperparameter
 VARIANCE_BOUNDS = (1e-10, 1e8)
 """The bounds of the variance of a slope, in variances of the target over those of the column."""
 OFFSET_BOUNDS = (1e-3, 1e3)
-"""The bounds of the offset of a polynomial kernel, in standardised columns."""
+"""The bounds of the offset of a polynomial kernel, in standardized columns."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,7 +36,7 @@ class Linear(Kernel):
         name: The name of the term. If None, the class and the columns.
 
     Raises:
-        InvalidArgumentError: a variance is not positive.
+        InvalidArgumentError: A variance is not positive.
 
     Examples:
         >>> from rfgp import kernels as k
@@ -111,7 +111,7 @@ class Polynomial(Kernel):
         name: The name of the term. If None, the class and the columns.
 
     Raises:
-        InvalidArgumentError: the degree is not a positive integer.
+        InvalidArgumentError: The degree is not a positive integer.
 
     Examples:
         >>> from rfgp import kernels as k
@@ -160,7 +160,7 @@ class Polynomial(Kernel):
         return {"offset": Hyperparameter(one, one, (OFFSET_BOUNDS[0] * one, OFFSET_BOUNDS[1] * one))}
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
-        """Return the origin and the scale in standardised units, (c,) each."""
+        """Return the origin and the scale in standardized units, (c,) each."""
         scale = per_column("scale", 1.0 if self.scale is None else self.scale, columns.scale)
         return {"origin": columns.standardized(_origin(self.origin, columns)), "scale": scale / columns.scale}
 

@@ -73,7 +73,7 @@ class Kernel(ABC):
         """Return the covariance (n, m) of rows a (n, c) and b (m, c), differentiable in them and in the values.
 
         Args:
-            a: The kernel's columns, in standardised units.
+            a: The kernel's columns, in standardized units.
             b: The same of other rows.
             values: The kernel's hyperparameters and constants by name.
         """
@@ -147,8 +147,8 @@ class Kernel(ABC):
             The matrix (n, m).
 
         Raises:
-            DataError: a column is missing or of another kind.
-            InvalidArgumentError: a hyperparameter has no value, or there is none of a name.
+            DataError: A column is missing or of another kind.
+            InvalidArgumentError: A hyperparameter has no value, or there is none of a name.
         """
         left = Table.of(A)
         kernel = transformed(self, lambda factor: factor.expanded(left.keys))
@@ -165,7 +165,7 @@ class Kernel(ABC):
         """Return the terms, each under a name of its own. Default names that clash are numbered.
 
         Raises:
-            InvalidArgumentError: two terms were given one name.
+            InvalidArgumentError: Two terms were given one name.
         """
         return with_names(self.summands)
 
@@ -173,7 +173,7 @@ class Kernel(ABC):
         """Return the kernel under a name. The name of a sum is a prefix of the names of its terms.
 
         Raises:
-            InvalidArgumentError: the name is not a text, or empty.
+            InvalidArgumentError: The name is not a text, or empty.
         """
         check_name(name)
         if len(self.summands) == 1:

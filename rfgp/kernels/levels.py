@@ -1,4 +1,4 @@
-"""Kernels of levels: groups, categories and coregionalisation."""
+"""Kernels of levels: groups, categories and coregionalization."""
 
 import math
 from collections.abc import Sequence
@@ -165,7 +165,7 @@ class Categorical(Kernel):
         name: The name of the term. If None, the class and the columns.
 
     Raises:
-        InvalidArgumentError: the correlation is not in its range.
+        InvalidArgumentError: The correlation is not in its range.
 
     Examples:
         >>> from rfgp import kernels as k
@@ -235,7 +235,7 @@ class Coregionalization(Kernel):
         name: The name of the term. If None, the class and the column.
 
     Raises:
-        InvalidArgumentError: there are several columns, or the rank is not a positive integer.
+        InvalidArgumentError: There are several columns, or the rank is not a positive integer.
 
     Examples:
         >>> from rfgp import kernels as k

@@ -42,7 +42,7 @@ class Nodes(Kernel):
         name: The name of the term. If None, the class and the column.
 
     Raises:
-        InvalidArgumentError: there is no graph, or no such kernel.
+        InvalidArgumentError: There is no graph, or no such kernel.
 
     Examples:
         >>> import graphs
@@ -114,7 +114,7 @@ class Nodes(Kernel):
             keys: All columns but the target.
 
         Raises:
-            InvalidArgumentError: there is no column "node", and the table is no array.
+            InvalidArgumentError: There is no column "node", and the table is no array.
         """
         if self.column is not None:
             return self

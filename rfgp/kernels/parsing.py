@@ -60,7 +60,7 @@ def parse(text: str, columns: Sequence[str] | None = None) -> Kernel:
         The kernel.
 
     Raises:
-        InvalidArgumentError: there is no such kernel, argument or column, or the text holds anything else.
+        InvalidArgumentError: There is no such kernel, argument or column, or the text holds anything else.
 
     Examples:
         >>> from rfgp import kernels as k

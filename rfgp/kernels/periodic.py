@@ -43,7 +43,7 @@ class Periodic(Kernel):
         name: The name of the term. If None, the class and the column.
 
     Raises:
-        InvalidArgumentError: there are several columns, or a number is not positive.
+        InvalidArgumentError: There are several columns, or a number is not positive.
 
     Examples:
         >>> from rfgp import kernels as k

@@ -15,7 +15,7 @@ from rfgp.parameters import Hyperparameter
 from rfgp.spectra import Spectrum
 
 Values = Mapping[str, Tensor]
-"""Hyperparameters and constants in standardised units, by name."""
+"""Hyperparameters and constants in standardized units, by name."""
 
 
 class FourierFunctions(NamedTuple):

@@ -37,7 +37,7 @@ class Stationary(Kernel):
         name: The name of the term. If None, the class and the columns.
 
     Raises:
-        InvalidArgumentError: there is no such spectrum, or a lengthscale is not positive.
+        InvalidArgumentError: There is no such spectrum, or a lengthscale is not positive.
 
     Examples:
         >>> from rfgp import kernels as k

@@ -11,19 +11,19 @@ from rfgp.torch_context import Cached
 
 @dataclass(frozen=True, eq=False)
 class ColumnSummary:
-    """The training rows in the c columns of a kernel, in standardised units unless it says otherwise.
+    """The training rows in the c columns of a kernel, in standardized units unless it says otherwise.
 
-    A value in the user's units is location + scale * standardised value.
+    A value in the user's units is location + scale * standardized value.
 
     Attributes:
         sample: Rows, all or a sample of them, (r, c).
-        location: The location of the map to standardised units, (c,).
+        location: The location of the map to standardized units, (c,).
         scale: Its scale, (c,).
         spread: The standard deviations of the columns, (c,). Of a constant column it is 1.
         num_levels: The number of levels of each column, c of them. 0 for numbers.
         low: The smallest values of all rows, (c,). If None, those of the sample.
         high: The largest values of all rows, (c,). If None, those of the sample.
-        row_noise: A typical variance of the noise that rows have of their own, standardised: the harmonic mean.
+        row_noise: A typical variance of the noise that rows have of their own, standardized: the harmonic mean.
     """
 
     sample: Tensor
@@ -79,7 +79,7 @@ class ColumnSummary:
         return replace(self, low=low, high=high)
 
     def standardized(self, values: Tensor) -> Tensor:
-        """Return values (..., c) in the user's units as standardised ones."""
+        """Return values (..., c) in the user's units as standardized ones."""
         return (values - self.location) / self.scale
 
     def select(self, places: list[int]) -> "ColumnSummary":

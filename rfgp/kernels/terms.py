@@ -105,7 +105,7 @@ def with_names(terms: Sequence[Term]) -> tuple[Term, ...]:
     """Return terms each of which has a name of its own. Default names that clash are numbered.
 
     Raises:
-        InvalidArgumentError: two terms were given one name.
+        InvalidArgumentError: Two terms were given one name.
     """
     given = [term.name for term in terms if term.name is not None]
     twice = sorted({name for name in given if given.count(name) > 1})
@@ -220,7 +220,7 @@ def check_points(terms: Sequence[BoundTerm], x: Tensor) -> None:
     """Refuse rows (n, D) whose points lie outside the domain of a term.
 
     Raises:
-        DataError: with the first of them, and why.
+        DataError: With the first of them, and why.
     """
     for term in terms:
         for factor, places, _ in term.parts():

@@ -73,7 +73,7 @@ class Likelihood(ABC):
 
     parameters: ClassVar[tuple[Parameter, ...]] = ()
     is_standardized: ClassVar[bool] = False
-    """Whether targets are standardised, which needs a likelihood that is shifted and scaled with f."""
+    """Whether targets are standardized, which needs a likelihood that is shifted and scaled with f."""
     is_concave: ClassVar[bool] = True
     """Whether the log density is concave in f."""
     approximations: ClassVar[tuple[str, ...]] = APPROXIMATIONS
@@ -121,7 +121,7 @@ class Likelihood(ABC):
         return None
 
     def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
-        """Return moments of f from standardised targets (n,) with weights (n,).
+        """Return moments of f from standardized targets (n,) with weights (n,).
 
         Here they are the median of y and the variance that its median absolute deviation implies.
         """
@@ -229,7 +229,7 @@ def refuse(likelihood: Likelihood, y: Tensor) -> None:
     """Refuse targets (n,) that cannot be observations of a likelihood.
 
     Raises:
-        DataError: a target is invalid; the message names the first.
+        DataError: A target is invalid; the message names the first.
     """
     if (wrong := likelihood.check(y)) is not None:
         raise DataError(f"{wrong} (likelihood {type(likelihood).__name__}).")

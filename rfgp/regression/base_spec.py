@@ -42,7 +42,7 @@ class Inputs(InputReader, Protocol):
         """Return the place of a column of numbers.
 
         Raises:
-            InvalidArgumentError: there is no such column of numbers.
+            InvalidArgumentError: There is no such column of numbers.
         """
 
     @property
@@ -53,7 +53,7 @@ class Inputs(InputReader, Protocol):
         """Refuse inputs that `read` never returns, tables (n, d) or positions (n,).
 
         Raises:
-            DataError: the inputs are invalid.
+            DataError: The inputs are invalid.
         """
 
 
@@ -94,7 +94,7 @@ def read_likelihood(likelihood: Any, noise: Any, *, takes_kernel: bool = False) 
         takes_kernel: Whether the logarithm of the noise may have a kernel of its own.
 
     Raises:
-        InvalidArgumentError: there is no such likelihood, or the noise or its kernel belongs elsewhere.
+        InvalidArgumentError: There is no such likelihood, or the noise or its kernel belongs elsewhere.
     """
     found = by_name(likelihood)
     if found.noise_kernel is not None and not takes_kernel:
@@ -111,7 +111,7 @@ def check_approximation(approximation: str | None, likelihood: Likelihood) -> No
     """Refuse an approximation that a likelihood does not have.
 
     Raises:
-        InvalidArgumentError: the message names those that it has.
+        InvalidArgumentError: The message names those that it has.
     """
     known = likelihood.approximations
     if approximation is not None and approximation not in known:
@@ -147,14 +147,14 @@ class BaseSpec(ABC):
 
     @abstractmethod
     def prior(self, values: ParameterValues) -> Prior:
-        """Return the prior of the standardised function over standardised inputs."""
+        """Return the prior of the standardized function over standardized inputs."""
 
     def members(self, values: ParameterValues) -> "tuple[Member, ...]":
         """Return the processes whose posteriors are averaged, that of these hyperparameters first."""
         return (Member(1.0, self, values),)
 
     def observation_noise(self, values: ParameterValues) -> Tensor:
-        """Return the standardised variance of an observation given the function, 0-d, of a Gaussian likelihood."""
+        """Return the standardized variance of an observation given the function, 0-d, of a Gaussian likelihood."""
         first, *others = (member.weight * member.noise for member in self.members(values))
         return sum(others, start=first)
 
@@ -167,7 +167,7 @@ class BaseSpec(ABC):
 
         Args:
             values: The hyperparameters.
-            rows: All standardised rows.
+            rows: All standardized rows.
         """
         return self
 
@@ -179,13 +179,13 @@ class BaseSpec(ABC):
         """Return the specification with the random draws for inputs of these columns.
 
         Args:
-            scaling: The maps to standardised units.
-            rows: The standardised rows, if there are hyperparameters that they decide.
+            scaling: The maps to standardized units.
+            rows: The standardized rows, if there are hyperparameters that they decide.
         """
         return self
 
     def initialized(self, values: ParameterValues, rows: Rows) -> tuple[Self, ParameterValues]:
-        """Return the specification and the starting values that standardised rows decide, unless the user gave them."""
+        """Return the specification and the starting values that standardized rows decide, unless the user gave them."""
         return self, values
 
     def diagnosed(
@@ -227,15 +227,15 @@ class Member:
 
     @property
     def mean(self) -> Tensor:
-        """The standardised mean, (k,), float64."""
+        """The standardized mean, (k,), float64."""
         return self.values.standardized("mean").reshape(-1).double()
 
     @property
     def noise(self) -> Tensor:
-        """The standardised variance of an observation given the function, 0-d, float64, of a Gaussian likelihood."""
+        """The standardized variance of an observation given the function, 0-d, float64, of a Gaussian likelihood."""
         return self.values.standardized("noise").double()
 
 
 def mean_and_noise(values: ParameterValues) -> tuple[Tensor, Tensor]:
-    """Return the standardised mean (k,) and noise, 0-d, float64."""
+    """Return the standardized mean (k,) and noise, 0-d, float64."""
     return values.standardized("mean").reshape(-1).double(), values.standardized("noise").double()

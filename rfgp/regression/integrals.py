@@ -25,8 +25,8 @@ def integrated(regression: GPState, low: Any, high: Any, columns: Any = None) ->
         columns: The key of a column, or several, in which boxes extend. If None, those in which some corners differ.
 
     Raises:
-        DataError: the corners do not fit the data, or each other.
-        InvalidArgumentError: there is no such column of numbers, or a box has too many lengthscales.
+        DataError: The corners do not fit the data, or each other.
+        InvalidArgumentError: There is no such column of numbers, or a box has too many lengthscales.
     """
     (first, origin), (last, _) = regression.points(low), regression.points(high)
     maps = regression.scaling.inputs
@@ -51,8 +51,8 @@ def _places(inputs: Inputs, low: Tensor, high: Tensor, columns: Any) -> tuple[in
     """Return the places of the columns in which boxes with corners (m, D) extend.
 
     Raises:
-        DataError: corners differ in another column, or a lower corner is above the upper one.
-        InvalidArgumentError: there is no such column of numbers.
+        DataError: Corners differ in another column, or a lower corner is above the upper one.
+        InvalidArgumentError: There is no such column of numbers.
     """
     numbers, differ = inputs.numbers, (low != high).any(0).nonzero()[:, 0].tolist()
     if columns is None:

@@ -52,21 +52,21 @@ class Regressed(Protocol):
 
     @property
     def scaling(self) -> Scaling:
-        """The maps between the user's units and standardised ones."""
+        """The maps between the user's units and standardized ones."""
 
     @property
     def hyperparameters(self) -> ParameterValues:
         """The hyperparameters."""
 
     def infer(self, rows: Rows) -> Inference:
-        """Return the inference from standardised rows."""
+        """Return the inference from standardized rows."""
 
 
 def summary_of(spec: F, given: TrainingArrays | TrainingSource) -> tuple[F, DataSummary]:
     """Return the specification with a likelihood that knows the data, and a summary for the latent function.
 
     Raises:
-        DataError: there are several targets, or one is no observation of the likelihood.
+        DataError: There are several targets, or one is no observation of the likelihood.
     """
     summary, likelihood = given.summary(spec.inputs.standardize), spec.options.likelihood
     if spec.is_gaussian:
@@ -97,7 +97,7 @@ def check_rows(spec: BaseSpec, rows: Rows) -> None:
     """Refuse rows with a noise of their own, and rows in memory whose targets are no observations of the likelihood.
 
     Raises:
-        DataError: the message names the first of them.
+        DataError: The message names the first of them.
     """
     if spec.is_gaussian:
         return
@@ -112,7 +112,7 @@ def check_blocks(spec: BaseSpec, values: ParameterValues, rows: Rows) -> None:
     """Refuse terms and inference that need rows in memory, if rows are read in blocks.
 
     Raises:
-        InvalidArgumentError: with the name of the term, and what to do.
+        InvalidArgumentError: With the name of the term, and what to do.
     """
     if not is_read_in_blocks(rows):
         return
@@ -151,7 +151,7 @@ def likelihood_quantities(spec: BaseSpec, summary: DataSummary) -> dict[str, Hyp
 
 
 def latent_mean_and_likelihood(regression: Regressed) -> tuple[Tensor, Likelihood, dict[str, Tensor]]:
-    """Return the standardised latent mean (1,), the likelihood and its learned parameters, 0-d each.
+    """Return the standardized latent mean (1,), the likelihood and its learned parameters, 0-d each.
 
     They have gradients if the hyperparameters do.
     """
@@ -187,7 +187,7 @@ def approximation_of(spec: BaseSpec, rows: Rows) -> str | None:
 
 
 def observed_inference(regression: Regressed, rows: Rows, warm_start: WarmStart = ()) -> Inference:
-    """Return the approximate inference from standardised rows, with gradients if they are wanted."""
+    """Return the approximate inference from standardized rows, with gradients if they are wanted."""
     spec = regression.spec
     approximation = approximation_of(spec, rows)
     assert approximation is not None
@@ -213,7 +213,7 @@ def restored(spec: BaseSpec, values: ParameterValues, tensors: Mapping[str, Tens
 
 
 def bound_likelihood(regression: Regressed) -> Likelihood:
-    """Return the likelihood of standardised observations, with all its parameters."""
+    """Return the likelihood of standardized observations, with all its parameters."""
     with torch.no_grad():
         _, likelihood, learned = latent_mean_and_likelihood(regression)
         return likelihood.at(learned)

@@ -13,7 +13,7 @@ class Stage:
     """One part of a fit.
 
     Attributes:
-        name: What was optimised.
+        name: What was optimized.
         rows: On how many rows.
         iterations: Of L-BFGS, or steps of Adam or of scoring.
         evaluations: Of the likelihood and its gradient.

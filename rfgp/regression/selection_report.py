@@ -33,7 +33,7 @@ class Limits:
         """Return the limits that a user gives, such as "30s", "5min" or "2h", and "500MB" or "4GB", or as numbers.
 
         Raises:
-            InvalidArgumentError: one cannot be read, or is not positive.
+            InvalidArgumentError: One cannot be read, or is not positive.
         """
         return cls(
             None if time_limit is None else read_seconds("time_limit", time_limit),

@@ -18,8 +18,8 @@ def space_of(spec: BaseSpec, summary: DataSummary, approximation: str | None) ->
     """Return the hyperparameters of a specification, with starting values and bounds that the data decide.
 
     Raises:
-        DataError: the scale of the data is out of range.
-        InvalidArgumentError: a hyperprior has the name of no hyperparameter.
+        DataError: The scale of the data is out of range.
+        InvalidArgumentError: A hyperprior has the name of no hyperparameter.
     """
     widest = spec.options.likelihood.widest_by_laplace if approximation == "laplace" else math.inf
     unit = summary.scaling.targets.scale**2

@@ -60,10 +60,10 @@ class GPState:
 
     Attributes:
         spec: The prior and the likelihood, with random draws for the columns of the inputs.
-        scaling: The maps between the user's units and standardised ones.
+        scaling: The maps between the user's units and standardized ones.
         hyperparameters: The hyperparameters.
         num_observations: The number of rows of the posterior.
-        rows: The standardised rows, in blocks. If None, only a posterior is known.
+        rows: The standardized rows, in blocks. If None, only a posterior is known.
         given: A posterior at these hyperparameters that was loaded, updated or found by a fit. If None, it is computed
             when it is needed.
         has_forgotten: Whether rows were taken away, so that none is kept.
@@ -96,7 +96,7 @@ class GPState:
             purpose: A noun for the error message: the computation that needs the rows.
 
         Raises:
-            NotFittedError: only a posterior is known, of a file or after rows were taken away.
+            NotFittedError: Only a posterior is known, of a file or after rows were taken away.
         """
         if self.rows is not None:
             return self.rows
@@ -120,7 +120,7 @@ class GPState:
         return self.spec.prior(self.hyperparameters)
 
     def infer(self, rows: Rows, warm_start: WarmStart = ()) -> Inference:
-        """Return the inference from standardised rows at these hyperparameters, with gradients if they have some.
+        """Return the inference from standardized rows at these hyperparameters, with gradients if they have some.
 
         Args:
             rows: The data.
@@ -137,7 +137,7 @@ class GPState:
         """Return the log density of the targets in their own units, 0-d, constants included.
 
         Raises:
-            NotFittedError: there are no rows.
+            NotFittedError: There are no rows.
         """
         rows = self.needed_rows("the marginal likelihood")
         return self.infer(rows).log_marginal_likelihood() + self.scaling.targets.log_jacobian(rows.count)
@@ -147,7 +147,7 @@ class GPState:
         """The posterior that predictions need: the given one, or one that is computed once.
 
         Raises:
-            NotFittedError: there are neither rows nor a given posterior.
+            NotFittedError: There are neither rows nor a given posterior.
         """
         if self.given is not None:
             return self.given
@@ -162,10 +162,10 @@ class GPState:
 
     @property
     def process(self) -> ConditionedGP:
-        """The standardised latent function given the rows.
+        """The standardized latent function given the rows.
 
         Raises:
-            NotFittedError: there are neither rows nor a given posterior.
+            NotFittedError: There are neither rows nor a given posterior.
         """
         return ConditionedGP(self.posterior)
 
@@ -173,7 +173,7 @@ class GPState:
         """Return the predictive distribution of each row's observation given all others, in the user's units.
 
         Raises:
-            NotFittedError: there are no rows.
+            NotFittedError: There are no rows.
         """
         rows = self.needed_rows("leave_one_out")
         if not self.spec.is_gaussian:
@@ -191,10 +191,10 @@ class GPState:
     # --- predictions -----------------------------------------------------------------------------
 
     def points(self, X: Any) -> tuple[Tensor, Origin]:
-        """Check new inputs and return them standardised, tables (n, d) or positions (n,).
+        """Check new inputs and return them standardized, tables (n, d) or positions (n,).
 
         Raises:
-            DataError: they do not fit the data.
+            DataError: They do not fit the data.
         """
         inputs, origin = self.spec.inputs.read(arranged(X, self.scaling.columns))
         self.scaling.check_columns(inputs)
@@ -214,7 +214,7 @@ class GPState:
         """Draw functions from the posterior: maps of inputs, (n, d) or n labels, to values (s, n) or (s, n, k).
 
         Raises:
-            InvalidArgumentError: s is not a positive integer, or the prior has no functions to draw.
+            InvalidArgumentError: S is not a positive integer, or the prior has no functions to draw.
         """
         num_samples = check_count("num_samples", num_samples)
         generator = random.generator(random.resolve_seed(seed), random.Role.FUNCTIONS)
@@ -274,7 +274,7 @@ def begin(spec: BaseSpec, data: Chunk) -> GPState:
         data: The user's data, at least two rows.
 
     Raises:
-        DataError: the data cannot be used; the message names the place.
+        DataError: The data cannot be used; the message names the place.
     """
     spec, data = spec.with_data(data)
     given = read_training(spec.inputs, data, spec.options.seed)
@@ -290,8 +290,8 @@ def started(spec: BaseSpec, summary: DataSummary, rows: Rows) -> GPState:
     """Return the state of standardized rows at the starting values of a specification.
 
     Raises:
-        DataError: the scale of the data is out of range.
-        InvalidArgumentError: a starting value or a hyperprior has the name of no hyperparameter.
+        DataError: The scale of the data is out of range.
+        InvalidArgumentError: A starting value or a hyperprior has the name of no hyperparameter.
     """
     drawn = spec.with_sample(summary.scaling, rows)
     values = space_of(drawn, summary, approximation_of(drawn, rows)).start
@@ -304,7 +304,7 @@ def restarted(regression: GPState, spec: BaseSpec) -> GPState:
     """Return the regression of another specification at its starting values, for the same rows.
 
     Raises:
-        DataError: some of the rows are read in blocks.
+        DataError: Some of the rows are read in blocks.
     """
     given = TrainingArrays(*in_memory(regression.needed_rows("a fit"), "another kernel or likelihood"))
     spec, summary = summary_of(spec, given)
@@ -313,11 +313,11 @@ def restarted(regression: GPState, spec: BaseSpec) -> GPState:
 
 
 def predicted(regression: GPState, inputs: Any, origin: Origin) -> Prediction:
-    """Return the posterior of the latent function at standardised inputs, (n, d) or blocks of them.
+    """Return the posterior of the latent function at standardized inputs, (n, d) or blocks of them.
 
     Args:
         regression: The regression.
-        inputs: The standardised inputs.
+        inputs: The standardized inputs.
         origin: The type of the results.
     """
     mean, scale, noise = _units(regression)
@@ -332,10 +332,10 @@ def predicted(regression: GPState, inputs: Any, origin: Origin) -> Prediction:
 
 
 def _column(regression: GPState, key: Any) -> tuple[int, Tensor]:
-    """Return the place of a column of numbers, and a standardised unit of it in the user's, 0-d.
+    """Return the place of a column of numbers, and a standardized unit of it in the user's, 0-d.
 
     Raises:
-        InvalidArgumentError: there is no such column of numbers.
+        InvalidArgumentError: There is no such column of numbers.
     """
     maps = regression.scaling.inputs
     assert maps is not None
@@ -349,10 +349,10 @@ def differentiated(found: Prediction, place: int, unit: Tensor) -> Prediction:
     Args:
         found: The posterior of the function.
         place: The place of the column.
-        unit: A standardised unit of the column in the user's, 0-d.
+        unit: A standardized unit of the column in the user's, 0-d.
 
     Raises:
-        InvalidArgumentError: there are several processes, or the function has no derivative.
+        InvalidArgumentError: There are several processes, or the function has no derivative.
     """
     if not isinstance(found, TermPrediction) or found.process is None:
         raise InvalidArgumentError("Derivatives of an average of models are not known. Use one of gp.members.")
@@ -365,7 +365,7 @@ def differentiated(found: Prediction, place: int, unit: Tensor) -> Prediction:
 
 
 def _units(regression: GPState) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the mean and the scale of the targets in the user's units, and the standardised noise."""
+    """Return the mean and the scale of the targets in the user's units, and the standardized noise."""
     with torch.no_grad():
         mean = regression.hyperparameters.value("mean").double()
         normal = regression.spec.is_gaussian

@@ -79,7 +79,7 @@ def stationary_model(
         dtype: The type of the rows.
 
     Raises:
-        InvalidArgumentError: an unknown name, or a starting value of a second term that is not there.
+        InvalidArgumentError: An unknown name, or a starting value of a second term that is not there.
     """
     main = kernel_of(read_spectrum(spectrum), ard=ard, lengthscale=lengthscale)
     name = str(main.terms()[0].name)

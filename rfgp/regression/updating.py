@@ -27,7 +27,7 @@ def conditioned(regression: GPState, data: Chunk) -> GPState:
     """Return a regression with other data. Its posterior is computed now if a source may be read only now.
 
     Raises:
-        DataError: the data cannot be used; the message names the place.
+        DataError: The data cannot be used; the message names the place.
     """
     (spec, data), scaling = regression.spec.with_data(data), regression.scaling
     given = read_training(spec.inputs, data, spec.options.seed, 1, scaling.columns)
@@ -45,8 +45,8 @@ def extended(regression: GPState, data: Chunk) -> GPState:
     If its posterior is known and takes new rows without the old ones, only the new rows are read.
 
     Raises:
-        DataError: the data cannot be used; the message names the place.
-        NotFittedError: the old rows are needed but not known.
+        DataError: The data cannot be used; the message names the place.
+        NotFittedError: The old rows are needed but not known.
     """
     posterior = regression.present_posterior if regression.spec.is_gaussian else None
     posterior = posterior if posterior is not None and posterior.takes_rows else None
@@ -74,8 +74,8 @@ def reduced(regression: GPState, data: Chunk) -> GPState:
     """Return a regression without some of its rows, by sums over these rows alone. It keeps no rows.
 
     Raises:
-        DataError: the data cannot be used, or are as many as all rows.
-        InvalidArgumentError: the posterior has no sums over rows that can be taken away.
+        DataError: The data cannot be used, or are as many as all rows.
+        InvalidArgumentError: The posterior has no sums over rows that can be taken away.
     """
     posterior = regression.posterior if regression.spec.is_gaussian else None
     if not (isinstance(posterior, SeriesPosterior) and posterior.takes_rows):
@@ -111,7 +111,7 @@ def solved_if_read(regression: GPState) -> GPState:
     """Return a regression, with its posterior if rows are read in blocks: later their source may be gone.
 
     Raises:
-        InvalidArgumentError: rows are read in blocks, and a term needs them in memory.
+        InvalidArgumentError: Rows are read in blocks, and a term needs them in memory.
     """
     if regression.rows is None or not is_read_in_blocks(regression.rows):
         return regression

@@ -60,16 +60,16 @@ class SourceReader(InputReader, Protocol):
 
 
 MOST_COPIED = 2**21
-"""The most rows whose standardised values are kept next to the given ones. More are standardised as they are read."""
+"""The most rows whose standardized values are kept next to the given ones. More are standardized as they are read."""
 
 
 class ArrayRows(Block):
-    """Rows in memory as they were given, and in standardised units when these are asked for.
+    """Rows in memory as they were given, and in standardized units when these are asked for.
 
     Attributes:
         chunk: The rows in the user's units, checked; targets (n,) or (n, k) as they came.
         as_numpy: Whether they came as arrays rather than tensors.
-        scaling: The maps to standardised units.
+        scaling: The maps to standardized units.
     """
 
     chunk: Chunk
@@ -82,7 +82,7 @@ class ArrayRows(Block):
 
     @Cached
     def whole(self) -> Block:
-        """All rows in standardised units."""
+        """All rows in standardized units."""
         return standardized(self.chunk, self.scaling)
 
     @property
@@ -169,7 +169,7 @@ class TrainingArrays:
         Columns that have names are taken in the order of `columns` if it is not None.
 
         Raises:
-            DataError: they cannot be used; the message names the place.
+            DataError: They cannot be used; the message names the place.
         """
         if given.y is None:
             raise DataError("y is missing. Pass targets with X, or one source of rows such as rfgp.tables.Parquet.")
@@ -194,7 +194,7 @@ class TrainingArrays:
         """Return the rows.
 
         Raises:
-            DataError: another number of columns or outputs than the scaling is for.
+            DataError: Another number of columns or outputs than the scaling is for.
         """
         _check_outputs(self.chunk.y, scaling)
         scaling.check_columns(self.chunk.X)
@@ -236,10 +236,10 @@ class TrainingSource:
         return DataSummary(scaling, spread, center, deviation, sample.y, sample.sample_weight)
 
     def rows(self, scaling: Scaling) -> SourceRows:
-        """Return the rows, standardised as they are read.
+        """Return the rows, standardized as they are read.
 
         Raises:
-            DataError: another number of columns or outputs than the scaling is for.
+            DataError: Another number of columns or outputs than the scaling is for.
         """
         stats, make = self.survey, RemoteRows if isinstance(self.source, DistributedSource) else SourceRows
         kind = _kind_of_rows(stats.sample, stats.is_vector, scaling)
@@ -257,7 +257,7 @@ def read_training(
     Columns that have names are taken in the order of `columns` if it is not None.
 
     Raises:
-        DataError: they cannot be used; the message names the place.
+        DataError: They cannot be used; the message names the place.
     """
     source = _source_of(reader, given)
     if source is None:
@@ -271,7 +271,7 @@ def read_more(reader: InputReader, given: Chunk, seed: int, scaling: Scaling) ->
     Those that lie elsewhere are surveyed, since nothing can be counted here while they are read there.
 
     Raises:
-        DataError: they cannot be used; the message names the place.
+        DataError: They cannot be used; the message names the place.
     """
     source = _source_of(reader, given)
     if source is None:
@@ -286,7 +286,7 @@ def _unread(source: RowSource, dtype: torch.dtype | None, scaling: Scaling) -> S
     """Return the rows of a source of which only the first chunk has been seen.
 
     Raises:
-        DataError: there are none, or they have another number of columns or outputs than the scaling is for.
+        DataError: There are none, or they have another number of columns or outputs than the scaling is for.
     """
     first = next((chunk for chunk in source.chunks() if np.ndim(chunk.X) < 1 or len(chunk.X)), None)
     if first is None:
@@ -305,7 +305,7 @@ def in_memory(rows: Rows, purpose: str) -> tuple[Chunk, bool]:
     """Return all rows as they were given, checked, and whether they came as arrays.
 
     Raises:
-        DataError: some of them are read in blocks.
+        DataError: Some of them are read in blocks.
     """
     parts = parts_of(rows)
     arrays = [part for part in parts if isinstance(part, ArrayRows)]
@@ -337,7 +337,7 @@ def _kind_of_rows(some: Chunk, is_vector: bool, scaling: Scaling) -> tuple[int, 
 
 
 def _is_in_range(rows: ArrayRows) -> bool:
-    """Return whether the standardised inputs are finite."""
+    """Return whether the standardized inputs are finite."""
     try:
         return bool(torch.isfinite(torch.stack(rows.ends)).all())
     except DataError:

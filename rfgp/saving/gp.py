@@ -42,7 +42,7 @@ class _Columns(NamedTuple):
     Attributes:
         schema: The columns.
         summary: Their summary.
-        scaling: The maps to standardised units.
+        scaling: The maps to standardized units.
         decoder: Reads values.
     """
 
@@ -67,7 +67,7 @@ def _encode(spec: ModelSpec) -> tuple[Json, dict[str, Tensor]]:
     """Return a specification as JSON, and tensors (...).
 
     Raises:
-        InvalidArgumentError: a part is of a class that no file can hold; the message names the term.
+        InvalidArgumentError: A part is of a class that no file can hold; the message names the term.
     """
     assert spec.schema is not None
     assert spec.columns is not None
@@ -133,8 +133,8 @@ def _decode(described: Mapping[str, Any], tensors: Tensors, scaling: Scaling) ->
     """Return the specification.
 
     Raises:
-        InvalidArgumentError: there is an unknown class, or an option is invalid.
-        ValueError: the parts do not fit together.
+        InvalidArgumentError: There is an unknown class, or an option is invalid.
+        ValueError: The parts do not fit together.
     """
     decoder = Decoder(described["objects"], tensors)
     nodes = [decoder.object_at(number, graphs.Graph) for number in described["nodes"]]
@@ -148,7 +148,7 @@ def _averaged(spec: ModelSpec, average: Mapping[str, Any], tensors: Tensors, col
     """Return the specification averaged with others.
 
     Raises:
-        InvalidArgumentError: the shares are invalid, or a model cannot be in an average.
+        InvalidArgumentError: The shares are invalid, or a model cannot be in an average.
     """
     check_average(spec, columns.scaling)
     others = list[Member]()
@@ -193,7 +193,7 @@ def _resolved(described: Mapping[str, Any], decoder: Decoder) -> Kernel:
     """Return a kernel that was resolved on rows.
 
     Raises:
-        ValueError: a leaf has no columns.
+        ValueError: A leaf has no columns.
     """
     kernel = decode_kernel(described["resolved"], decoder)
     factors = [factor for term in kernel.terms() for factor in term.factors]
@@ -209,7 +209,7 @@ def _summary(schema: Schema, spread: Tensor, scaling: Scaling) -> ColumnSummary:
         raise ValueError("the scaling has other columns than the kernel")
     kept = ~torch.tensor(schema.is_standardizable, dtype=torch.bool)
     if bool((maps.location[kept] != 0).any()) or bool((maps.scale[kept] != 1).any()):
-        raise ValueError("a column is standardised that keeps its units")
+        raise ValueError("a column is standardized that keeps its units")
     if spread.shape != maps.scale.shape or spread.dtype != maps.scale.dtype:
         raise ValueError("the standard deviations do not fit the columns")
     sizes = tuple(column.num_levels for column in schema.columns)

@@ -84,8 +84,8 @@ def write(path: Path, saved: Saved, codec: Codec, *, data: bool) -> None:
         data: Whether to write the training data.
 
     Raises:
-        InvalidArgumentError: a part cannot be written as numbers and JSON; the message names it.
-        NotFittedError: data are to be written, and there are none.
+        InvalidArgumentError: A part cannot be written as numbers and JSON; the message names it.
+        NotFittedError: Data are to be written, and there are none.
     """
     regression = saved.regression
     if saved.kind not in codec.kinds:
@@ -129,7 +129,7 @@ def read(file: Path, codec_of: Callable[[str], Codec]) -> Saved:
         codec_of: Returns the codec of a class of models by its name.
 
     Raises:
-        ModelFileError: the file is missing, truncated, damaged, foreign, or of a newer version.
+        ModelFileError: The file is missing, truncated, damaged, foreign, or of a newer version.
         Exception: the parts of its content do not fit together.
     """
     content, given = read_file(file)
@@ -228,12 +228,12 @@ def values_of(
     Args:
         names: The names.
         tensors: The tensors by name.
-        scaling: The maps to standardised units.
+        scaling: The maps to standardized units.
         spec: The specification.
         known: As `Codec.quantities`.
 
     Raises:
-        ValueError: they do not fit the specification or the columns.
+        ValueError: They do not fit the specification or the columns.
     """
     quantities = {
         name: Hyperparameter(

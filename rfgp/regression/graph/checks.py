@@ -104,8 +104,8 @@ def check_features(spec: ModelSpec, values: ParameterValues, rows: Block, scalin
     Args:
         spec: The specification.
         values: The hyperparameters.
-        rows: The model's data, standardised.
-        scaling: The maps to standardised units.
+        rows: The model's data, standardized.
+        scaling: The maps to standardized units.
         seed: The seed of the selection of nodes.
     """
     values, (term,) = values.detached(), spec.priors

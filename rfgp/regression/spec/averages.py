@@ -34,7 +34,7 @@ def averaged(regression: GPState, weight: float, others: Sequence[Share]) -> GPS
         others: Shares, and other models of these rows or of some of them, with the same columns and scaling.
 
     Raises:
-        InvalidArgumentError: a model reads other columns, or has another scaling, several outputs or a likelihood that
+        InvalidArgumentError: A model reads other columns, or has another scaling, several outputs or a likelihood that
             is not Gaussian; or the shares are not positive, do not sum to one, or the first is not the largest.
     """
     spec = _spec_of(regression)
@@ -50,7 +50,7 @@ def check_shares(shares: Sequence[Any]) -> None:
     """Refuse shares of an average that are not positive numbers with the sum one, or fewer than two.
 
     Raises:
-        InvalidArgumentError: the message has the shares.
+        InvalidArgumentError: The message has the shares.
     """
     are_positive = all(isinstance(share, float) and share > 0 for share in shares)
     if len(shares) < 2 or not are_positive or not abs(math.fsum(shares) - 1) <= ROUNDING:
@@ -61,7 +61,7 @@ def check_average(spec: ModelSpec, scaling: Scaling) -> None:
     """Refuse a model that cannot be in an average.
 
     Raises:
-        InvalidArgumentError: its likelihood is not Gaussian, or there are several outputs.
+        InvalidArgumentError: Its likelihood is not Gaussian, or there are several outputs.
     """
     if not spec.is_gaussian:
         raise InvalidArgumentError(f"Averages require a Gaussian likelihood, got {spec.options.likelihood!r}.")
@@ -101,8 +101,8 @@ def approximated(regression: GPState, approximation: Any) -> GPState:
         approximation: An approximation, or a dict by the names of terms.
 
     Raises:
-        NotFittedError: there are no rows.
-        InvalidArgumentError: there is no term of a name, or an approximation cannot serve a term.
+        NotFittedError: There are no rows.
+        InvalidArgumentError: There is no term of a name, or an approximation cannot serve a term.
     """
     rows, one = regression.needed_rows("with_approximation"), largest(regression)
     spec, values = with_rows(_spec_of(one), rows), one.hyperparameters

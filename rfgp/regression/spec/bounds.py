@@ -13,8 +13,8 @@ def exact_evidence_bounds(regression: GPState) -> EvidenceBounds:
     """Return bounds of the log marginal likelihood of the exact kernel, in the user's units.
 
     Raises:
-        NotFittedError: there are no rows.
-        InvalidArgumentError: the likelihood is not Gaussian, or a term has no bounds.
+        NotFittedError: There are no rows.
+        InvalidArgumentError: The likelihood is not Gaussian, or a term has no bounds.
     """
     spec, rows = regression.spec, regression.needed_rows("evidence_bounds")
     assert isinstance(spec, ModelSpec)

@@ -28,7 +28,7 @@ def reassigned(spec: ModelSpec, approximation: Any, values: ParameterValues, num
         num_rows: The number of rows.
 
     Raises:
-        InvalidArgumentError: there is no term of a name, or an approximation cannot serve a term.
+        InvalidArgumentError: There is no term of a name, or an approximation cannot serve a term.
     """
     data, noise = spec.term_data(values, num_rows), spec.noise_process
     of_noise = noise.term_data(values, num_rows) if noise else []

@@ -31,7 +31,7 @@ def check_memory(chosen: Mapping[str, Approximation], terms: Sequence[TermData],
         limit: The most memory, in bytes. If None, most of the machine's.
 
     Raises:
-        InvalidArgumentError: with the largest term, its memory, and what to do.
+        InvalidArgumentError: With the largest term, its memory, and what to do.
     """
     allowed = SHARE * machine_memory() if limit is None else limit
     costs = {data.term.name: chosen[data.term.name].cost(data) for data in terms}
@@ -53,7 +53,7 @@ def term_warnings(
     Args:
         terms: The terms.
         columns: The summary of the rows.
-        values: The hyperparameters (...) in standardised units, by path.
+        values: The hyperparameters (...) in standardized units, by path.
     """
     if not len(columns.sample):
         return

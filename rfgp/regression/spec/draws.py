@@ -53,7 +53,7 @@ def relaid_priors(
     """Return priors whose lattices serve the present range and number of the rows. Other draws are kept.
 
     Raises:
-        InvalidArgumentError: a lattice would have too many features.
+        InvalidArgumentError: A lattice would have too many features.
     """
     found = list(priors)
     for place, (one, prior) in enumerate(zip(data, priors, strict=True)):

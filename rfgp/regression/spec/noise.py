@@ -26,7 +26,7 @@ def check_kernel(likelihood: Likelihood) -> None:
     """Refuse a kernel of the noise that is none.
 
     Raises:
-        InvalidArgumentError: it is of another class.
+        InvalidArgumentError: It is of another class.
     """
     kernel = likelihood.noise_kernel
     if kernel is not None and not isinstance(kernel, Kernel):
@@ -42,7 +42,7 @@ def noise_kernel(likelihood: Likelihood, kernel: Kernel, keys: Sequence[Key]) ->
         keys: All columns but the target.
 
     Raises:
-        InvalidArgumentError: a term of the function has such a name.
+        InvalidArgumentError: A term of the function has such a name.
     """
     if likelihood.noise_kernel is None:
         return None

@@ -126,8 +126,8 @@ class ModelSpec(BaseSpec):
         A specification that has a schema keeps it and adds new levels.
 
         Raises:
-            DataError: columns are missing or cannot be read.
-            InvalidArgumentError: there are new levels, and hyperparameters of each level.
+            DataError: Columns are missing or cannot be read.
+            InvalidArgumentError: There are new levels, and hyperparameters of each level.
         """
         source = as_source(*data[:4])
         if source is not None:
@@ -153,7 +153,7 @@ class ModelSpec(BaseSpec):
         return self, replace(summary, scaling=replace(summary.scaling, inputs=maps))
 
     def with_sample(self, scaling: Scaling, rows: Rows | None = None) -> Self:
-        """Return the specification, alone without others, with the kernel resolved on standardised rows."""
+        """Return the specification, alone without others, with the kernel resolved on standardized rows."""
         assert self.schema is not None
         assert self.kernel is not None
         assert scaling.inputs is not None
@@ -239,7 +239,7 @@ class ModelSpec(BaseSpec):
             in_blocks: Whether the rows are read in blocks.
 
         Raises:
-            InvalidArgumentError: an approximation cannot serve a term, or the terms take too much memory.
+            InvalidArgumentError: An approximation cannot serve a term, or the terms take too much memory.
         """
         data, noise = self.term_data(values, num_rows), self.noise_process
         others = [] if noise is None else noise.term_data(values, num_rows)
@@ -359,7 +359,7 @@ def _with_levels(spec: S, schema: Schema) -> S:
     """Return a specification with more levels.
 
     Raises:
-        InvalidArgumentError: a term has hyperparameters of each level.
+        InvalidArgumentError: A term has hyperparameters of each level.
     """
     assert spec.columns is not None
     sizes = tuple(column.num_levels for column in schema.columns)

@@ -76,13 +76,13 @@ def sampled(rows: Rows, seed: int) -> Block:
 
 
 def summary_of(schema: Schema, rows: Rows, seed: int, maps: Affine) -> ColumnSummary:
-    """Return the summary of columns from a sample of standardised rows, which count as often as their weights say.
+    """Return the summary of columns from a sample of standardized rows, which count as often as their weights say.
 
     Args:
         schema: The columns.
         rows: All rows.
         seed: The seed of the sample.
-        maps: The map to standardised units.
+        maps: The map to standardized units.
     """
     sample, sizes = sampled(rows, seed), tuple(column.num_levels for column in schema.columns)
     own = ColumnSummary.of(sample.inputs.detach(), sizes, sample.weight)
@@ -135,6 +135,6 @@ def plain_value(value: Tensor) -> Any:
 
 
 def variance_of(values: ParameterValues, path: str) -> float:
-    """Return an output scale in the user's units. That of several outputs is standardised, as they share it."""
+    """Return an output scale in the user's units. That of several outputs is standardized, as they share it."""
     found = values.value(path)
     return float(values.standardized(path) if found.ndim else found)

@@ -19,7 +19,7 @@ from rfgp.regression.state import GPState
 from rfgp.rows import Block, gathered, is_read_in_blocks
 
 MOST_ROWS = 500
-"""The most rows whose covariance is factorised for the comparison."""
+"""The most rows whose covariance is factorized for the comparison."""
 FACTORS = (0.5, 1.0, 2.0)
 """The factors of the lengthscales found at which the exact kernel is tried. Features with few frequencies prefer longer
 ones."""

@@ -293,7 +293,7 @@ def test_gradient_in_points_is_that_of_differences(condition_on):
     (draw,) = regression.spec.priors[0].learnable.values()
 
     def density(points):
-        values = regression.hyperparameters.beside({"space.points": points}, {})
+        values = regression.hyperparameters.with_others({"space.points": points}, {})
         return regression.replace(hyperparameters=values).log_marginal_likelihood()
 
     points = draw.clone().requires_grad_()

@@ -158,7 +158,7 @@ def test_pictures_are_drawn(table, nodes, tmp_path):
     ("call", "error", "message"),
     [
         (lambda: compare_table(TABLE.X[:9], TABLE.y[:9]), rfgp.DataError, "256 training and 256 test items"),
-        (lambda: compare_table(TABLE.X, TABLE.y, methods=["x"]), rfgp.InvalidArgumentError, "no coupling 'x'"),
+        (lambda: compare_table(TABLE.X, TABLE.y, methods=["x"]), rfgp.InvalidArgumentError, "got 'x'"),
         (lambda: compare_table(TABLE.X, TABLE.y * np.nan), rfgp.DataError, "y has 600 values that are not finite"),
         (
             lambda: compare_nodes(GRAPH, range(49), np.where(VALUES[9] == VALUES, np.nan, VALUES)),

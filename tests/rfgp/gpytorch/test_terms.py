@@ -477,7 +477,7 @@ def test_approximations_without_covariance_are_refused(terms, approximation, wor
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"start": {"noise": 1.0}}, "no hyperparameter 'noise'"),
+        ({"start": {"noise": 1.0}}, "got 'noise'"),
         ({"start": {"lengthscale": 1e9}}, "between"),
         ({"start": {"lengthscale": -1.0}}, "positive"),
         ({"priors": {"lengthscale": torch.distributions.Normal(0.0, 1.0)}}, "GPyTorch prior"),

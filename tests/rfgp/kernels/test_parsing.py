@@ -106,7 +106,7 @@ def test_anything_else_is_refused(text):
         ("Linear(t, origin='a')", "origin must be a number"),
         ("Polynomial(t, degree=1000000000)", "degree must be at most"),
         ("Coregionalization(s, rank=1001)", "rank must be at most 1,000"),
-        ("RBF(t, ard=True, ard=False)", "may hold"),
+        ("RBF(t, ard=True, ard=False)", "Use only"),
         ("RBF(t).named(x)", "name of a term"),
         ("RBF(t).named('a', 'b')", "named"),
         ("RBF(1.5)", "column of RBF"),
