@@ -78,12 +78,12 @@ def _read(projector: Any, a: Tensor) -> sp.csr_array:
 def field_covariance(latent: LatentField, values: Values, a: Tensor, b: Tensor) -> Tensor:
     """Return A Q^-1 B^T times the factor of a field, (n, m), for points a (n, d) and b (m, d).
 
-    With Z = Q^-1 A^T and a gradient G in the covariance, that in the entries of Q is -Z_a G Z_b^T, because
+    Let Z = Q^-1 A^T and G be the gradient in the covariance. The gradient in the entries of Q is -Z_a G Z_b^T, since
     d Q^-1 = -Q^-1 dQ Q^-1.
 
     Args:
         latent: The field.
-        values: The hyperparameters by name, in which the covariance is differentiable.
+        values: The hyperparameters by name. The covariance is differentiable in them.
         a: Points.
         b: Points.
     """

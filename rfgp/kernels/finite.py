@@ -59,7 +59,7 @@ class Linear(Kernel):
 
     @staticmethod
     def embedding(a: Tensor, values: Values) -> Tensor:
-        """Return rows a (n, c) in prior standard deviations of slopes, whose distances are those of the kernel."""
+        """Return rows a (n, c) scaled by the prior standard deviations of slopes, as `Kernel.embedding` defines."""
         return a * values["variance"].sqrt()
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
@@ -137,9 +137,9 @@ class Polynomial(Kernel):
         return (values["offset"] + self._scaled(a, values).square().sum(1)) ** self.degree
 
     def _features(self, a: Tensor, values: Values) -> Tensor:
-        """Return the monomials phi (n, binom(c + degree, degree)) of rows (n, c): phi phi^T is the kernel.
+        """Return the monomials phi (n, binom(c + degree, degree)) of rows (n, c) with phi phi^T the kernel.
 
-        By the multinomial theorem the factor of x^p with p_0 + |p| = degree is degree! / (p_0! p!) offset^p_0.
+        By the multinomial theorem, the squared factor of x^p is degree! / (p_0! p!) offset^p_0, p_0 = degree - |p|.
         """
         z = self._scaled(a, values)
         extended = torch.cat([values["offset"].to(z).sqrt().expand(len(z), 1), z], dim=1)

@@ -27,7 +27,7 @@ CORRELATION_BOUNDS = (1e-4, 1 - 1e-4)
 LOADING_START = 0.5
 """The start of the loadings. With a diagonal of 1 two levels begin with a correlation of 0.2."""
 DIAGONAL_BOUNDS = (1e-4, 1e4)
-"""The bounds of the variances of levels by themselves, in squared loadings."""
+"""The bounds of the diagonal d of a coregionalization, in squared loadings."""
 
 
 def are_equal(a: Tensor, b: Tensor) -> Tensor:
@@ -39,11 +39,11 @@ def are_equal(a: Tensor, b: Tensor) -> Tensor:
 
 
 def codes_of(a: Tensor, num_levels: Sequence[int]) -> Tensor:
-    """Return the number of the combination of levels in each row, (n,).
+    """Return the index of the combination of levels in each row, (n,).
 
     Args:
         a: Levels (n, c).
-        num_levels: The number of levels of each column. A row with another level has the number -1.
+        num_levels: The number of levels of each column. A row with another level has the index -1.
     """
     codes = torch.zeros(len(a), dtype=torch.int64, device=a.device)
     known = torch.ones(len(a), dtype=torch.bool, device=a.device)
@@ -54,7 +54,7 @@ def codes_of(a: Tensor, num_levels: Sequence[int]) -> Tensor:
 
 
 def one_hot(a: Tensor, values: Values) -> Tensor:
-    """Return the indicators (n, L) of the combinations of levels of rows a (n, c). New levels have none."""
+    """Return the indicators (n, L) of the combinations of levels of rows a (n, c), zeros for new levels."""
     num_levels = [int(size) for size in values["num_levels"].tolist()]
     codes, size = codes_of(a, num_levels), math.prod(num_levels)
     out = torch.zeros(len(codes), size + 1, dtype=torch.float64, device=codes.device)
@@ -92,7 +92,7 @@ class LevelField:
         return torch.zeros(0, dtype=torch.float64), torch.ones((), dtype=torch.float64)
 
     def projector(self, a: Tensor) -> sp.csr_array:
-        """Return the matrix (n, L) that selects the values of the levels a (n, c). New levels have none."""
+        """Return the matrix (n, L) that selects the values of levels a (n, c), with empty rows for new levels."""
         codes = codes_of(a, self.num_levels).numpy()
         known = codes >= 0
         starts = np.concatenate([[0], np.cumsum(known)])

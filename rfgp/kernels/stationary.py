@@ -31,7 +31,7 @@ class Stationary(Kernel):
     Attributes:
         columns: The keys of its columns. If None, all columns but the target.
         spectrum: The spectrum, or its name.
-        ard: Whether each column has a lengthscale of its own.
+        ard: Whether each column has its own lengthscale.
         lengthscale: The starting lengthscale in the columns' units, one number or one for each column. If None, the
             data decide.
         name: The name of the term. If None, the class and the columns.
@@ -78,7 +78,7 @@ class Stationary(Kernel):
         return torch.ones(len(a), dtype=torch.float64, device=a.device)
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
-        """Return the lengthscale. It starts at sqrt(c) standard deviations of c columns, the distance of two rows."""
+        """Return the lengthscale. It starts at sqrt(c) standard deviations of c columns, a typical distance."""
         spread, unit = columns.spread, columns.scale
         if not self.ard:
             spread = spread.mean()
@@ -92,7 +92,7 @@ class RBF(Stationary):
 
     Attributes:
         columns: The keys of its columns. If None, all columns but the target.
-        ard: Whether each column has a lengthscale of its own.
+        ard: Whether each column has its own lengthscale.
         lengthscale: The starting lengthscale in the columns' units. If None, the data decide.
         name: The name of the term. If None, the class and the columns.
 
@@ -114,7 +114,7 @@ class Matern(Stationary):
     Attributes:
         columns: The keys of its columns. If None, all columns but the target.
         nu: The smoothness, positive.
-        ard: Whether each column has a lengthscale of its own.
+        ard: Whether each column has its own lengthscale.
         lengthscale: The starting lengthscale in the columns' units. If None, the data decide.
         name: The name of the term. If None, the class and the columns.
 
@@ -144,7 +144,7 @@ class RationalQuadratic(Stationary):
     Attributes:
         columns: The keys of its columns. If None, all columns but the target.
         alpha: The exponent, positive.
-        ard: Whether each column has a lengthscale of its own.
+        ard: Whether each column has its own lengthscale.
         lengthscale: The starting lengthscale in the columns' units. If None, the data decide.
         name: The name of the term. If None, the class and the columns.
 
