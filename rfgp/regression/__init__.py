@@ -1,4 +1,4 @@
-"""Regressions as values: rows under a prior at given hyperparameters, and specifications of models."""
+"""Immutable states of models: rows under a prior at given hyperparameters, and specifications."""
 
 from rfgp.regression.base_spec import BaseSpec as BaseSpec
 from rfgp.regression.base_spec import Member as Member

@@ -1,4 +1,4 @@
-"""The role of a specification: the prior, likelihood and hyperparameters of a model before there are data."""
+"""The base class of specifications: prior, likelihood and hyperparameters of a model before data."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -20,8 +20,8 @@ NOISE_BOUNDS = (1e-6, 1e2)
 OUTPUTSCALE_BOUNDS = (1e-6, 1e8)
 """The bounds of the output scale, in variances of the targets."""
 LEAST_LATENT = 1e-4
-"""The least output scale under a likelihood that is not Gaussian, in starting values; `Likelihood.widest` is the
-largest."""
+"""The smallest output scale under a non-Gaussian likelihood, in starting values. The largest is
+`Likelihood.widest`."""
 
 
 class Variance(NamedTuple):
@@ -33,13 +33,13 @@ class Variance(NamedTuple):
 
 
 class Inputs(InputReader, Protocol):
-    """The role: how the inputs of a specification are read, and the hyperparameters that they need."""
+    """The interface of readers of inputs, with the hyperparameters that inputs need."""
 
     def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Hyperparameter]:
-        """Return the kernel's hyperparameters at their starts, for columns of these standard deviations, (d,)."""
+        """Return the kernel's hyperparameters, for columns with these standard deviations (d,)."""
 
     def place_of(self, key: Any) -> int:
-        """Return the place of a column of numbers.
+        """Return the index of a column of numbers.
 
         Raises:
             InvalidArgumentError: There is no such column of numbers.
@@ -47,10 +47,10 @@ class Inputs(InputReader, Protocol):
 
     @property
     def numbers(self) -> Mapping[int, Any]:
-        """The keys of the columns of numbers by their places."""
+        """The keys of the columns of numbers by index."""
 
     def check(self, inputs: Tensor) -> None:
-        """Refuse inputs that `read` never returns, tables (n, d) or positions (n,).
+        """Check inputs as `read` returns them, tables (n, d) or positions (n,).
 
         Raises:
             DataError: The inputs are invalid.
@@ -58,19 +58,19 @@ class Inputs(InputReader, Protocol):
 
 
 class Options(Protocol):
-    """The role: all options that a user chose; a frozen dataclass."""
+    """The interface of the user's options, a frozen dataclass."""
 
     @property
     def starts(self) -> Mapping[str, Any]:
-        """Starting values by name, in the user's units; None for a value that the data decide."""
+        """Starting values by name, in the user's units. If a value is None, it comes from the data."""
 
     @property
     def hyperpriors(self) -> Mapping[str, Hyperprior | None] | None:
-        """Log densities of named hyperparameters; None for a name that has none."""
+        """Log densities of hyperparameters by name, or None for no prior."""
 
     @property
     def seed(self) -> int:
-        """The seed of everything random."""
+        """The random seed."""
 
     @property
     def likelihood(self) -> Likelihood:
@@ -78,45 +78,45 @@ class Options(Protocol):
 
     @property
     def has_matrices(self) -> bool:
-        """Whether there are matrices of all pairs of rows, however many rows."""
+        """Whether matrices of all pairs of rows are used for any number of rows."""
 
     @property
     def approximation(self) -> str | None:
-        """How the posterior is approximated. If None, as usual for the likelihood."""
+        """The approximation of the posterior. If None, the default of the likelihood."""
 
 
 def read_likelihood(likelihood: Any, noise: Any, *, takes_kernel: bool = False) -> Likelihood:
-    """Return a likelihood as an object, and refuse a noise if it has none.
+    """Return a likelihood as an object, after a check of the noise.
 
     Args:
         likelihood: The likelihood, or its name.
-        noise: The starting noise of the model. If None, the data decide it.
-        takes_kernel: Whether the logarithm of the noise may have a kernel of its own.
+        noise: The starting noise of the model. If None, it comes from the data.
+        takes_kernel: Whether the logarithm of the noise may have its own kernel.
 
     Raises:
-        InvalidArgumentError: There is no such likelihood, or the noise or its kernel belongs elsewhere.
+        InvalidArgumentError: The likelihood is unknown, or does not support the noise or its kernel.
     """
     found = by_name(likelihood)
     if found.noise_kernel is not None and not takes_kernel:
         raise InvalidArgumentError(f"The kernel of the noise must be None here, got {found!r}. Use rfgp.GP.")
     if isinstance(found, Gaussian):
         if found.noise is not None:
-            raise InvalidArgumentError("The noise of a normal likelihood is the model's: give noise= to that.")
+            raise InvalidArgumentError(f"likelihood must not have a noise, got {found!r}. Use noise= of the model.")
     elif noise is not None:
-        raise InvalidArgumentError(f"noise is of a normal likelihood, got {found!r}.")
+        raise InvalidArgumentError(f"noise requires a Gaussian likelihood, got {found!r}. Leave noise= out.")
     return found
 
 
 def check_approximation(approximation: str | None, likelihood: Likelihood) -> None:
-    """Refuse an approximation that a likelihood does not have.
+    """Check that a likelihood supports an approximation of the posterior.
 
     Raises:
-        InvalidArgumentError: The message names those that it has.
+        InvalidArgumentError: It does not. The message names the supported ones.
     """
     known = likelihood.approximations
     if approximation is not None and approximation not in known:
-        has = f"has {' and '.join(map(repr, known))}" if known else "needs no approximation"
-        raise InvalidArgumentError(f"inference={approximation!r} is not for {likelihood!r}, which {has}.")
+        options = " or ".join(map(repr, known)) if known else "None"
+        raise InvalidArgumentError(f"inference must be {options} for {likelihood!r}, got {approximation!r}.")
 
 
 class BaseSpec(ABC):
@@ -124,14 +124,14 @@ class BaseSpec(ABC):
 
     options: Options
     noise_process: "BaseSpec | None" = None
-    """The specification of the logarithm of the noise, if it has a kernel of its own. None if it has not."""
+    """The specification of the logarithm of the noise, or None if it has no kernel of its own."""
     noise_prefix: ClassVar[str] = "noise_"
-    """The beginning of the names of the hyperparameters of a noise that is a function of the inputs."""
+    """The prefix of the hyperparameters of a noise that depends on the inputs."""
 
     @property
     @abstractmethod
     def inputs(self) -> Inputs:
-        """How inputs are read."""
+        """The reader of inputs."""
 
     @property
     def variances(self) -> tuple[Variance, ...]:
@@ -150,11 +150,11 @@ class BaseSpec(ABC):
         """Return the prior of the standardized function over standardized inputs."""
 
     def members(self, values: ParameterValues) -> "tuple[Member, ...]":
-        """Return the processes whose posteriors are averaged, that of these hyperparameters first."""
+        """Return the processes whose posteriors are averaged, starting with the one at these hyperparameters."""
         return (Member(1.0, self, values),)
 
     def observation_noise(self, values: ParameterValues) -> Tensor:
-        """Return the standardized variance of an observation given the function, 0-d, of a Gaussian likelihood."""
+        """Return the standardized noise variance, 0-d, of a Gaussian likelihood."""
         first, *others = (member.weight * member.noise for member in self.members(values))
         return sum(others, start=first)
 
@@ -163,7 +163,7 @@ class BaseSpec(ABC):
         return self, data
 
     def covering(self, values: ParameterValues, rows: Rows) -> Self:
-        """Return the specification with draws that serve rows wherever they lie, or itself if its draws do.
+        """Return the specification with draws that cover the range of all rows.
 
         Args:
             values: The hyperparameters.
@@ -180,12 +180,12 @@ class BaseSpec(ABC):
 
         Args:
             scaling: The maps to standardized units.
-            rows: The standardized rows, if there are hyperparameters that they decide.
+            rows: The standardized rows, if hyperparameters depend on them.
         """
         return self
 
     def initialized(self, values: ParameterValues, rows: Rows) -> tuple[Self, ParameterValues]:
-        """Return the specification and the starting values that standardized rows decide, unless the user gave them."""
+        """Return the specification and starting values, from the user or from standardized rows."""
         return self, values
 
     def diagnosed(
@@ -196,19 +196,19 @@ class BaseSpec(ABC):
 
     @abstractmethod
     def identity(self) -> Iterator[str | Tensor]:
-        """Yield everything that a fit is a function of, for checkpoints: texts, and tensors (...)."""
+        """Yield all inputs of a fit for checkpoints, as texts and tensors (...)."""
 
     def __deepcopy__(self, memo: Any) -> Self:
-        return self  # it never changes
+        return self  # immutable
 
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """A process with its share in an average of posteriors.
+    """A process with its weight in an average of posteriors.
 
     Attributes:
-        weight: The share; the shares of an average sum to one.
-        spec: The process.
+        weight: The weight. The weights of an average sum to one.
+        spec: The specification of the process.
         values: Its hyperparameters.
     """
 
@@ -232,7 +232,7 @@ class Member:
 
     @property
     def noise(self) -> Tensor:
-        """The standardized variance of an observation given the function, 0-d, float64, of a Gaussian likelihood."""
+        """The standardized noise variance, 0-d, float64, of a Gaussian likelihood."""
         return self.values.standardized("noise").double()
 
 

@@ -1,4 +1,4 @@
-"""Likelihoods of a regression that are not Gaussian: starting values, parameters, inference and left-out rows."""
+"""Non-Gaussian likelihoods: starting values, parameters, inference and left-out rows."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -38,13 +38,13 @@ from rfgp.solvers.choice import MOST_DENSE
 F = TypeVar("F", bound=BaseSpec)
 
 MOST_OF_CLASSES = 500
-"""The most rows of several classes without features for variational inference: a step costs n^3 for each class."""
+"""The most rows for variational inference of several classes without features. A step costs n^3 for each class."""
 NOISE_START, NOISE_BOUNDS = 0.5, (1e-4, 1e2)
 """The start and the bounds of the output scale of the logarithm of the noise."""
 
 
 class Regressed(Protocol):
-    """The role: a regression, as far as its observations are concerned."""
+    """The interface of a state for the functions of this module."""
 
     @property
     def spec(self) -> BaseSpec:
@@ -63,17 +63,17 @@ class Regressed(Protocol):
 
 
 def summary_of(spec: F, given: TrainingArrays | TrainingSource) -> tuple[F, DataSummary]:
-    """Return the specification with a likelihood that knows the data, and a summary for the latent function.
+    """Return the specification with a likelihood for the data, and a summary for the latent function.
 
     Raises:
-        DataError: There are several targets, or one is no observation of the likelihood.
+        DataError: There are several outputs, or a target is not a valid observation.
     """
     summary, likelihood = given.summary(spec.inputs.standardize), spec.options.likelihood
     if spec.is_gaussian:
         return spec, summary
     targets = summary.targets
     if targets.ndim > 1 and targets.shape[1] > 1:
-        raise DataError(f"{likelihood!r} is of one target a row, got {targets.shape[1]}: fit a model for each.")
+        raise DataError(f"{likelihood!r} requires one output, got {targets.shape[1]}. Fit a model for each.")
     if not likelihood.is_standardized:
         like = summary.center.reshape(-1)[:1]
         maps = Affine.identity(like if summary.center.ndim == 0 else like[None])
@@ -94,10 +94,10 @@ def summary_of(spec: F, given: TrainingArrays | TrainingSource) -> tuple[F, Data
 
 
 def check_rows(spec: BaseSpec, rows: Rows) -> None:
-    """Refuse rows with a noise of their own, and rows in memory whose targets are no observations of the likelihood.
+    """Check for a non-Gaussian likelihood that rows have no known noise and that targets are valid observations.
 
     Raises:
-        DataError: The message names the first of them.
+        DataError: A row is invalid. The message names the first.
     """
     if spec.is_gaussian:
         return
@@ -109,10 +109,10 @@ def check_rows(spec: BaseSpec, rows: Rows) -> None:
 
 
 def check_blocks(spec: BaseSpec, values: ParameterValues, rows: Rows) -> None:
-    """Refuse terms and inference that need rows in memory, if rows are read in blocks.
+    """Check that terms and inference support rows that are read in blocks.
 
     Raises:
-        InvalidArgumentError: With the name of the term, and what to do.
+        InvalidArgumentError: A term or inference needs all rows in memory. The message names it and a remedy.
     """
     if not is_read_in_blocks(rows):
         return
@@ -131,7 +131,7 @@ def check_blocks(spec: BaseSpec, values: ParameterValues, rows: Rows) -> None:
 
 
 def likelihood_quantities(spec: BaseSpec, summary: DataSummary) -> dict[str, Hyperparameter]:
-    """Return the learned parameters of the likelihood, at their starts."""
+    """Return the learned parameters of the likelihood."""
     if spec.is_gaussian:
         return {}
     one = torch.ones_like(summary.center).reshape(-1)[0]
@@ -162,7 +162,7 @@ def latent_mean_and_likelihood(regression: Regressed) -> tuple[Tensor, Likelihoo
 
 
 def priors_of(spec: BaseSpec, values: ParameterValues) -> list[Prior]:
-    """Return the prior of the latent function, and that of the logarithm of the noise if it is a function."""
+    """Return the priors of the latent function and, if it is a function, of the logarithm of the noise."""
     if not spec.options.likelihood.has_noise_process:
         return [spec.prior(values)]
     if spec.noise_process is not None:
@@ -172,10 +172,10 @@ def priors_of(spec: BaseSpec, values: ParameterValues) -> list[Prior]:
 
 
 def approximation_of(spec: BaseSpec, rows: Rows) -> str | None:
-    """Return how the posterior given rows is approximated. None if it is exact.
+    """Return the approximation of the posterior given rows. None if it is exact.
 
-    If the user left it open, it is the default of the likelihood. For classes it is variational, up to 4,000 rows in
-    memory, or 500 of several classes without features.
+    Without a choice of the user it is the default of the likelihood. For classes it is variational up to 4,000 rows in
+    memory, or 500 rows of several classes without features.
     """
     likelihood, chosen = spec.options.likelihood, spec.options.approximation
     most = MOST_DENSE if likelihood.num_latents == 1 or not spec.options.has_matrices else MOST_OF_CLASSES
@@ -187,7 +187,7 @@ def approximation_of(spec: BaseSpec, rows: Rows) -> str | None:
 
 
 def observed_inference(regression: Regressed, rows: Rows, warm_start: WarmStart = ()) -> Inference:
-    """Return the approximate inference from standardized rows, with gradients if they are wanted."""
+    """Return the approximate inference from standardized rows, with gradients if required."""
     spec = regression.spec
     approximation = approximation_of(spec, rows)
     assert approximation is not None
@@ -201,7 +201,7 @@ def mixture_members(spec: BaseSpec, values: ParameterValues) -> list[MixtureMemb
 
 
 def restored(spec: BaseSpec, values: ParameterValues, tensors: Mapping[str, Tensor]) -> Posterior:
-    """Return the posterior that has these `tensors` (...) by name."""
+    """Return the posterior with these `tensors` (...) by name, as saved in a file."""
     with torch.no_grad():
         if not spec.is_gaussian:
             return sites.restore(priors_of(spec, values), tensors, spec.options.likelihood.num_latents)
@@ -220,10 +220,10 @@ def bound_likelihood(regression: Regressed) -> Likelihood:
 
 
 def left_out_observations(regression: Regressed, rows: Rows, inference: Inference | None = None) -> LeaveOneOut:
-    """Return the approximate predictive distribution of each row's observation given all others, in the user's units.
+    """Return approximate leave-one-out predictive distributions of observations, in the user's units.
 
     Args:
-        regression: The regression, with its hyperparameters.
+        regression: The state of the model.
         rows: The data.
         inference: The inference from these rows. If None, it is computed.
     """
@@ -241,7 +241,7 @@ def left_out_observations(regression: Regressed, rows: Rows, inference: Inferenc
 
 
 def _marginals(mean: Tensor, variance: Tensor) -> MarginalDistribution:
-    """Return distributions with means (n, 1) and variances (n,), or those of a function and its noise, (n, 2) each."""
+    """Return distributions with means (n, 1) and variances (n,), or (n, 2) each for a function and its noise."""
     if variance.ndim != 2:
         return MarginalDistribution(mean, variance)
     function, noise = (MarginalDistribution(mean[:, i : i + 1], variance[:, i]) for i in range(2))

@@ -1,4 +1,4 @@
-"""The hyperparameters of a specification, with starts and bounds that the data decide."""
+"""The hyperparameters of a specification, with starting values and bounds from the data."""
 
 import math
 from dataclasses import replace
@@ -11,15 +11,15 @@ from rfgp.rows import DataSummary
 from rfgp.scaling import Affine
 
 _LEAST = 1e-290
-"""The least bound of a hyperparameter, so that products and quotients with observations are finite."""
+"""The smallest bound of a hyperparameter, so that products and quotients with observations are finite."""
 
 
 def space_of(spec: BaseSpec, summary: DataSummary, approximation: str | None) -> ParameterSpace:
-    """Return the hyperparameters of a specification, with starting values and bounds that the data decide.
+    """Return the hyperparameters of a specification, with starting values and bounds from the data.
 
     Raises:
         DataError: The scale of the data is out of range.
-        InvalidArgumentError: A hyperprior has the name of no hyperparameter.
+        InvalidArgumentError: The name of a hyperprior is unknown.
     """
     widest = spec.options.likelihood.widest_by_laplace if approximation == "laplace" else math.inf
     unit = summary.scaling.targets.scale**2
@@ -28,7 +28,7 @@ def space_of(spec: BaseSpec, summary: DataSummary, approximation: str | None) ->
     for name, quantity in quantities.items():
         if quantity.is_variance:
             low, high = (bound * variance for bound in quantity.bounds)
-            own = quantity.unit * unit if unit.ndim == 0 else quantity.unit  # outputs have units of their own
+            own = quantity.unit * unit if unit.ndim == 0 else quantity.unit  # each output has its own unit
             quantities[name] = replace(quantity, start=quantity.start * variance, unit=own, bounds=(low, high))
     for name, start, bounds in spec.variances:
         quantities[name] = Hyperparameter(
@@ -41,8 +41,8 @@ def space_of(spec: BaseSpec, summary: DataSummary, approximation: str | None) ->
         if quantity.is_positive and not bool((low > _LEAST).all() and (high < 1 / _LEAST).all()):
             what = "targets" if name in of_targets else "inputs"
             raise DataError(
-                f"The scale of the {what} is out of the range of double precision: {name} would lie between "
-                f"{float(low.min()):.3g} and {float(high.max()):.3g}. Scale them, or use standardize=True."
+                f"The scale of the {what} must be in the range of double precision, got bounds of {name} from "
+                f"{float(low.min()):.3g} to {float(high.max()):.3g}. Scale them, or use standardize=True."
             )
     mean = Affine(summary.center, summary.deviation)
     return ParameterSpace.of(quantities, mean, summary.scaling.targets, spec.options.hyperpriors)

@@ -1,4 +1,4 @@
-"""A regression as a value: rows under a prior at given hyperparameters, and its construction from data."""
+"""The immutable state of a model: rows under a prior at given hyperparameters."""
 
 import dataclasses
 from collections.abc import Callable
@@ -55,7 +55,7 @@ from rfgp.torch_context import default_settings
 class GPState:
     """Rows under a prior at given hyperparameters, a posterior, or both.
 
-    Nothing that carries a gradient is kept. Likelihoods are computed at each call, and the posterior once, at detached
+    The state stores no gradients. Likelihoods are computed at each call, and the posterior once, at detached
     hyperparameters.
 
     Attributes:
@@ -65,8 +65,15 @@ class GPState:
         num_observations: The number of rows of the posterior.
         rows: The standardized rows, in blocks. If None, only a posterior is known.
         given: A posterior at these hyperparameters that was loaded, updated or found by a fit. If None, it is computed
-            when it is needed.
-        has_forgotten: Whether rows were taken away, so that none is kept.
+            on first use.
+        has_forgotten: Whether `reduced` removed rows, after which no rows are stored.
+
+    Examples:
+        >>> import rfgp
+        >>> gp = rfgp.GP(rfgp.kernels.RBF(lengthscale=1.0), seed=0).condition([[0.0], [1.0]], [0.0, 1.0])
+        >>> state = gp.regression
+        >>> state.num_observations, state.at(state.hyperparameters) is state
+        (2, True)
     """
 
     spec: BaseSpec
@@ -77,14 +84,14 @@ class GPState:
     given: Posterior | None = None
     has_forgotten: bool = False
 
-    # --- other regressions -----------------------------------------------------------------------
+    # --- other states ----------------------------------------------------------------------------
 
     def replace(self, **changes: Any) -> "GPState":
-        """Return the regression with other attributes, without a given posterior unless it is one of them."""
+        """Return the state with other attributes. The posterior is dropped unless it is one of them."""
         return dataclasses.replace(self, **{"given": None, **changes})
 
     def at(self, values: ParameterValues) -> "GPState":
-        """Return the regression at other hyperparameters, or itself if they are the same."""
+        """Return the state at other hyperparameters, or itself if they are the same."""
         return self if self.hyperparameters.equals(values) else self.replace(hyperparameters=values.detached())
 
     # --- inference -------------------------------------------------------------------------------
@@ -93,38 +100,38 @@ class GPState:
         """Return the rows.
 
         Args:
-            purpose: A noun for the error message: the computation that needs the rows.
+            purpose: The computation that needs the rows, as a noun for the message.
 
         Raises:
-            NotFittedError: Only a posterior is known, of a file or after rows were taken away.
+            NotFittedError: The state has only a posterior, from a file or after rows were removed.
         """
         if self.rows is not None:
             return self.rows
         if self.has_forgotten:
             raise NotFittedError(
-                f"This model keeps no rows after forget(X, y), and they are needed for {purpose}. Call condition(X, y) "
-                "with the rows that are left."
+                f"The rows must be known for {purpose}, got a model after forget(X, y). Call condition(X, y) with the "
+                "remaining rows."
             )
         raise NotFittedError(
-            f"This model was loaded without its data, needed for {purpose}. Call condition(X, y) first, or save it "
-            "with data=True."
+            f"The rows must be known for {purpose}, got a model saved without data. Call condition(X, y) first, or "
+            "save it with data=True."
         )
 
     @property
     def approximation(self) -> str | None:
-        """How the posterior of the rows is approximated, "laplace" or "variational". None if it is exact."""
+        """The approximation of the posterior, "laplace" or "variational". None if it is exact."""
         return None if self.rows is None else approximation_of(self.spec, self.rows)
 
     def prior(self) -> Prior:
-        """Return the prior at these hyperparameters, with gradients if they have some."""
+        """Return the prior at these hyperparameters, with their gradients."""
         return self.spec.prior(self.hyperparameters)
 
     def infer(self, rows: Rows, warm_start: WarmStart = ()) -> Inference:
-        """Return the inference from standardized rows at these hyperparameters, with gradients if they have some.
+        """Return the inference from standardized rows at these hyperparameters, with their gradients.
 
         Args:
             rows: The data.
-            warm_start: The warm start of the same rows at hyperparameters close by. The default is none.
+            warm_start: The warm start of the same rows at similar hyperparameters. The default is empty.
         """
         if not self.spec.is_gaussian:
             return observed_inference(self, rows, warm_start)
@@ -134,7 +141,7 @@ class GPState:
         return solver_for(members[0].prior, rows, members[0].mean, members[0].noise)
 
     def log_marginal_likelihood(self) -> Tensor:
-        """Return the log density of the targets in their own units, 0-d, constants included.
+        """Return the log density of the targets in the user's units, 0-d, including constants.
 
         Raises:
             NotFittedError: There are no rows.
@@ -144,10 +151,10 @@ class GPState:
 
     @cached_property
     def posterior(self) -> Posterior:
-        """The posterior that predictions need: the given one, or one that is computed once.
+        """The posterior for predictions: the given one, or one that is computed once.
 
         Raises:
-            NotFittedError: There are neither rows nor a given posterior.
+            NotFittedError: There are neither rows nor a posterior.
         """
         if self.given is not None:
             return self.given
@@ -157,7 +164,7 @@ class GPState:
 
     @property
     def present_posterior(self) -> Posterior | None:
-        """The posterior, if it was given or has been computed."""
+        """The posterior, or None if it has not been computed yet."""
         return vars(self).get("posterior", self.given)
 
     @property
@@ -165,12 +172,12 @@ class GPState:
         """The standardized latent function given the rows.
 
         Raises:
-            NotFittedError: There are neither rows nor a given posterior.
+            NotFittedError: There are neither rows nor a posterior.
         """
         return ConditionedGP(self.posterior)
 
     def leave_one_out(self) -> LeaveOneOut:
-        """Return the predictive distribution of each row's observation given all others, in the user's units.
+        """Return the leave-one-out predictive distributions of observations, in the user's units.
 
         Raises:
             NotFittedError: There are no rows.
@@ -194,7 +201,7 @@ class GPState:
         """Check new inputs and return them standardized, tables (n, d) or positions (n,).
 
         Raises:
-            DataError: They do not fit the data.
+            DataError: The inputs do not match the training data.
         """
         inputs, origin = self.spec.inputs.read(arranged(X, self.scaling.columns))
         self.scaling.check_columns(inputs)
@@ -205,16 +212,16 @@ class GPState:
 
         Args:
             X: The inputs.
-            derivative: The key of a column in which the function is differentiated. If None, it is not.
+            derivative: The key of a column. If given, the posterior of the derivative in this column is returned.
         """
         found = predicted(self, *_points_or_blocks(self, X))
         return found if derivative is None else differentiated(found, *_column(self, derivative))
 
     def sample_functions(self, num_samples: int, seed: int | None) -> Callable[[Any], Any]:
-        """Draw functions from the posterior: maps of inputs, (n, d) or n labels, to values (s, n) or (s, n, k).
+        """Draw s functions from the posterior, which map inputs to values (s, n) or (s, n, k).
 
         Raises:
-            InvalidArgumentError: S is not a positive integer, or the prior has no functions to draw.
+            InvalidArgumentError: `num_samples` is not a positive integer, or the prior has no functions to draw.
         """
         num_samples = check_count("num_samples", num_samples)
         generator = random.generator(random.resolve_seed(seed), random.Role.FUNCTIONS)
@@ -267,14 +274,14 @@ def _points_or_blocks(regression: GPState, X: Any) -> tuple[Tensor | SourceInput
 
 
 def begin(spec: BaseSpec, data: Chunk) -> GPState:
-    """Return a regression at its starting values. The data decide those that the user left open.
+    """Return a state at starting values from the user or from the data.
 
     Args:
         spec: The specification of the user's options.
         data: The user's data, at least two rows.
 
     Raises:
-        DataError: The data cannot be used; the message names the place.
+        DataError: The data cannot be used. The message names the place.
     """
     spec, data = spec.with_data(data)
     given = read_training(spec.inputs, data, spec.options.seed)
@@ -291,7 +298,7 @@ def started(spec: BaseSpec, summary: DataSummary, rows: Rows) -> GPState:
 
     Raises:
         DataError: The scale of the data is out of range.
-        InvalidArgumentError: A starting value or a hyperprior has the name of no hyperparameter.
+        InvalidArgumentError: The name of a starting value or a hyperprior is unknown.
     """
     drawn = spec.with_sample(summary.scaling, rows)
     values = space_of(drawn, summary, approximation_of(drawn, rows)).start
@@ -301,7 +308,7 @@ def started(spec: BaseSpec, summary: DataSummary, rows: Rows) -> GPState:
 
 
 def restarted(regression: GPState, spec: BaseSpec) -> GPState:
-    """Return the regression of another specification at its starting values, for the same rows.
+    """Return the state of another specification at its starting values, for the same rows.
 
     Raises:
         DataError: Some of the rows are read in blocks.
@@ -313,10 +320,10 @@ def restarted(regression: GPState, spec: BaseSpec) -> GPState:
 
 
 def predicted(regression: GPState, inputs: Any, origin: Origin) -> Prediction:
-    """Return the posterior of the latent function at standardized inputs, (n, d) or blocks of them.
+    """Return the posterior of the latent function at standardized inputs, (n, d) or in blocks.
 
     Args:
-        regression: The regression.
+        regression: The state.
         inputs: The standardized inputs.
         origin: The type of the results.
     """
@@ -332,7 +339,7 @@ def predicted(regression: GPState, inputs: Any, origin: Origin) -> Prediction:
 
 
 def _column(regression: GPState, key: Any) -> tuple[int, Tensor]:
-    """Return the place of a column of numbers, and a standardized unit of it in the user's, 0-d.
+    """Return the index of a column of numbers, and its standardized unit in the user's units, 0-d.
 
     Raises:
         InvalidArgumentError: There is no such column of numbers.
@@ -348,14 +355,16 @@ def differentiated(found: Prediction, place: int, unit: Tensor) -> Prediction:
 
     Args:
         found: The posterior of the function.
-        place: The place of the column.
-        unit: A standardized unit of the column in the user's, 0-d.
+        place: The index of the column.
+        unit: The standardized unit of the column in the user's units, 0-d.
 
     Raises:
         InvalidArgumentError: There are several processes, or the function has no derivative.
     """
     if not isinstance(found, TermPrediction) or found.process is None:
-        raise InvalidArgumentError("Derivatives of an average of models are not known. Use one of gp.members.")
+        raise InvalidArgumentError(
+            "derivative requires a single model, got an average of models. Use one of gp.members."
+        )
     process = found.process.differentiated(place)
     latent, zero = process.at(found.inputs), torch.zeros_like(found.location)
     scale, refused = found.scale / unit.double(), refusals.refuse_slopes

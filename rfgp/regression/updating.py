@@ -1,4 +1,4 @@
-"""Regressions with other rows: conditioned on new ones, with further ones, and without some of them."""
+"""States with other rows: new ones, additional ones, or fewer."""
 
 import dataclasses
 
@@ -24,10 +24,10 @@ from rfgp.solvers.onepass import SeriesPosterior
 
 
 def conditioned(regression: GPState, data: Chunk) -> GPState:
-    """Return a regression with other data. Its posterior is computed now if a source may be read only now.
+    """Return a state with other data. Its posterior is computed at once if a source can be read only now.
 
     Raises:
-        DataError: The data cannot be used; the message names the place.
+        DataError: The data cannot be used. The message names the place.
     """
     (spec, data), scaling = regression.spec.with_data(data), regression.scaling
     given = read_training(spec.inputs, data, spec.options.seed, 1, scaling.columns)
@@ -40,24 +40,24 @@ def conditioned(regression: GPState, data: Chunk) -> GPState:
 
 
 def extended(regression: GPState, data: Chunk) -> GPState:
-    """Return a regression with further data.
+    """Return a state with additional data.
 
-    If its posterior is known and takes new rows without the old ones, only the new rows are read.
+    If the known posterior can be updated without the old rows, only the new rows are read.
 
     Raises:
-        DataError: The data cannot be used; the message names the place.
+        DataError: The data cannot be used. The message names the place.
         NotFittedError: The old rows are needed but not known.
     """
     posterior = regression.present_posterior if regression.spec.is_gaussian else None
     posterior = posterior if posterior is not None and posterior.takes_rows else None
     spec, data = regression.spec.with_data(data)
-    posterior = posterior if spec is regression.spec else None  # new levels are further weights
+    posterior = posterior if spec is regression.spec else None  # new levels add weights
     if posterior is None:
         regression.needed_rows("update")
     more = read_more(spec.inputs, data, spec.options.seed, regression.scaling)
     check_rows(spec, more)
     if posterior is not None and _needs_all(regression, posterior, more):
-        posterior, _ = None, regression.needed_rows("rows outside the range of those before")
+        posterior, _ = None, regression.needed_rows("new rows outside the range of the old ones")
     grown = None
     if posterior is not None:
         grown, more = _updated(regression, posterior, more)
@@ -71,17 +71,17 @@ def extended(regression: GPState, data: Chunk) -> GPState:
 
 
 def reduced(regression: GPState, data: Chunk) -> GPState:
-    """Return a regression without some of its rows, by sums over these rows alone. It keeps no rows.
+    """Return a state without some of its rows, by subtraction of sums over them. It stores no rows.
 
     Raises:
-        DataError: The data cannot be used, or are as many as all rows.
-        InvalidArgumentError: The posterior has no sums over rows that can be taken away.
+        DataError: The data cannot be used, or no rows would remain.
+        InvalidArgumentError: The posterior has no sums over rows.
     """
     posterior = regression.posterior if regression.spec.is_gaussian else None
     if not (isinstance(posterior, SeriesPosterior) and posterior.takes_rows):
         raise InvalidArgumentError(
-            "Only a Gaussian model whose terms have fixed features, one of them by EquispacedFourier(), forgets rows. "
-            "Call condition(X, y) with the rows that are left."
+            "forget requires a Gaussian likelihood and fixed features in all terms, some by EquispacedFourier(), got "
+            "another model. Call condition(X, y) with the remaining rows."
         )
     spec, data = regression.spec.with_data(data)
     rows = read_more(spec.inputs, data, spec.options.seed, regression.scaling)
@@ -94,11 +94,11 @@ def reduced(regression: GPState, data: Chunk) -> GPState:
 
 
 MANY = 4
-"""The factor of the number of rows after which lattices are laid anew for an update, if the old rows are known."""
+"""The growth factor of the number of rows after which an update recomputes lattices, if the old rows are known."""
 
 
 def _needs_all(regression: GPState, posterior: Posterior, rows: ArrayRows | SourceRows) -> bool:
-    """Return whether an update needs all rows: if the lattices do not serve the new ones."""
+    """Return whether an update needs all rows, because the lattices do not cover the new ones."""
     if not isinstance(posterior, SeriesPosterior):
         return False
     if isinstance(rows, ArrayRows) and bool(posterior.is_outside(rows.inputs).any()):
@@ -108,7 +108,7 @@ def _needs_all(regression: GPState, posterior: Posterior, rows: ArrayRows | Sour
 
 
 def solved_if_read(regression: GPState) -> GPState:
-    """Return a regression, with its posterior if rows are read in blocks: later their source may be gone.
+    """Return a state, with its posterior if rows are read in blocks, since their source may disappear.
 
     Raises:
         InvalidArgumentError: Rows are read in blocks, and a term needs them in memory.
@@ -122,7 +122,7 @@ def solved_if_read(regression: GPState) -> GPState:
 def _updated(
     regression: GPState, posterior: Posterior, more: ArrayRows | SourceRows
 ) -> tuple[Posterior, ArrayRows | SourceRows]:
-    """Return the posterior with further rows, and these rows, counted as they were read."""
+    """Return the posterior with additional rows, and these rows with their final count."""
     if isinstance(posterior, SeriesPosterior):
         more = more.read_once() if isinstance(more, SourceRows) and more.num_rows is None else more
         return posterior.with_rows(more), more

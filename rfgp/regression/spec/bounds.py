@@ -1,4 +1,4 @@
-"""Bounds of the log marginal likelihood of the exact kernel."""
+"""Bounds on the log marginal likelihood of the exact kernel."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from rfgp.solvers.lowrank import EvidenceBounds, LinearModel, evidence_bounds
 
 
 def exact_evidence_bounds(regression: GPState) -> EvidenceBounds:
-    """Return bounds of the log marginal likelihood of the exact kernel, in the user's units.
+    """Return bounds on the log marginal likelihood of the exact kernel, in the user's units.
 
     Raises:
         NotFittedError: There are no rows.

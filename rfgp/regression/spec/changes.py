@@ -19,7 +19,7 @@ from rfgp.rows import DataSummary
 
 
 def reassigned(spec: ModelSpec, approximation: Any, values: ParameterValues, num_rows: int) -> dict[str, Approximation]:
-    """Return the approximations of all terms by name, if some change and the others stay.
+    """Return the approximations of all terms by name, some of them changed.
 
     Args:
         spec: The specification.
@@ -28,7 +28,7 @@ def reassigned(spec: ModelSpec, approximation: Any, values: ParameterValues, num
         num_rows: The number of rows.
 
     Raises:
-        InvalidArgumentError: There is no term of a name, or an approximation cannot serve a term.
+        InvalidArgumentError: The name of a term is unknown, or a term does not support an approximation.
     """
     data, noise = spec.term_data(values, num_rows), spec.noise_process
     of_noise = noise.term_data(values, num_rows) if noise else []
@@ -38,7 +38,7 @@ def reassigned(spec: ModelSpec, approximation: Any, values: ParameterValues, num
 
 
 def learnable_draws(spec: ModelSpec) -> dict[str, Tensor]:
-    """Return the draws (...) that a fit may change, by path."""
+    """Return the draws (...) that a fit may learn, by path."""
     found = {path: draw for term in spec.priors for path, draw in term.learnable.items()}
     return found if spec.noise_process is None else found | learnable_draws(spec.noise_process)
 
@@ -50,7 +50,7 @@ def with_learned(spec: ModelSpec, draws: Mapping[str, Tensor]) -> ModelSpec:
 
 
 def variance_paths(spec: ModelSpec) -> tuple[str, ...]:
-    """Return the paths of the variances whose common factor scales the whole prior. Empty if there are none such."""
+    """Return the paths of the variances that together scale the whole prior. Empty if there are none."""
     assert spec.columns is not None
     found: list[str] = []
     for term in spec.terms:
@@ -62,7 +62,7 @@ def variance_paths(spec: ModelSpec) -> tuple[str, ...]:
 
 
 def block_scales(spec: ModelSpec, prior: Prior) -> list[str]:
-    """Return the path of the variance of each block of weights of a prior, in order. Empty unless each has its own."""
+    """Return the path of the variance of each weight block of a prior, in order. Empty if blocks share one."""
     paths = dict(zip((term.name for term in spec.terms), variance_paths(spec), strict=False))
     names = [block.name for block in prior.weights]
     is_own = len(set(paths.values())) == len(spec.terms) == len(set(names)) == len(names)
@@ -71,7 +71,7 @@ def block_scales(spec: ModelSpec, prior: Prior) -> list[str]:
 
 
 def some_terms(spec: ModelSpec, names: Sequence[str]) -> ModelSpec:
-    """Return the specification of some of the terms, with their approximations and draws."""
+    """Return the specification of some terms, with their approximations and draws."""
     pairs = [pair for pair in zip(spec.terms, spec.priors, strict=True) if pair[0].name in names]
     terms, priors = tuple(term for term, _ in pairs), tuple(prior for _, prior in pairs)
     used = {term.name: spec.approximations[term.name] for term in terms}
@@ -80,14 +80,14 @@ def some_terms(spec: ModelSpec, names: Sequence[str]) -> ModelSpec:
 
 
 def with_draws_of(spec: ModelSpec, other: ModelSpec) -> ModelSpec:
-    """Return the specification with the draws of the terms of another one that have the same names."""
+    """Return the specification with the draws of another one, matched by the names of terms."""
     found = {term.name: prior for term, prior in zip(other.terms, other.priors, strict=True)}
     pairs = zip(spec.terms, spec.priors, strict=True)
     return replace(spec, priors=tuple(found.get(term.name, prior) for term, prior in pairs))
 
 
 def values_of_terms(spec: ModelSpec, values: ParameterValues) -> ParameterValues:
-    """Return the hyperparameters of the terms of a specification, among those of more terms, with the same bounds."""
+    """Return the hyperparameters of the terms of a specification, from those of more terms."""
     columns = spec.columns
     assert columns is not None
     own = {*hyperparameters_of(spec.terms, columns), *(term.outputscale for term in spec.terms)}
@@ -99,7 +99,7 @@ def values_of_terms(spec: ModelSpec, values: ParameterValues) -> ParameterValues
 
 
 def data_summary(regression: GPState) -> DataSummary:
-    """Return the summary of the data of a regression, without the targets: for another one on the same columns."""
+    """Return the data summary of a state without the targets, for another model on the same columns."""
     spec, mean = regression.spec, regression.hyperparameters.space.mean
     assert isinstance(spec, ModelSpec)
     assert spec.columns is not None

@@ -9,8 +9,9 @@ from rfgp.regression.state import GPState
 def degrees_of_freedom(regression: GPState, points: Tensor) -> dict[str, float]:
     """Return the effective degrees of freedom of each term, from a sample of rows (n, D).
 
-    The posterior covariance of f_t and f at the rows is K_t - K_t (K + D)^-1 K = K_t (K + D)^-1 D, so that the trace is
-    that of their covariances divided by the variances of the errors.
+    The posterior covariance of f_t and f at the rows is K_t - K_t (K + D)^-1 K = K_t (K + D)^-1 D. The trace is
+    therefore the sum of their covariances over the rows, divided by the error variances.
+
     """
     process, names = regression.process, regression.process.terms
     with torch.no_grad():
