@@ -34,7 +34,7 @@ def learn_indicators(table: Table, others: Collection[Key] = ()) -> dict[Key, tu
         others: The keys of columns that the kernel reads as levels. They have no indicators.
 
     Raises:
-        DataError: columns have missing cells, too many levels, or dates as text. The message lists the faults of all
+        DataError: Columns have missing cells, too many levels, or dates as text. The message lists the faults of all
             columns.
 
     Examples:
@@ -103,10 +103,10 @@ def with_indicators(table: Table, indicators: Indicators) -> Table:
     column keeps them.
 
     Raises:
-        DataError: a column or a cell is missing, or a column has a name that an indicator needs.
+        DataError: A column or a cell is missing, or a column has a name that an indicator needs.
 
     Warns:
-        NewLevelWarning: a column has levels that the training data do not have.
+        NewLevelWarning: A column has levels that the training data do not have.
 
     Examples:
         >>> from rfgp.columns import Table

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from rfgp.ambient import Cached
 from rfgp.columns import plain
 from rfgp.columns.faults import joined
 from rfgp.columns.kinds import Kind
@@ -18,6 +17,7 @@ from rfgp.columns.table import Table
 from rfgp.counts import counted
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.messages import shown
+from rfgp.torch_context import Cached
 
 T = TypeVar("T")
 

@@ -79,7 +79,7 @@ class Field:
         """The roads cut at their crossings and at the places of sensors.
 
         Raises:
-            InvalidArgumentError: the field is not on roads.
+            InvalidArgumentError: The field is not on roads.
         """
         if self.roads is None:
             raise InvalidArgumentError("This field is not on roads.")
@@ -142,7 +142,7 @@ class Field:
         """Return the pieces of road between neighbouring nodes, which are positions in the graph.
 
         Raises:
-            InvalidArgumentError: the field is not on roads.
+            InvalidArgumentError: The field is not on roads.
         """
         return self.cut_roads.pieces
 

@@ -96,10 +96,10 @@ def read_mesh_fields(
 
     Raises:
         graphs.InvalidArgumentError: other weights or nodes, or "cotangent" for faces.
-        InvalidArgumentError: there is no such column.
-        DataError: the table does not say where values are, names faces or vertices that have no value, or places far
+        InvalidArgumentError: There is no such column.
+        DataError: The table does not say where values are, names faces or vertices that have no value, or places far
             from the mesh; there is no such property.
-        FileFormatError: the mesh is missing, empty or of another format.
+        FileFormatError: The mesh is missing, empty or of another format.
 
     Warns:
         graphs.DisconnectedWarning: the mesh falls into parts.
@@ -193,7 +193,7 @@ def _columns(
     """Return which columns of a table say where, and which are values.
 
     Raises:
-        DataError: no columns say where, or several ways; or there are no values.
+        DataError: No columns say where, or several ways; or there are no values.
     """
     drop = options.get("drop", ())
     dropped = {drop} if isinstance(drop, str | int) else set(drop)
@@ -227,7 +227,7 @@ def _property(file: MeshFile, path: Path, target: str, options: tuple[str, str |
     """Return the field of a property of the mesh's own file.
 
     Raises:
-        DataError: there is no such property, or it has no value on the surface.
+        DataError: There is no such property, or it has no value on the surface.
     """
     weights, nodes, within = options
     sources = {"faces": file.of_faces, "vertices": file.of_vertices}

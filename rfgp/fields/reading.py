@@ -60,7 +60,7 @@ def read_road_field(
 ) -> Field:
     """Read roads with sensors; those without a value are nodes, but not observed.
 
-    Sensors at one place are one node, labelled by the number of the place, observed as often as they are.
+    Sensors at one place are one node, labeled by the number of the place, observed as often as they are.
 
     Args:
         path: An R data file or GeoJSON, see `graphs.read_roads`.
@@ -75,9 +75,9 @@ def read_road_field(
         skip: GeoJSON: whether to leave out what is neither road nor sensor, with a warning; see `graphs.read_roads`.
 
     Raises:
-        FileFormatError: the file is missing, empty or of another format.
-        InvalidGraphError: roads or sensors that make no graph.
-        DataError: no sensor has a value.
+        FileFormatError: The file is missing, empty or of another format.
+        InvalidGraphError: Roads or sensors that make no graph.
+        DataError: No sensor has a value.
 
     Warns:
         graphs.DisconnectedWarning: the roads fall into parts.
@@ -116,8 +116,8 @@ def read_road_fields(
         The fields by their targets.
 
     Raises:
-        InvalidArgumentError: there are no targets.
-        DataError: no sensor has a value of a target; and the errors of `read_road_field`.
+        InvalidArgumentError: There are no targets.
+        DataError: No sensor has a value of a target; and the errors of `read_road_field`.
 
     Examples:
         >>> import json, tempfile
@@ -172,7 +172,7 @@ def _groups(roads: graphs.Roads, name: str, path: str | Path) -> NDArray[Any]:
     """Return the values (S,) of a property of sensors as texts.
 
     Raises:
-        DataError: a sensor does not have it.
+        DataError: A sensor does not have it.
     """
     values = [properties.get(name) for properties in roads.properties]
     if len(values) < len(roads.values) or None in values:

@@ -111,7 +111,7 @@ class Surface:
         """Return the nodes that are nearest to the places in the rows of a table.
 
         Raises:
-            DataError: a place lies far from the surface.
+            DataError: A place lies far from the surface.
         """
         found = self.located(places)
         worst = int(found.distances.argmax())
@@ -148,7 +148,7 @@ class Surface:
         """Return the nodes (n,) that the rows of a table name by the numbers of the mesh's file.
 
         Raises:
-            DataError: numbers that the file does not have, or of faces or vertices without a value.
+            DataError: Numbers that the file does not have, or of faces or vertices without a value.
         """
         kind, given = ("face", "faces") if self.on_faces else ("vertex", "vertices")
         if self.numbers is None:

@@ -27,8 +27,8 @@ def write_mesh(folder: str | Path, field: Field, posterior: NodePosterior) -> li
         The four paths.
 
     Raises:
-        InvalidArgumentError: the field is not on a mesh.
-        OSError: the folder cannot be written.
+        InvalidArgumentError: The field is not on a mesh.
+        OSError: The folder cannot be written.
     """
     if field.mesh is None:
         raise InvalidArgumentError("This field is not on a mesh.")
@@ -98,8 +98,8 @@ def write_roads(path: str | Path, field: Field, posterior: NodePosterior) -> Pat
     at more points when they are read again.
 
     Raises:
-        InvalidArgumentError: the field is not on roads, or its value has the name of a result.
-        OSError: the folder cannot be written.
+        InvalidArgumentError: The field is not on roads, or its value has the name of a result.
+        OSError: The folder cannot be written.
     """
     pieces = field.pieces()
     assert field.roads is not None

@@ -25,7 +25,7 @@ from scipy.optimize import lsq_linear
 from torch import Tensor
 
 from rfgp.fitting.maximize import Plan
-from rfgp.parameters import Values
+from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, Stage
 from rfgp.rows import Rows
 from rfgp.solvers import Inference
@@ -55,7 +55,7 @@ class Scored(Inference, Protocol):
 
 
 S = TypeVar("S", bound=Scored)
-Infer = Callable[[Values], S]
+Infer = Callable[[ParameterValues], S]
 """Returns the inference from some rows at hyperparameters."""
 
 
@@ -75,7 +75,7 @@ class Scoring(ABC, Generic[S]):
     """The g^T A^-1 g at convergence, the squared distance to the maximum in standard errors."""
 
     def __init__(
-        self, infer: Infer[S], rows: Rows, jacobian: float, values: Values, plan: Plan, stage: str = "all rows"
+        self, infer: Infer[S], rows: Rows, jacobian: float, values: ParameterValues, plan: Plan, stage: str = "all rows"
     ) -> None:
         self._infer, self._start, self._plan, self._stage = infer, values, plan, stage
         self._free = values.space.free(plan.fixed)
@@ -85,7 +85,7 @@ class Scoring(ABC, Generic[S]):
         self._high = np.array([np.inf if high is None else high for _, high in limits])
         self._rows, self._count, self._jacobian = len(rows), rows.count, jacobian
 
-    def run(self) -> tuple[Values, FitReport]:
+    def run(self) -> tuple[ParameterValues, FitReport]:
         """Return the hyperparameters found, and the report."""
         plan = self._plan
         most = min(_MOST_STEPS, plan.max_iterations)
@@ -164,7 +164,7 @@ class Scoring(ABC, Generic[S]):
             point = np.where(np.isclose(point, bound, rtol=_ROUNDING, atol=_ROUNDING), bound, point)
         return np.clip(point, self._low, self._high)
 
-    def _at(self, point: Floats) -> Values:
+    def _at(self, point: Floats) -> ParameterValues:
         return self._start.moved(self._free, point)
 
     def _evaluate(self, point: Floats) -> tuple[Floats, Floats]:
@@ -181,7 +181,7 @@ class Scoring(ABC, Generic[S]):
         information = self.information(point, inference) + torch.diag(curvature.clamp_min(0))
         return {"gradient": (gradient + in_prior).double(), "information": information}
 
-    def _flat_gradient(self, total: Tensor, values: Values) -> Tensor:
+    def _flat_gradient(self, total: Tensor, values: ParameterValues) -> Tensor:
         leaves = [values.raw[name] for name in self._free]
         if not total.requires_grad:
             return torch.zeros(sum(leaf.numel() for leaf in leaves), dtype=torch.float64)
@@ -204,7 +204,7 @@ class Scoring(ABC, Generic[S]):
     def information(self, point: Floats, inference: S) -> Tensor:
         """Return the information A (p, p) of the likelihood at a point (p,)."""
 
-    def _value(self, values: Values) -> tuple[float, float]:
+    def _value(self, values: ParameterValues) -> tuple[float, float]:
         """Return the log marginal likelihood, and its standard error."""
 
         def compute() -> dict[str, Tensor]:

@@ -14,8 +14,8 @@ from rfgp.fitting.average_information import STEP, Floats, Scoring
 from rfgp.fitting.context import TermFit
 from rfgp.fitting.starts import screened
 from rfgp.fitting.subsets import LEAST_ROWS, optimize
-from rfgp.parameters import Values
-from rfgp.regression import FitReport, Regression
+from rfgp.parameters import ParameterValues
+from rfgp.regression import FitReport, GPState
 from rfgp.rows import Block, gathered
 from rfgp.solvers.chain import ChainSolver, ascending_rows
 
@@ -23,7 +23,7 @@ MIDDLE_ROWS = 50_000
 """The number of rows of a search between the first and that on all rows, if these are four times as many."""
 
 
-def fit_chain(fit: TermFit) -> tuple[Regression, FitReport]:
+def fit_chain(fit: TermFit) -> tuple[GPState, FitReport]:
     """Fit a Matern process of one column; return the regression and the report."""
     fit = fit.at(screened(fit))
     is_small = len(fit.rows) <= 2 * LEAST_ROWS
@@ -43,7 +43,7 @@ def _search(fit: TermFit, rows: Block) -> tuple[TermFit, FitReport]:
     some = ascending_rows(fit.prior, rows)
     jacobian = fit.regression.scaling.targets.log_jacobian(rows.count)
 
-    def infer(values: Values) -> ChainSolver:
+    def infer(values: ParameterValues) -> ChainSolver:
         return cast(ChainSolver, fit.regression.replace(hyperparameters=values).infer(some))
 
     stage = "all rows" if len(rows) == len(fit.rows) else f"subset of {len(rows)}"

@@ -24,7 +24,7 @@ from torch import Tensor
 from rfgp.errors import CheckpointError, CheckpointWarning, RfgpError
 from rfgp.files import write_atomically
 from rfgp.linalg import in_bytes
-from rfgp.regression import Regression
+from rfgp.regression import GPState
 from rfgp.rows import ArrayRows, SourceRows, parts_of
 
 _MAGIC = b"rfgp checkpoint 2\n"
@@ -207,7 +207,7 @@ def open_journal(path: str | Path | None, identity: Callable[[], str]) -> Iterat
         journal.close()
 
 
-def fingerprint(regression: Regression, fixed: tuple[str, ...], max_iterations: int | None) -> str:
+def fingerprint(regression: GPState, fixed: tuple[str, ...], max_iterations: int | None) -> str:
     """Return a hash of what a fit is a function of: family, data, start, draw and version.
 
     Hyperpriors have no bytes of their own; where the first step has likelihoods, the journal tells them by these.
@@ -223,9 +223,9 @@ def fingerprint(regression: Regression, fixed: tuple[str, ...], max_iterations: 
     return digest.hexdigest()
 
 
-def _parts(regression: Regression) -> Iterator[str | Tensor]:
-    """Yield what tells the family, the start and the data; of rows that are read in blocks, a digest of all values."""
-    yield from regression.family.identity()
+def _parts(regression: GPState) -> Iterator[str | Tensor]:
+    """Yield the specification, the start and the data. Rows that are read in blocks give a digest of their values."""
+    yield from regression.spec.identity()
     yield regression.hyperparameters.flat()
     for affine in (regression.scaling.targets, regression.scaling.inputs):
         if affine is not None:

@@ -13,8 +13,8 @@ from torch import Tensor
 from rfgp.approximations.role import TermGram
 from rfgp.blocks import Prior
 from rfgp.grams import Gram
-from rfgp.parameters import Values
-from rfgp.regression import Regression, mean_and_noise
+from rfgp.parameters import ParameterValues
+from rfgp.regression import GPState, mean_and_noise
 from rfgp.regression.spec import ModelSpec
 from rfgp.rows import Block, Rows, gathered
 from rfgp.solvers import onepass
@@ -38,14 +38,14 @@ class ClosedForm:
     terms: tuple[TermGram, ...]
 
     @classmethod
-    def of(cls, regression: Regression, rows: Rows) -> "ClosedForm | None":
+    def of(cls, regression: GPState, rows: Rows) -> "ClosedForm | None":
         """Return the likelihood of rows under a regression. None if another solver serves, or a term has no gradient.
 
         Args:
             regression: The regression.
             rows: The rows.
         """
-        spec, space = regression.family, regression.hyperparameters.space
+        spec, space = regression.spec, regression.hyperparameters.space
         if not spec.is_gaussian or space.others or not rows.is_uniform or not isinstance(spec, ModelSpec):
             return None
         prior = regression.prior()
@@ -60,7 +60,7 @@ class ClosedForm:
         terms = tuple(one for one in found if one is not None)
         return cls(block, terms) if len(terms) == len(found) else None
 
-    def __call__(self, values: Values, free: Sequence[str]) -> tuple[Tensor, Tensor] | None:
+    def __call__(self, values: ParameterValues, free: Sequence[str]) -> tuple[Tensor, Tensor] | None:
         """Return the log likelihood and hyperpriors, 0-d, and their gradient in free raw values, (p,).
 
         Args:
@@ -83,14 +83,14 @@ class ClosedForm:
         parts = [total[name] if name in total else torch.zeros_like(known[name]) for name in free]
         return value, torch.cat([part.reshape(-1) for part in parts])
 
-    def value(self, values: Values) -> Tensor | None:
+    def value(self, values: ParameterValues) -> Tensor | None:
         """Return the log likelihood and hyperpriors, 0-d, float64. None if a row is too far out for a closed form."""
         with torch.no_grad():
             known = {name: values.standardized(name).double() for name in values.space.quantities}
             solver = self._solver(values, known)
             return None if solver is None else solver.log_marginal_likelihood() + values.log_hyperprior()
 
-    def _solver(self, values: Values, known: Mapping[str, Tensor]) -> DenseSolver | None:
+    def _solver(self, values: ParameterValues, known: Mapping[str, Tensor]) -> DenseSolver | None:
         """Return the solver at hyperparameters, whose standardised values are known. None without a closed form."""
         grams = [term.at(known) for term in self.terms]
         found = [gram for gram in grams if gram is not None]
@@ -100,7 +100,7 @@ class ClosedForm:
 
     def _in_raw(
         self,
-        values: Values,
+        values: ParameterValues,
         known: Mapping[str, Tensor],
         of_terms: "zip[tuple[str, Tensor | None]]",
         of_noise_and_residual: Sequence[Tensor | None],
@@ -121,7 +121,7 @@ class ClosedForm:
         return total
 
 
-def _add_hyperprior(total: dict[str, Tensor], values: Values, free: Sequence[str]) -> Tensor:
+def _add_hyperprior(total: dict[str, Tensor], values: ParameterValues, free: Sequence[str]) -> Tensor:
     """Return the log density of the hyperpriors, 0-d, and add its gradient to the totals of free names."""
     with torch.enable_grad():
         leaves = values.leaves(free)

@@ -13,8 +13,8 @@ from rfgp import random
 from rfgp.blocks import Prior
 from rfgp.fitting.maximize import Plan
 from rfgp.inference.distributions import normal_log_density
-from rfgp.parameters import Values
-from rfgp.regression import Regression, mean_and_noise
+from rfgp.parameters import ParameterValues
+from rfgp.regression import GPState, mean_and_noise
 from rfgp.regression.spec import ModelSpec, variance_paths
 from rfgp.rows import Block, Rows, pool_of, repeat_groups
 from rfgp.solvers.lowrank import LinearModel
@@ -46,17 +46,17 @@ class TermFit:
         order: A random order of the pool (n,).
     """
 
-    regression: Regression
+    regression: GPState
     plan: Plan
     rows: Rows
     pool: Block
     order: Tensor
 
     @classmethod
-    def of(cls, regression: Regression, plan: Plan) -> "TermFit":
+    def of(cls, regression: GPState, plan: Plan) -> "TermFit":
         """Return the fit of a regression."""
         rows = regression.needed_rows("a fit")
-        pool, seed = pool_of(rows), regression.family.options.seed
+        pool, seed = pool_of(rows), regression.spec.options.seed
         order = torch.randperm(len(pool), generator=random.generator(seed, random.Role.SAMPLE))
         return cls(regression, plan, rows, pool, order)
 
@@ -66,7 +66,7 @@ class TermFit:
         return spec_of(self.regression)
 
     @property
-    def values(self) -> Values:
+    def values(self) -> ParameterValues:
         """The present hyperparameters."""
         return self.regression.hyperparameters
 
@@ -85,13 +85,13 @@ class TermFit:
         """The names of hyperparameters that are not fixed."""
         return self.values.space.free(self.plan.fixed)
 
-    def at(self, values: Values) -> "TermFit":
+    def at(self, values: ParameterValues) -> "TermFit":
         """Return the fit at other hyperparameters."""
         return replace(self, regression=self.regression.replace(hyperparameters=values))
 
     def through(self, spec: ModelSpec) -> "TermFit":
         """Return the fit with other draws."""
-        return replace(self, regression=self.regression.replace(family=spec))
+        return replace(self, regression=self.regression.replace(spec=spec))
 
     def subset(self, size: int) -> Block:
         """Return so many rows of the pool in random order, which include those of smaller subsets."""
@@ -118,7 +118,7 @@ class TermFit:
         """Whether all terms are weights, at most as many as some rows, so that matrices are F x F."""
         return self.prior.has_weights_only and self.num_features <= len(rows)
 
-    def linear(self, values: Values, rows: Rows, most_rounding: float | None = None) -> LinearModel:
+    def linear(self, values: ParameterValues, rows: Rows, most_rounding: float | None = None) -> LinearModel:
         """Return the linear model of rows at some hyperparameters."""
         dense = self.spec.prior(values).dense
         model = LinearModel(dense, rows, *mean_and_noise(values))
@@ -135,16 +135,16 @@ class TermFit:
         return HeldOut(*(self.pool.take(rows) for rows in (learned_from, kept[:half], kept[half:], kept)))
 
 
-def spec_of(regression: Regression) -> ModelSpec:
+def spec_of(regression: GPState) -> ModelSpec:
     """Return the specification of a regression of terms."""
-    assert isinstance(regression.family, ModelSpec)
-    return regression.family
+    assert isinstance(regression.spec, ModelSpec)
+    return regression.spec
 
 
-def redrawn(regression: Regression) -> Regression:
+def redrawn(regression: GPState) -> GPState:
     """Return a regression whose draws that depend on hyperparameters are those for the present ones."""
     spec, values = spec_of(regression), regression.hyperparameters
-    return regression.replace(family=spec.redrawn(values, regression.num_observations))
+    return regression.replace(spec=spec.redrawn(values, regression.num_observations))
 
 
 def searched(rows: Block) -> Block:

@@ -21,7 +21,7 @@ from rfgp.fitting.frequencies import (
 from rfgp.fitting.maximize import Objective, maximize
 from rfgp.fitting.starts import open_scales, ranked_factors, scaled
 from rfgp.fitting.subsets import grow, optimize, sizes
-from rfgp.regression import FitReport, Regression
+from rfgp.regression import FitReport, GPState
 from rfgp.regression.spec import learnable_draws, with_learned
 
 TRIED = (0.125, 0.25, 0.5)
@@ -36,12 +36,12 @@ MOST_ROWS = 2**14
 """The most rows that other draws, such as inducing points, are learned from."""
 
 
-def fit_draws(fit: TermFit) -> tuple[Regression, FitReport]:
+def fit_draws(fit: TermFit) -> tuple[GPState, FitReport]:
     """Fit with random draws that are learned, or with those that were made; return the regression and the report."""
     return _fit_learned(fit) if learned_frequencies(fit) else _fit_fixed(fit)
 
 
-def _fit_fixed(fit: TermFit, outcome: Outcome | None = None) -> tuple[Regression, FitReport]:
+def _fit_fixed(fit: TermFit, outcome: Outcome | None = None) -> tuple[GPState, FitReport]:
     """Fit with the frequencies as they were drawn, after learning was tried or not."""
     if not fit.free:
         return finish(fit, [], "every hyperparameter is fixed", True, outcome)
@@ -58,7 +58,7 @@ def _fit_fixed(fit: TermFit, outcome: Outcome | None = None) -> tuple[Regression
     return finish(fit, reports, words, reports[-1].stages[-1].rows == len(fit.rows), outcome)
 
 
-def _fit_learned(fit: TermFit) -> tuple[Regression, FitReport]:
+def _fit_learned(fit: TermFit) -> tuple[GPState, FitReport]:
     """Fit with learned frequencies unless fixed ones are as good. If unsure, fixed ones are fitted to convergence.
 
     It is unsure if the scores are close, or if rows are fewer than the numbers that are learned from them. If fixed
@@ -73,7 +73,7 @@ def _fit_learned(fit: TermFit) -> tuple[Regression, FitReport]:
     return _fit_fixed(fit, outcome) if is_close else _finish_learned(fit, outcome, [])
 
 
-def _finish_learned(fit: TermFit, outcome: Outcome, beside: list[FitReport]) -> tuple[Regression, FitReport]:
+def _finish_learned(fit: TermFit, outcome: Outcome, beside: list[FitReport]) -> tuple[GPState, FitReport]:
     assert outcome.frequencies is not None
     learned = fit.through(with_learned(fit.spec, outcome.frequencies)).at(outcome.values)
     return finish(learned, [*beside, outcome.begun], outcome.words, False, outcome)
@@ -116,7 +116,7 @@ def with_draws(
     if not draws or not fit.plan.max_iterations:
         return fit, reports, words
     rows = searched(fit.subset(MOST_ROWS))
-    begun = fit.values.beside({path: draw.clone() for path, draw in draws.items()}, {})
+    begun = fit.values.with_others({path: draw.clone() for path, draw in draws.items()}, {})
     with torch.enable_grad():
         found, report = maximize(Objective.of(fit.regression, rows), begun, fit.plan, stage="draws too", tolerance=1e-6)
     learned = {path: found.raw[path].detach() for path in draws}

@@ -14,7 +14,7 @@ from rfgp.fitting.frequencies import Outcome
 from rfgp.fitting.maximize import Objective, maximize
 from rfgp.fitting.scales import calibrate_noise, solve_scales
 from rfgp.inference.distributions import normal_log_density
-from rfgp.regression import FitReport, Regression
+from rfgp.regression import FitReport, GPState
 from rfgp.regression.spec import block_scales, variance_paths
 from rfgp.rows import Block, JoinedRows, gathered
 from rfgp.scaling import unit_of
@@ -30,7 +30,7 @@ CHECKED_ROWS = 2000
 
 def finish(
     fit: TermFit, reports: list[FitReport], words: str, is_done: bool, outcome: Outcome | None = None
-) -> tuple[Regression, FitReport]:
+) -> tuple[GPState, FitReport]:
     """Solve noise and variances on all rows; return the regression with its posterior, and the report.
 
     Args:
@@ -67,7 +67,7 @@ def finish(
     )
 
 
-def validated(fit: TermFit, report: FitReport) -> tuple[Regression, FitReport]:
+def validated(fit: TermFit, report: FitReport) -> tuple[GPState, FitReport]:
     """Return a regression with its posterior, and the report with leave-one-out predictions of some rows.
 
     Args:
@@ -135,7 +135,7 @@ def _check(fit: TermFit, inference: Inference, learned: Outcome | None) -> tuple
     return left_out(fit.regression, moments, rows)
 
 
-def left_out(regression: Regression, moments: tuple[Tensor, Tensor], rows: Block) -> tuple[float, float, float]:
+def left_out(regression: GPState, moments: tuple[Tensor, Tensor], rows: Block) -> tuple[float, float, float]:
     """Return the mean squared leave-one-out z-score, the mean log density, and the correlation of neighbours' errors.
 
     Args:

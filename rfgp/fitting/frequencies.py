@@ -28,7 +28,7 @@ from rfgp.fitting.progress import Reporter
 from rfgp.fitting.scales import solve_scales
 from rfgp.fitting.starts import has_prior
 from rfgp.inference.composite import prefixed
-from rfgp.parameters import Values
+from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, Stage
 from rfgp.regression.spec import block_scales, learnable_draws
 from rfgp.rows import Block, JoinedRows, gathered
@@ -68,7 +68,7 @@ class Outcome(NamedTuple):
     """The outcome of learning."""
 
     frequencies: dict[str, Tensor] | None  # by path; None if the fixed ones are as good
-    values: Values  # the other hyperparameters of the selected step
+    values: ParameterValues  # the other hyperparameters of the selected step
     stage: Stage
     gain: float  # on fixed frequencies, in nats a test row; 0 if these are as good
     judged: Tensor  # the log densities (b,) of the test rows
@@ -109,7 +109,7 @@ def refusal(fit: TermFit, held_out: HeldOut) -> Outcome:
     return Outcome(None, fit.values, stage, 0.0, torch.zeros(0), (), 0.0, NOTHING_BEFORE, held_out, words)
 
 
-def best_start(fit: TermFit, held_out: HeldOut, starts: Sequence[Values]) -> Values:
+def best_start(fit: TermFit, held_out: HeldOut, starts: Sequence[ParameterValues]) -> ParameterValues:
     """Return the start from which a short run on few rows has the best validation score."""
     starts = [start for number, start in enumerate(starts) if number == 0 or has_prior(start)]
     if len(starts) == 1:
@@ -120,7 +120,7 @@ def best_start(fit: TermFit, held_out: HeldOut, starts: Sequence[Values]) -> Val
     plan = replace(fit.plan, given_iterations=min(TRIAL_STEPS, fit.plan.steps), reporter=Reporter(), journal=Journal())
     trial, half = replace(fit, plan=plan), len(held_out.chosen_by)
 
-    def density(start: Values) -> float:
+    def density(start: ParameterValues) -> float:
         means = [float(step.density[:half].mean()) for step in Learning(trial, few, start).climb().segments]
         return max((mean for mean in means if math.isfinite(mean)), default=-math.inf)
 
@@ -135,7 +135,7 @@ def judged(fit: TermFit, held_out: HeldOut) -> Tensor:
     return Learning(fit, held_out, fit.values).best_fixed.density[len(held_out.chosen_by) :]
 
 
-def learn(fit: TermFit, held_out: HeldOut, start: Values, begun: FitReport) -> Outcome:
+def learn(fit: TermFit, held_out: HeldOut, start: ParameterValues, begun: FitReport) -> Outcome:
     """Learn; return the best step if its gain on fixed frequencies is more than a standard error.
 
     Args:
@@ -210,7 +210,7 @@ class Learning:
         values: The starting hyperparameters.
     """
 
-    def __init__(self, fit: TermFit, held_out: HeldOut, values: Values) -> None:
+    def __init__(self, fit: TermFit, held_out: HeldOut, values: ParameterValues) -> None:
         self._fit, self._values, self._names = fit, values, fit.free
         self.pool, self.start = held_out.learned_from, learned_frequencies(fit)
         self._kept_out, self._half = held_out.kept_out, len(held_out.chosen_by)
@@ -223,7 +223,7 @@ class Learning:
         zeros = [{name: torch.zeros_like(value) for name, value in inside.items()} for _ in range(2)]
         self._moment = _Moment(inside, *zeros)
 
-    def values(self, parameters: dict[str, Tensor]) -> Values:
+    def values(self, parameters: dict[str, Tensor]) -> ParameterValues:
         """Return the hyperparameters among parameters, each 0-d or (d,)."""
         return self._values.replaced({name: parameters[name] for name in self._names})
 
@@ -323,7 +323,7 @@ class Learning:
         names = [*self._names, *omega]
         return float(density.detach()), {name: g.double() for name, g in zip(names, gradients, strict=True)}
 
-    def _likelihood(self, values: Values, omega: dict[str, Tensor], rows: Block, step: int | None) -> Tensor:
+    def _likelihood(self, values: ParameterValues, omega: dict[str, Tensor], rows: Block, step: int | None) -> Tensor:
         """Return the log marginal likelihood of rows, 0-d, in float32 where its rounding errors are small."""
         both = self._beside(values, omega)
         if self._fit.is_primal(rows):
@@ -339,9 +339,9 @@ class Learning:
             return fourier_log_likelihood(model, slice(first, first + size))
         return self._fit.regression.replace(hyperparameters=both).infer(rows).log_marginal_likelihood()
 
-    def _beside(self, values: Values, parameters: dict[str, Tensor]) -> Values:
+    def _beside(self, values: ParameterValues, parameters: dict[str, Tensor]) -> ParameterValues:
         """Return hyperparameters with the frequencies (m, d) among parameters beside them."""
-        return values.beside({path: parameters[path] for path in self.start}, {})
+        return values.with_others({path: parameters[path] for path in self.start}, {})
 
     def _inside(self, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the parameters within their bounds. The output scale has a lower one if it is solved for."""

@@ -28,9 +28,9 @@ from rfgp.fitting.finish import validated
 from rfgp.fitting.maximize import Plan
 from rfgp.fitting.starts import open_scales, scaled
 from rfgp.fitting.subsets import MOST_ROWS, optimize
-from rfgp.likelihoods.role import learned
-from rfgp.parameters import Values
-from rfgp.regression import FitReport, Regression
+from rfgp.likelihoods.role import learned_parameters
+from rfgp.parameters import ParameterValues
+from rfgp.regression import FitReport, GPState
 from rfgp.regression.spec import ModelSpec
 from rfgp.rows import Block, Rows
 from rfgp.solvers import Inference
@@ -58,8 +58,8 @@ PASSES = 2
 
 
 def fit_lattices(
-    fit: TermFit, other: Callable[[Regression, Plan], tuple[Regression, FitReport]]
-) -> tuple[Regression, FitReport]:
+    fit: TermFit, other: Callable[[GPState, Plan], tuple[GPState, FitReport]]
+) -> tuple[GPState, FitReport]:
     """Fit terms on lattices, alone or with other fixed designs; return the regression and the report.
 
     Args:
@@ -74,7 +74,7 @@ def fit_lattices(
         planned = [name for name in crowded_terms(fit.regression) if is_planned(fit.spec, name)]
         if planned:
             changed = {**fit.spec.approximations, **dict.fromkeys(planned, Vecchia())}
-            return other(fit.through(fit.spec.drawn(changed, fit.values, len(rows))).regression, fit.plan)
+            return other(fit.through(fit.spec.with_approximations(changed, fit.values, len(rows))).regression, fit.plan)
         last, fit = fit, laid(fit, len(rows))
         if (some is rows or number) and has_lattices_of(fit, last):
             break
@@ -121,7 +121,7 @@ def searched_in_rounds(fit: TermFit, rows: Rows) -> tuple[TermFit, list[FitRepor
     return fit, reports
 
 
-def crowded_terms(regression: Regression, approximations: Mapping[str, Approximation] | None = None) -> list[str]:
+def crowded_terms(regression: GPState, approximations: Mapping[str, Approximation] | None = None) -> list[str]:
     """Return the names of terms whose lattice leaves out too much at the hyperparameters, for the number of rows.
 
     Args:
@@ -190,7 +190,7 @@ def laid(fit: TermFit, num_rows: int, most: int | None = None) -> TermFit:
     return found if has_lattices_of(found, fit) else found.at(_with_noise_of(found, fit))
 
 
-def _with_noise_of(fit: TermFit, before: TermFit) -> Values:
+def _with_noise_of(fit: TermFit, before: TermFit) -> ParameterValues:
     """Return values whose noise makes up for a change of the variance that the modes leave out.
 
     The likelihood depends on the sum of both. With few modes a search takes most of it from the noise.
@@ -209,7 +209,7 @@ def has_lattices_of(fit: TermFit, other: TermFit) -> bool:
     return all(a is b for a, b in zip(fit.spec.priors, other.spec.priors, strict=True))
 
 
-def distance(fit: TermFit, before: Values) -> float:
+def distance(fit: TermFit, before: ParameterValues) -> float:
     """Return the largest change of the logarithm of a lengthscale."""
     names = [name for name in fit.values.raw if name.endswith("lengthscale")]
     changes = [float((fit.values.raw[name] - before.raw[name]).detach().abs().max()) for name in names]
@@ -223,7 +223,7 @@ def search(fit: TermFit, rows: Rows, stage: str, steps: int | None = None) -> tu
         return optimize(fit, rows, steps)
     jacobian, kept = fit.regression.scaling.targets.log_jacobian(rows.count), list[tuple[bytes, Searched]]()
 
-    def infer(values: Values) -> Searched:
+    def infer(values: ParameterValues) -> Searched:
         """Return the inference, with the factors or from the mode of the last one that was solved."""
         key = values.flat().detach().numpy().tobytes()
         solved = [pair for pair in kept if pair[1].is_solved][-1:]
@@ -243,7 +243,7 @@ def can_score(fit: TermFit, rows: Rows) -> bool:
     """Return whether the information of all hyperparameters is known: not that of parameters of other likelihoods."""
     if fit.spec.is_gaussian:
         return True
-    is_open = any(parameter.name in fit.free for parameter in learned(fit.spec.options.likelihood))
+    is_open = any(parameter.name in fit.free for parameter in learned_parameters(fit.spec.options.likelihood))
     return has_lattices(fit.prior) and is_low_rank(fit.prior, rows) and not is_open
 
 

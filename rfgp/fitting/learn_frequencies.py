@@ -32,9 +32,9 @@ from rfgp.fitting.frequencies import LEAST_LEARNED, PRIOR_SCALE, learned_frequen
 from rfgp.fitting.maximize import Plan
 from rfgp.fitting.neighbors import EACH, SETTLED, NeighborFit, finalize, fit_neighbors, neighbors_of, search_all
 from rfgp.inference.distributions import normal_log_density
-from rfgp.parameters import Values
-from rfgp.regression import FitReport, Regression, mean_and_noise
-from rfgp.regression.family import NOISE_BOUNDS
+from rfgp.parameters import ParameterValues
+from rfgp.regression import FitReport, GPState, mean_and_noise
+from rfgp.regression.base_spec import NOISE_BOUNDS
 from rfgp.regression.spec import some_terms, values_of_terms, with_draws_of, with_learned
 from rfgp.rows import Block
 
@@ -47,13 +47,13 @@ PATIENCE = 2
 class Candidate(NamedTuple):
     """A regression of the training rows, and its predictions of held-out rows."""
 
-    regression: Regression
+    regression: GPState
     name: str
     errors: Tensor  # (b, k), each over its standard deviation
     density: Tensor  # (b,)
 
     @classmethod
-    def of(cls, regression: Regression, name: str, kept_out: Block) -> "Candidate":
+    def of(cls, regression: GPState, name: str, kept_out: Block) -> "Candidate":
         """Return the candidate of a regression at its rows."""
         mean, noise = mean_and_noise(regression.hyperparameters.detached())
         with torch.no_grad():
@@ -75,7 +75,7 @@ class Candidate(NamedTuple):
         return score if math.isfinite(score) else -math.inf
 
 
-def fit_learned_with_neighbors(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
+def fit_learned_with_neighbors(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """Fit features, frequencies too, with neighbours; return the regression and the report."""
     whole = NeighborFit.of(regression, plan)
     if len(whole.rows) < LEAST_LEARNED or plan.steps == 0:
@@ -112,7 +112,7 @@ def best_of(candidates: Sequence[Candidate]) -> tuple[Candidate, float, float]:
     return (best if gain > error else first), gain, error
 
 
-def _candidates(regression: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candidate], list[FitReport]]:
+def _candidates(regression: GPState, plan: Plan, kept_out: Block) -> tuple[list[Candidate], list[FitReport]]:
     """Return the candidates, the one with fixed frequencies first, and the reports of all searches."""
     few = _with_fewer(regression)
     found, fixed, reports = search_all(NeighborFit.of(few, plan))
@@ -128,18 +128,18 @@ def _candidates(regression: Regression, plan: Plan, kept_out: Block) -> tuple[li
     return [*candidates, *together], [*reports, *more]
 
 
-def _climb(start: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candidate], list[FitReport]]:
+def _climb(start: GPState, plan: Plan, kept_out: Block) -> tuple[list[Candidate], list[FitReport]]:
     """Return candidates from searches for everything by one likelihood, each with new neighbours."""
     fit, omega = NeighborFit.of(start, plan), learned_frequencies(TermFit.of(start, plan))
     hyperpriors = {p: Normal(w, torch.full_like(w, PRIOR_SCALE), validate_args=False) for p, w in omega.items()}
-    values = start.hyperparameters.beside({path: draw.clone() for path, draw in omega.items()}, hyperpriors)
+    values = start.hyperparameters.with_others({path: draw.clone() for path, draw in omega.items()}, hyperpriors)
     steps, reports, best = list[Candidate](), list[FitReport](), 0
     for number in range(-(-plan.steps // EACH)):
         values, report = fit.search(values, f", frequencies too, neighbours {number + 1}")
         reports.append(report)
         learned = with_learned(spec_of(start), {path: values.raw[path] for path in omega})
         hyperparameters = start.hyperparameters.replaced({name: values.raw[name] for name in start.hyperparameters.raw})
-        found = start.replace(family=learned, hyperparameters=hyperparameters)
+        found = start.replace(spec=learned, hyperparameters=hyperparameters)
         steps.append(Candidate.of(found, "everything by one likelihood", kept_out))
         best = max(range(len(steps)), key=lambda i: steps[i].score)
         if number - best >= PATIENCE or report.stages[0].gain < SETTLED:
@@ -150,7 +150,7 @@ def _climb(start: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candida
 # --- models of some of the terms -------------------------------------------------------------------
 
 
-def _with_fewer(regression: Regression) -> Regression:
+def _with_fewer(regression: GPState) -> GPState:
     """Return a regression with no more frequencies than are learned with neighbours of so many rows."""
     spec, values, count = spec_of(regression), regression.hyperparameters, regression.num_observations
     changed = dict(spec.approximations)
@@ -162,10 +162,10 @@ def _with_fewer(regression: Regression) -> Regression:
             changed[name] = replace(one, num_frequencies=min(few, one.num_frequencies))
     if changed == spec.approximations:
         return regression
-    return regression.replace(family=spec.drawn(changed, values, count))
+    return regression.replace(spec=spec.with_approximations(changed, values, count))
 
 
-def _without_neighbors(regression: Regression) -> Regression:
+def _without_neighbors(regression: GPState) -> GPState:
     """Return a regression of the terms without neighbours, whose noise has a higher bound."""
     spec, near = spec_of(regression), neighbors_of(regression.prior()).names
     alone = some_terms(spec, [term.name for term in spec.terms if term.name not in near])
@@ -174,10 +174,10 @@ def _without_neighbors(regression: Regression) -> Regression:
     noise = replace(noise, bounds=(most * (NOISE_BOUNDS[0] / NOISE_BOUNDS[1]), most))
     space = replace(values.space, quantities={**values.space.quantities, "noise": noise})
     raw = {**values.raw, "noise": values.raw["noise"].clamp_min(float(noise.bounds[0].log()))}
-    return regression.replace(family=alone, hyperparameters=Values(space, raw))
+    return regression.replace(spec=alone, hyperparameters=ParameterValues(space, raw))
 
 
-def _with_neighbors(regression: Regression, alone: Regression) -> Regression:
+def _with_neighbors(regression: GPState, alone: GPState) -> GPState:
     """Return a regression with the features of another and neighbours of the least variance."""
     values, spec = regression.hyperparameters, spec_of(regression)
     near = neighbors_of(regression.prior()).names
@@ -185,11 +185,11 @@ def _with_neighbors(regression: Regression, alone: Regression) -> Regression:
     least = {name: values.space.quantities[name].bounds[0].log() for name in scales}
     raw = {name: tensor for name, tensor in alone.hyperparameters.raw.items() if name in values.raw}
     return regression.replace(
-        family=with_draws_of(spec, spec_of(alone)), hyperparameters=values.replaced({**raw, **least})
+        spec=with_draws_of(spec, spec_of(alone)), hyperparameters=values.replaced({**raw, **least})
     )
 
 
-def _halved(alone: Regression) -> Regression:
+def _halved(alone: GPState) -> GPState:
     """Return a regression that gives half of its noise to neighbours, at half the lengthscales of the features."""
     values, half = alone.hyperparameters, math.log(0.5)
     near, terms = neighbors_of(alone.prior()).names, spec_of(alone).terms

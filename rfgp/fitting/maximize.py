@@ -16,8 +16,8 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.checkpoint import Journal
 from rfgp.fitting.closed_form import ClosedForm
 from rfgp.fitting.progress import Reporter
-from rfgp.parameters import Space, Values
-from rfgp.regression import FitReport, Regression, Stage
+from rfgp.parameters import ParameterSpace, ParameterValues
+from rfgp.regression import FitReport, GPState, Stage
 from rfgp.rows import Rows
 from rfgp.solvers import WarmStart
 
@@ -48,7 +48,7 @@ class Coordinates:
     fading: Floats
 
     @classmethod
-    def of(cls, space: Space, names: Iterable[str]) -> "Coordinates":
+    def of(cls, space: ParameterSpace, names: Iterable[str]) -> "Coordinates":
         """Return those of the raw numbers of some names, one after the other."""
         fades = {name for name, quantity in space.quantities.items() if quantity.fades}
         ends = [high if name in fades else None for name in names for _, high in space.bounds(name)]
@@ -112,14 +112,14 @@ class Evaluation(NamedTuple):
     """A log marginal likelihood, and the hyperparameters at which it was evaluated."""
 
     value: Tensor  # 0-d, of standardised targets
-    reached: Values  # with gradients; they differ from those asked for if some of them are solved for
+    reached: ParameterValues  # with gradients; they differ from those asked for if some of them are solved for
     warm_start: WarmStart = ()  # where the next search for a posterior may begin
 
 
 class Density(Protocol):
     """The role: the log marginal likelihood of some rows as a function of the hyperparameters."""
 
-    def __call__(self, values: Values, warm_start: WarmStart = ()) -> Evaluation:
+    def __call__(self, values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
         """Evaluate it. A search for the posterior begins at the warm start (...) of other values close by."""
 
 
@@ -191,18 +191,18 @@ class Objective:
     closed: ClosedForm | None = None
 
     @classmethod
-    def of(cls, regression: Regression, rows: Rows, density: Density | None = None) -> "Objective":
+    def of(cls, regression: GPState, rows: Rows, density: Density | None = None) -> "Objective":
         """Return the objective of rows under a regression's prior, or with another density."""
         jacobian = regression.scaling.targets.log_jacobian(rows.count)
         closed = ClosedForm.of(regression, rows) if density is None else None
         return cls(density or plain_density(regression, rows), len(rows), rows.count, jacobian, closed)
 
-    def likelihood(self, values: Values) -> float:
+    def likelihood(self, values: ParameterValues) -> float:
         """Return the log marginal likelihood in the user's units."""
         with torch.no_grad():
             return self.density(values)[0].item() + self.jacobian
 
-    def log_posterior(self, values: Values) -> float:
+    def log_posterior(self, values: ParameterValues) -> float:
         """Return the log likelihood in standardised units and the log hyperpriors together."""
         with torch.no_grad():
             found = None if self.closed is None else self.closed.value(values)
@@ -211,7 +211,7 @@ class Objective:
                 found = likelihood + reached.log_hyperprior()
             return found.item()
 
-    def evaluated(self, values: Values, free: Iterable[str], warm_start: WarmStart = ()) -> dict[str, Tensor]:
+    def evaluated(self, values: ParameterValues, free: Iterable[str], warm_start: WarmStart = ()) -> dict[str, Tensor]:
         """Return the negative objective per observation (0-d), its gradient (p,) in free values, and these values.
 
         The Jacobian is left out, so that no search depends on the unit of the targets. The warm start (...) is
@@ -232,10 +232,10 @@ class Objective:
         return {"value": value.detach().double(), "gradient": gradient, **raw, **starts}
 
 
-def plain_density(regression: Regression, rows: Rows) -> Density:
+def plain_density(regression: GPState, rows: Rows) -> Density:
     """Return the log marginal likelihood of rows as a function of the hyperparameters."""
 
-    def density(values: Values, warm_start: WarmStart = ()) -> Evaluation:
+    def density(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
         found = regression.replace(hyperparameters=values).infer(rows, warm_start)
         return Evaluation(found.log_marginal_likelihood(), values, found.warm_start())
 
@@ -244,14 +244,14 @@ def plain_density(regression: Regression, rows: Rows) -> Density:
 
 def maximize(
     objective: Objective,
-    values: Values,
+    values: ParameterValues,
     plan: Plan,
     *,
     stage: str = "all rows",
     held: Iterable[str] = (),
     bounds: Bounds | None = None,
     tolerance: float | None = None,
-) -> tuple[Values, FitReport]:
+) -> tuple[ParameterValues, FitReport]:
     """Maximise over the hyperparameters that are not fixed; return those found, and the report.
 
     Args:
@@ -274,14 +274,14 @@ def maximize(
 class _Search:
     """One run of L-BFGS."""
 
-    def __init__(self, objective: Objective, values: Values, plan: Plan, stage: str, free: list[str]) -> None:
+    def __init__(self, objective: Objective, values: ParameterValues, plan: Plan, stage: str, free: list[str]) -> None:
         self._objective, self._start, self._plan, self._stage, self._free = objective, values, plan, stage, free
         self._coordinates = Coordinates.of(values.space, free)
         self._trace: list[float] = []
         self._begun = 0  # the place in the trace at which the last descent began
         self._last: tuple[NDArray[np.float64], dict[str, Tensor]] | None = None
 
-    def run(self, changed: Bounds, tolerance: float) -> tuple[Values, FitReport]:
+    def run(self, changed: Bounds, tolerance: float) -> tuple[ParameterValues, FitReport]:
         """Return the hyperparameters found, and the report."""
         entries = [(name, limits) for name in self._free for limits in self._start.space.bounds(name)]
         bounds = self._coordinates.limits([changed.get(name, limits) for name, limits in entries])
@@ -353,7 +353,7 @@ class _Search:
     def _total(self, value: float) -> float:
         return self._objective.jacobian - value * self._objective.count
 
-    def _reached(self) -> Values:
+    def _reached(self) -> ParameterValues:
         """Return the hyperparameters of the last evaluation."""
         assert self._last is not None
         raw: dict[str, Any] = {name: self._last[1][f"raw.{name}"] for name in self._start.raw}

@@ -29,8 +29,8 @@ from rfgp.fitting.maximize import ENOUGH, Bounds, Evaluation, Objective, Plan, m
 from rfgp.fitting.starts import narrowed, open_scales, started_by_matrices
 from rfgp.inference.distributions import normal_log_density
 from rfgp.local import used
-from rfgp.parameters import Values
-from rfgp.regression import FitReport, Regression, mean_and_noise
+from rfgp.parameters import ParameterValues
+from rfgp.regression import FitReport, GPState, mean_and_noise
 from rfgp.regression.spec import ModelSpec, learnable_draws, with_learned
 from rfgp.rows import Block, gathered
 from rfgp.solvers import WarmStart
@@ -79,13 +79,13 @@ class NeighborFit:
         most: The number of rows of a search, if there are twice as many.
     """
 
-    regression: Regression
+    regression: GPState
     plan: Plan
     rows: Block
     most: int
 
     @classmethod
-    def of(cls, regression: Regression, plan: Plan) -> "NeighborFit":
+    def of(cls, regression: GPState, plan: Plan) -> "NeighborFit":
         """Return the fit of a regression."""
         rows = gathered(regression.needed_rows("a fit"))
         neighbors = neighbors_of(regression.prior())
@@ -122,7 +122,7 @@ class NeighborFit:
         scales = {term.outputscale for term in self.spec.terms}
         return tuple(name for name in self.of_features if name in scales)
 
-    def with_more(self, values: Values) -> "NeighborFit":
+    def with_more(self, values: ParameterValues) -> "NeighborFit":
         """Return the fit on twice as many rows, or all. Neighbours alone start at the end of the last search."""
         wider = replace(self, most=2 * self.most)
         if self.plan.most_rows is None or self.of_features or self.has_residual:
@@ -131,7 +131,7 @@ class NeighborFit:
 
     def through(self, spec: ModelSpec) -> "NeighborFit":
         """Return the fit with other draws."""
-        return replace(self, regression=self.regression.replace(family=spec))
+        return replace(self, regression=self.regression.replace(spec=spec))
 
     @property
     def size(self) -> int:
@@ -139,7 +139,7 @@ class NeighborFit:
         enough = self.most if self.plan.most_rows else 2 * self.most
         return len(self.rows) if len(self.rows) <= enough else self.most
 
-    def has_missed(self, values: Values, report: FitReport) -> bool:
+    def has_missed(self, values: ParameterValues, report: FitReport) -> bool:
         """Return whether all rows are far less likely than those of the search, each given its neighbours."""
         if self.size == len(self.rows) or not report.stages:
             return False
@@ -149,7 +149,7 @@ class NeighborFit:
         count = objective.count / (TOGETHER if neighbors_of(self.regression.prior()).block_size > 1 else 1)
         return not every > searched - MISSED - CHANCE / math.sqrt(count)
 
-    def _density_of_all(self, values: Values) -> float:
+    def _density_of_all(self, values: ParameterValues) -> float:
         """Return the log density of a row on average over all, or over 16,384 of very many in a rough search."""
         if self.plan.most_rows is not None and len(self.rows) > MOST_CHECKED:
             wider = replace(self, most=MOST_ROWS)._objective(values, alone=False)
@@ -162,7 +162,9 @@ class NeighborFit:
         least = ROUGHLY if self.plan.is_begun or self.plan.most_rows is not None else SETTLED
         return bool(report.stages) and report.stages[0].gain >= least
 
-    def search(self, values: Values, stage: str, alone: bool = False, last: bool = False) -> tuple[Values, FitReport]:
+    def search(
+        self, values: ParameterValues, stage: str, alone: bool = False, last: bool = False
+    ) -> tuple[ParameterValues, FitReport]:
         """Search with the neighbours that rows have at these values; return the values found and the report.
 
         Args:
@@ -193,7 +195,7 @@ class NeighborFit:
                 found[name] = float(least.log()), max(math.log(MOST_SCALE), float(begin.raw[name]))
         return found
 
-    def density_left_out(self, values: Values) -> float:
+    def density_left_out(self, values: ParameterValues) -> float:
         """Return the mean log density of a row given all others, conditioned on responses."""
         with torch.no_grad():
             means, variances = WhitenedSolver.of(
@@ -201,7 +203,7 @@ class NeighborFit:
             ).leave_one_out()
         return float(normal_log_density(self.rows.targets, means, variances[:, None]).mean())
 
-    def _objective(self, values: Values, alone: bool) -> Objective:
+    def _objective(self, values: ParameterValues, alone: bool) -> Objective:
         is_whole = self.size == len(self.rows)
         with torch.no_grad():
             near = neighbors_of(self.spec.prior(values))
@@ -209,7 +211,7 @@ class NeighborFit:
         used_rows = self.rows.take(torch.from_numpy(columns))
         rows = self.rows if is_whole else used_rows.take(torch.from_numpy(pattern.indices[pattern.indptr[1:] - 1]))
 
-        def density(values: Values, warm_start: WarmStart = ()) -> Evaluation:
+        def density(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
             prior = self.spec.prior(values)
             prior = Prior(neighbors=_whole(neighbors_of(prior))) if alone else prior
             solver = WhitenedSolver(prior, used_rows, *mean_and_noise(values), pattern)
@@ -229,25 +231,25 @@ def _whole(block: NeighborBlock) -> NeighborBlock:
     return replace(block, residual_of=None) if isinstance(block, VecchiaBlock) else block
 
 
-Found = tuple[NeighborFit, Values, list[FitReport]]
+Found = tuple[NeighborFit, ParameterValues, list[FitReport]]
 """The result of a search: the fit with the features that it chose, the values, and the reports."""
 Search = Callable[[NeighborFit], Found]
 
 
-def fit_neighbors(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
+def fit_neighbors(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """Fit a regression with neighbours; return it with its posterior, and the report."""
     fit, values, reports = search_all(NeighborFit.of(_started(regression, plan), plan))
     frequencies = learned_frequencies(TermFit.of(fit.regression, plan))
     draws = {path: draw for path, draw in learnable_draws(fit.spec).items() if path not in frequencies}
     if draws and plan.max_iterations:
-        begun = values.beside({path: draw.clone() for path, draw in draws.items()}, {})
+        begun = values.with_others({path: draw.clone() for path, draw in draws.items()}, {})
         found, report = fit.search(begun, ", draws too", last=True)
         fit = fit.through(with_learned(fit.spec, {path: found.raw[path] for path in draws}))
         values, reports = values.replaced({name: found.raw[name] for name in values.raw}), [*reports, report]
     return finalize(fit.regression.replace(hyperparameters=values), plan, reports)
 
 
-def _started(regression: Regression, plan: Plan) -> Regression:
+def _started(regression: GPState, plan: Plan) -> GPState:
     """Return a regression at the likeliest of several starts."""
     fit = TermFit.of(regression, plan)
     if plan.is_begun or not open_scales(fit):
@@ -281,7 +283,7 @@ def _search(fit: NeighborFit) -> Found:
     return fit, values, [*before, *reports]
 
 
-def _chosen_again(fit: NeighborFit, values: Values, reports: list[FitReport]) -> Found:
+def _chosen_again(fit: NeighborFit, values: ParameterValues, reports: list[FitReport]) -> Found:
     """Choose points again and search on the rows of the last search, while lengthscales move and that pays."""
     for _ in range(AGAIN if reports[-1].stages else 0):
         spec = spec_of(redrawn(fit.regression.replace(hyperparameters=values)))
@@ -312,7 +314,9 @@ def search_all(fit: NeighborFit, search: Search = _search) -> Found:
     return found, values, reports
 
 
-def more_rounds(fit: NeighborFit, values: Values, reports: list[FitReport]) -> tuple[Values, list[FitReport]]:
+def more_rounds(
+    fit: NeighborFit, values: ParameterValues, reports: list[FitReport]
+) -> tuple[ParameterValues, list[FitReport]]:
     """Search with new neighbours after the first searches, if the last one gained; return all reports."""
     if not fit.gained(reports[-1]):
         return values, reports
@@ -321,8 +325,8 @@ def more_rounds(fit: NeighborFit, values: Values, reports: list[FitReport]) -> t
 
 
 def rounds(
-    fit: NeighborFit, values: Values, most: int, before: int = 0, name: str = "", alone: bool = False
-) -> tuple[Values, list[FitReport]]:
+    fit: NeighborFit, values: ParameterValues, most: int, before: int = 0, name: str = "", alone: bool = False
+) -> tuple[ParameterValues, list[FitReport]]:
     """Search at most so many times, each with new neighbours, after so many searches before."""
     reports = list[FitReport]()
     for number in range(before, before + most):
@@ -333,7 +337,9 @@ def rounds(
     return values, reports
 
 
-def from_local(fit: NeighborFit, begin: Values, likelihood: float) -> tuple[Values | None, list[FitReport]]:
+def from_local(
+    fit: NeighborFit, begin: ParameterValues, likelihood: float
+) -> tuple[ParameterValues | None, list[FitReport]]:
     """Search with neighbours alone, and from there with features if that is likelier; else there are no values."""
     values, reports = rounds(fit, begin, AT_FIRST, name=", the local process alone", alone=True)
     if not reports[-1].log_marginal_likelihood > likelihood:
@@ -344,14 +350,16 @@ def from_local(fit: NeighborFit, begin: Values, likelihood: float) -> tuple[Valu
     return values, [*reports, *more]
 
 
-def is_better(fit: NeighborFit, one: tuple[Values, FitReport], other: tuple[Values, FitReport]) -> bool:
+def is_better(
+    fit: NeighborFit, one: tuple[ParameterValues, FitReport], other: tuple[ParameterValues, FitReport]
+) -> bool:
     """Return whether the first has the better leave-one-out score, or for very many rows the higher likelihood."""
     if len(fit.rows) <= MOST_CHECKED:
         return fit.density_left_out(one[0]) > fit.density_left_out(other[0])
     return one[1].log_marginal_likelihood > other[1].log_marginal_likelihood
 
 
-def finalize(found: Regression, plan: Plan, reports: list[FitReport], words: str = "") -> tuple[Regression, FitReport]:
+def finalize(found: GPState, plan: Plan, reports: list[FitReport], words: str = "") -> tuple[GPState, FitReport]:
     """Return a regression with its posterior, and the report of all searches.
 
     If the plan asks for a search on some rows only, there is no posterior.

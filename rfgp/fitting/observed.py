@@ -18,11 +18,11 @@ from rfgp.fitting.lattices import fit_lattices_by_laplace
 from rfgp.fitting.maximize import Objective, Plan, maximize
 from rfgp.fitting.subsets import approach, grow
 from rfgp.likelihoods import Gaussian
-from rfgp.parameters import Values
-from rfgp.regression import FitReport, Regression
+from rfgp.parameters import ParameterValues
+from rfgp.regression import FitReport, GPState
 from rfgp.regression.observing import approximation_of, left_out_observations
-from rfgp.regression.regression import restarted
 from rfgp.regression.spec import with_draws_of
+from rfgp.regression.state import restarted
 from rfgp.rows import is_read_in_blocks
 from rfgp.solvers import Inference
 from rfgp.solvers.onepass import has_lattices
@@ -46,10 +46,10 @@ If inputs separate the classes, searches would continue for a hundred evaluation
 LATTICE_ROWS = 2000
 """The number of rows above which lattices are searched for as they are under a Gaussian likelihood."""
 
-Strategy = Callable[[Regression, Plan], tuple[Regression, FitReport]]
+Strategy = Callable[[GPState, Plan], tuple[GPState, FitReport]]
 
 
-def fit_observed(regression: Regression, plan: Plan, strategy: Strategy) -> tuple[Regression, FitReport]:
+def fit_observed(regression: GPState, plan: Plan, strategy: Strategy) -> tuple[GPState, FitReport]:
     """Fit a regression; return it with its posterior, and the report.
 
     Args:
@@ -60,26 +60,26 @@ def fit_observed(regression: Regression, plan: Plan, strategy: Strategy) -> tupl
     rows, few = regression.needed_rows("a fit"), with_few(regression)
     fit = TermFit.of(few, plan)
     with torch.no_grad():
-        if approximation_of(regression.family, rows) != "variational":
+        if approximation_of(regression.spec, rows) != "variational":
             found, reports, words = _by_laplace(fit)
             inference = None
         else:
             found, reports, inference = _by_bound(fit, strategy)
             words = reports[-1].message if reports else "every hyperparameter is fixed"
-        found = regression.replace(family=found.family, hyperparameters=found.hyperparameters)
+        found = regression.replace(spec=found.spec, hyperparameters=found.hyperparameters)
         if few is not regression:
-            words, found = f"{words}, with fewer frequencies", found.replace(family=regression.family)
+            words, found = f"{words}, with fewer frequencies", found.replace(spec=regression.spec)
         return _finished(fit, found, reports, words, inference if few is regression else None)
 
 
-def with_few(regression: Regression) -> Regression:
+def with_few(regression: GPState) -> GPState:
     """Return the regression with fewer random features, if it has many features and not too many rows."""
     spec, count = spec_of(regression), len(regression.needed_rows("a fit"))
     few = FEW_FREQUENCIES if spec.options.likelihood.num_latents == 1 else FEWEST
     changed = {name: _fewer(one, few) for name, one in spec.approximations.items()}
     if count > MOST_ROWS or changed == spec.approximations or spec.noise_process is not None:
         return regression
-    return regression.replace(family=spec.drawn(changed, regression.hyperparameters, count))
+    return regression.replace(spec=spec.with_approximations(changed, regression.hyperparameters, count))
 
 
 def _fewer(approximation: Approximation, few: int) -> Approximation:
@@ -88,7 +88,7 @@ def _fewer(approximation: Approximation, few: int) -> Approximation:
     return replace(approximation, num_frequencies=min(few, approximation.num_frequencies))
 
 
-def _by_laplace(fit: TermFit) -> tuple[Regression, list[FitReport], str]:
+def _by_laplace(fit: TermFit) -> tuple[GPState, list[FitReport], str]:
     """Return the regression with the likeliest hyperparameters, the reports, and a message."""
     if not fit.free:
         return fit.regression, [], "every hyperparameter is fixed"
@@ -102,7 +102,7 @@ def _by_laplace(fit: TermFit) -> tuple[Regression, list[FitReport], str]:
     return fit.regression, reports, words
 
 
-def _by_bound(fit: TermFit, strategy: Strategy) -> tuple[Regression, list[FitReport], Inference]:
+def _by_bound(fit: TermFit, strategy: Strategy) -> tuple[GPState, list[FitReport], Inference]:
     """Return the regression with the highest bound, the reports, and the inference."""
     rows, law, spec = fit.rows, fit.spec.options.likelihood, fit.spec
     has_features = any(isinstance(one, RandomFeatures) for one in spec.approximations.values())
@@ -114,35 +114,35 @@ def _by_bound(fit: TermFit, strategy: Strategy) -> tuple[Regression, list[FitRep
     fixed = tuple(name for name in cheaper.hyperparameters.space.names if name in held)
     reached, first = strategy(cheaper, replace(fit.plan, fixed=fixed))
     begun = fit.at(_started(fit.values, reached, fit.free, spec.noise_prefix))
-    is_same = reached.family.options.likelihood is law
+    is_same = reached.spec.options.likelihood is law
     begun = begun.through(with_draws_of(spec, spec_of(reached)) if is_same else spec_of(redrawn(begun.regression)))
     values, report = maximize(Objective.of(begun.regression, rows), begun.values, fit.plan, stage="bound")
     fit, reports, _ = with_draws(begun.at(values), [first, report], "")
     return fit.regression, reports, fit.regression.infer(rows)
 
 
-def _cheaper(regression: Regression) -> Regression:
+def _cheaper(regression: GPState) -> GPState:
     """Return the regression by Laplace's approximation, or with a Gaussian likelihood."""
     spec = spec_of(regression)
     if "laplace" in spec.options.likelihood.approximations:
-        return regression.replace(family=replace(spec, options=spec.options.changed(inference="laplace")))
+        return regression.replace(spec=replace(spec, options=spec.options.changed(inference="laplace")))
     options = spec.options.changed(likelihood=Gaussian(), inference=None, approximations=dict(spec.approximations))
     return restarted(regression, replace(spec, options=options, noise_process=None))
 
 
-def _started(values: Values, found: Regression, free: list[str], prefix: str) -> Values:
+def _started(values: ParameterValues, found: GPState, free: list[str], prefix: str) -> ParameterValues:
     """Return values with the free ones found. The logarithm of the noise starts with the kernel of the function."""
     reached = found.hyperparameters
     own = {name: reached.value(name) for name in reached.space.names if name in free}
     scales = {term.outputscale for term in spec_of(found).terms}
     kernel = set(reached.space.quantities) - {"noise", *scales}
     of_noise = {f"{prefix}{name}": reached.value(name) for name in kernel if f"{prefix}{name}" in free}
-    return values.given(**own, **of_noise)
+    return values.with_values(**own, **of_noise)
 
 
 def _finished(
-    fit: TermFit, found: Regression, reports: list[FitReport], words: str, inference: Inference | None
-) -> tuple[Regression, FitReport]:
+    fit: TermFit, found: GPState, reports: list[FitReport], words: str, inference: Inference | None
+) -> tuple[GPState, FitReport]:
     """Return the regression with its posterior given all rows, and the report."""
     rows = fit.rows
     inference = found.infer(rows) if inference is None else inference

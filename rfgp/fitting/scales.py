@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 
 from rfgp.fitting.context import TermFit, left_out_densities
 from rfgp.fitting.maximize import Bounds, Density, Evaluation, plain_density
-from rfgp.parameters import Values
+from rfgp.parameters import ParameterValues
 from rfgp.regression import mean_and_noise
 from rfgp.regression.spec import block_scales, variance_paths
 from rfgp.rows import Block
@@ -41,7 +41,7 @@ def density_of(fit: TermFit, rows: Block) -> Density:
         return plain_density(fit.regression, rows)
     first, start = fit.scales[0], fit.values
 
-    def density(values: Values, warm_start: WarmStart = ()) -> Evaluation:
+    def density(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
         begun = values.replaced({first: start.raw[first]})
         with torch.no_grad():
             c, solution = best_common_scale(fit.linear(begun.detached(), rows), rows.count)
@@ -70,7 +70,7 @@ def profiled_density(fit: TermFit, rows: Block) -> Density:
         return plain_density(fit.regression, rows)
     names = variance_paths(fit.spec)
 
-    def density(values: Values, warm_start: WarmStart = ()) -> Evaluation:
+    def density(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
         with torch.no_grad():
             mean, _ = mean_and_noise(values)
             own, vectors = torch.linalg.eigh(fit.spec.prior(values).kernel(rows.inputs, rows.inputs))
@@ -105,7 +105,7 @@ def ratio_bounds(fit: TermFit) -> Bounds:
     return {name: (scale + low, scale + high) for name, (low, high) in ratios.items()}
 
 
-def solve_scales(fit: TermFit, model: LinearModel, statistics: Statistics) -> Values:
+def solve_scales(fit: TermFit, model: LinearModel, statistics: Statistics) -> ParameterValues:
     """Return hyperparameters with the noise and the variances of terms that maximise the likelihood of a model's rows.
 
     Args:
@@ -127,7 +127,9 @@ def solve_scales(fit: TermFit, model: LinearModel, statistics: Statistics) -> Va
         return values.replaced({name: value.log() for name, value in found.items()})
 
 
-def calibrate_noise(model: LinearModel, values: Values, statistics: Statistics, kept_out: Block) -> Values:
+def calibrate_noise(
+    model: LinearModel, values: ParameterValues, statistics: Statistics, kept_out: Block
+) -> ParameterValues:
     """Return hyperparameters with the noise that predicts held-out rows best.
 
     The likelihood of the rows that frequencies were learned from takes some of their noise for signal, so that its

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rfgp.fitting.context import TermFit
 from rfgp.fitting.maximize import Objective
-from rfgp.parameters import Values
+from rfgp.parameters import ParameterValues
 from rfgp.priors import SparsePrior
 from rfgp.regression import FitReport
 from rfgp.rows import Block
@@ -47,12 +47,12 @@ class Effects:
     places: tuple[int, ...]
     prior: SparsePrior
 
-    def absent(self, values: Values) -> Values:
+    def absent(self, values: ParameterValues) -> ParameterValues:
         """Return values at which no column has an effect."""
         value = self.prior.value(ABSENT * self.prior.tau(len(self.places)))
         return values.replaced({self.name: torch.full_like(values.raw[self.name], math.log(value))})
 
-    def with_effect(self, values: Values, place: int, effect: float) -> Values:
+    def with_effect(self, values: ParameterValues, place: int, effect: float) -> ParameterValues:
         """Return values at which a column has an effect, at least the one that it has."""
         raw, number = values.raw[self.name].clone(), self.places.index(place)
         value = torch.full_like(raw[number], math.log(self.prior.value(effect)))
@@ -139,7 +139,7 @@ def _begun(fit: TermFit, rows: Block, effects: Sequence[Effects], places: Sequen
     ]
 
 
-def _with_noise(fit: TermFit, errors: Tensor) -> Values:
+def _with_noise(fit: TermFit, errors: Tensor) -> ParameterValues:
     """Return values whose noise is the variance of errors (n, k), unless it is fixed."""
     if "noise" not in fit.free:
         return fit.values

@@ -12,8 +12,8 @@ from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError, SolverEr
 from rfgp.fitting.context import TermFit, redrawn, searched, spec_of
 from rfgp.fitting.maximize import Density, plain_density
 from rfgp.fitting.scales import can_profile, density_of, noise_alone, profiled_density
-from rfgp.parameters import Values
-from rfgp.regression import Regression
+from rfgp.parameters import ParameterValues
+from rfgp.regression import GPState
 from rfgp.regression.spec import ModelSpec
 from rfgp.regression.spec.starts import repetitions
 from rfgp.rows import Block
@@ -55,12 +55,12 @@ def open_scales(fit: TermFit) -> list[str]:
     return [name for name in dict.fromkeys(names) if name in free and name not in given]
 
 
-def scaled(values: Values, names: Sequence[str], factor: float) -> Values:
+def scaled(values: ParameterValues, names: Sequence[str], factor: float) -> ParameterValues:
     """Return values some of which are multiplied by a factor."""
     return values.shifted(**dict.fromkeys(names, math.log(factor)))
 
 
-def has_prior(values: Values) -> bool:
+def has_prior(values: ParameterValues) -> bool:
     """Return whether the hyperpriors have a finite density at a starting value."""
     try:
         return bool(torch.isfinite(values.log_hyperprior()))
@@ -94,7 +94,7 @@ def ranked_factors(fit: TermFit, rows: Block) -> list[float]:
     return [factor for _, factor in reversed(ranked)]
 
 
-def _total(density: Density, values: Values) -> float:
+def _total(density: Density, values: ParameterValues) -> float:
     if not has_prior(values):
         return -math.inf
     total, reached, _ = density(values)
@@ -129,7 +129,7 @@ def started_by_matrices(fit: TermFit) -> TermFit:
     return begun.at(reached) if is_lost else begun
 
 
-def started(fit: TermFit, factor: float, density_of: Densities = density_of) -> Values:
+def started(fit: TermFit, factor: float, density_of: Densities = density_of) -> ParameterValues:
     """Return values with all open lengthscales times a factor, and in a sum then those of one term after the other.
 
     Args:
@@ -141,7 +141,7 @@ def started(fit: TermFit, factor: float, density_of: Densities = density_of) -> 
     return screened(fit.at(values), density_of) if len(fit.spec.terms) > 1 else values
 
 
-def screened(fit: TermFit, density_of: Densities = density_of) -> Values:
+def screened(fit: TermFit, density_of: Densities = density_of) -> ParameterValues:
     """Return values whose lengthscales are, one term after the other, the likeliest of a few by some rows.
 
     Terms on the same columns keep theirs, which differ.
@@ -156,7 +156,7 @@ def screened(fit: TermFit, density_of: Densities = density_of) -> Values:
     return values
 
 
-def narrowed(fit: TermFit, names: Sequence[str]) -> Values:
+def narrowed(fit: TermFit, names: Sequence[str]) -> ParameterValues:
     """Return values whose lengthscales of these names are shorter where the kernel of 500 rows is far likelier so.
 
     The noise and the common factor of all terms are solved for, so that noise is not explained by short lengthscales.
@@ -194,7 +194,7 @@ def first_rows(rows: Block, order: Tensor, count: int) -> Block:
     return rows if len(rows) <= count else rows.take(order[:count].sort().values)
 
 
-def starts_of_field(fit: TermFit) -> list[Values]:
+def starts_of_field(fit: TermFit) -> list[ParameterValues]:
     """Return the likeliest start of a field for each factor of its parameters, the best first; at least one."""
     names, regression = open_scales(fit), fit.regression
     if not names:
@@ -216,8 +216,8 @@ def starts_of_field(fit: TermFit) -> list[Values]:
 
 
 def _starts(
-    regression: Regression, names: list[str], factor: float, noises: tuple[float | None, ...], rows: Block
-) -> Iterator[Values]:
+    regression: GPState, names: list[str], factor: float, noises: tuple[float | None, ...], rows: Block
+) -> Iterator[ParameterValues]:
     """Yield starts with some parameters times a factor, and with the noises."""
     begun = scaled(regression.hyperparameters, names, factor)
     for noise in noises:
@@ -226,7 +226,7 @@ def _starts(
         yield spec_of(regression).normalized(values, rows)
 
 
-def _likelihood(regression: Regression, values: Values, rows: Block) -> Tensor:
+def _likelihood(regression: GPState, values: ParameterValues, rows: Block) -> Tensor:
     """Return the likelihood of rows with the hyperpriors, -inf for a start that cannot be evaluated."""
     try:
         with torch.no_grad():

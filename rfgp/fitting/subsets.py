@@ -107,7 +107,7 @@ def exact_twin(fit: TermFit) -> TermFit | None:
     if any(block.residual is not None for block in fit.prior.weights) or not fit.prior.has_weights_only:
         return None
     chosen = {**spec.approximations, **dict.fromkeys(features, Exact())}
-    return fit.through(spec.drawn(chosen, fit.values, len(fit.pool)))
+    return fit.through(spec.with_approximations(chosen, fit.values, len(fit.pool)))
 
 
 def approach(fit: TermFit, most: int, compared: int | None = None, tolerance: float | None = None) -> Ended:
@@ -248,5 +248,5 @@ def _divided(fit: TermFit, rows: Block) -> TermFit:
     with torch.no_grad():
         freedom = degrees_of_freedom(pilot, rows.inputs[:SCREENED_ROWS])
     shares = {name: max(freedom[name], 1e-3) for name in names}
-    drawn = spec.drawn(spec.approximations, fit.values, fit.regression.num_observations, shares)
+    drawn = spec.with_approximations(spec.approximations, fit.values, fit.regression.num_observations, shares)
     return fit.through(drawn)

@@ -6,7 +6,6 @@ from typing import cast
 import torch
 
 from rfgp import random
-from rfgp.ambient import keep_freed_memory
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.average_information import AverageInformation
 from rfgp.fitting.chains import fit_chain
@@ -20,13 +19,14 @@ from rfgp.fitting.neighbors import fit_neighbors
 from rfgp.fitting.observed import fit_observed
 from rfgp.fitting.starts import first_rows, is_one_field, screened, starts_of_field
 from rfgp.fitting.subsets import LEAST_ROWS, drawn_again, optimize
-from rfgp.parameters import Values
-from rfgp.regression import FitReport, Regression
+from rfgp.parameters import ParameterValues
+from rfgp.regression import FitReport, GPState
 from rfgp.rows import Block, gathered
 from rfgp.solvers import chain, onepass
 from rfgp.solvers.choice import MOST_DENSE, uses_cg
 from rfgp.solvers.iterative import IterativeSolver
 from rfgp.threads import in_one_thread
+from rfgp.torch_context import keep_freed_memory
 
 LAST_GAIN = 0.1
 """The least gain in nats of the last five iterations of the search on all rows, after that on a subset."""
@@ -44,24 +44,24 @@ MOST_CHANGES = 2
 """The most times that a search continues with features of nodes drawn anew at the hyperparameters found."""
 
 
-def fit_terms(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
+def fit_terms(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """Fit a regression of terms; return it and the report."""
     keep_freed_memory()
     rows, prior = regression.needed_rows("a fit"), regression.prior()
     if is_one_field(spec_of(regression)):
         return _fit_field(regression, plan)
-    if prior.neighbors is not None and regression.family.is_gaussian and not (prior.precisions or prior.walks):
+    if prior.neighbors is not None and regression.spec.is_gaussian and not (prior.precisions or prior.walks):
         is_learned = bool(learned_frequencies(TermFit.of(regression, plan)))
         return (fit_learned_with_neighbors if is_learned else fit_neighbors)(regression, plan)
-    if regression.family.is_gaussian and onepass.serves(prior, rows):
+    if regression.spec.is_gaussian and onepass.serves(prior, rows):
         with in_one_thread(len(rows) <= SMALL):
             return fit_lattices(TermFit.of(regression, plan), fit_terms)
     with in_one_thread(len(rows) <= SMALL):
-        if regression.family.is_gaussian and chain.serves(prior):
+        if regression.spec.is_gaussian and chain.serves(prior):
             return fit_chain(TermFit.of(regression, plan))
         if prior.neighbors is not None or prior.precisions or prior.walks or uses_cg(prior, rows):
             return _fit_sparse(TermFit.of(regression, plan))
-        if not regression.family.is_gaussian:
+        if not regression.spec.is_gaussian:
             return fit_observed(regression, plan, fit_terms)
         with torch.no_grad():
             return fit_draws(TermFit.of(regression, plan))
@@ -70,7 +70,7 @@ def fit_terms(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
 # --- sparse terms ----------------------------------------------------------------------------------
 
 
-def _fit_sparse(fit: TermFit) -> tuple[Regression, FitReport]:
+def _fit_sparse(fit: TermFit) -> tuple[GPState, FitReport]:
     """Fit terms with sparse matrices: on a subset of the rows, then on all."""
     fit = fit.at(screened(fit))
     fit = replace(fit, regression=redrawn(fit.regression))
@@ -94,7 +94,7 @@ def _fit_sparse(fit: TermFit) -> tuple[Regression, FitReport]:
 # --- one field -------------------------------------------------------------------------------------
 
 
-def _fit_field(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
+def _fit_field(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """Fit one kernel on nodes, roads or a mesh, with features drawn anew at the hyperparameters found."""
     with in_one_thread(len(regression.needed_rows("a fit")) <= SMALL):
         starts = starts_of_field(TermFit.of(regression, plan))
@@ -110,8 +110,8 @@ def _fit_field(regression: Regression, plan: Plan) -> tuple[Regression, FitRepor
 
 
 def _searched(
-    regression: Regression, starts: list[Values], plan: Plan, *, is_continued: bool
-) -> tuple[Regression, FitReport]:
+    regression: GPState, starts: list[ParameterValues], plan: Plan, *, is_continued: bool
+) -> tuple[GPState, FitReport]:
     """Search on all rows from several starts, or by conjugate gradients from the first; return the best."""
     rows, best = regression.needed_rows("a fit"), None
     if uses_cg(regression.prior(), rows):
@@ -130,7 +130,7 @@ def _searched(
 # --- conjugate gradients ---------------------------------------------------------------------------
 
 
-def fit_by_scoring(regression: Regression, plan: Plan, *, has_subset: bool = True) -> tuple[Regression, FitReport]:
+def fit_by_scoring(regression: GPState, plan: Plan, *, has_subset: bool = True) -> tuple[GPState, FitReport]:
     """Take scoring steps, whose gradients conjugate gradients compute; return the regression and the report.
 
     Args:
@@ -139,9 +139,9 @@ def fit_by_scoring(regression: Regression, plan: Plan, *, has_subset: bool = Tru
         has_subset: Whether steps are first taken on a subset, so that those on all rows start close to the optimum.
     """
     rows = gathered(regression.needed_rows("a fit"))
-    if not regression.family.is_gaussian:
+    if not regression.spec.is_gaussian:
         raise InvalidArgumentError(
-            f"Under {regression.family.options.likelihood!r} hyperparameters are learned through sparse features from "
+            f"Under {regression.spec.options.likelihood!r} hyperparameters are learned through sparse features from "
             f"at most {MOST_DENSE:,} observations, got {len(rows):,}. Learn from fewer and condition on all, or use "
             "SparsePrecision() if the kernel has one."
         )
@@ -151,7 +151,7 @@ def fit_by_scoring(regression: Regression, plan: Plan, *, has_subset: bool = Tru
     for some, stage in (*stages, (rows, "all rows")):
         jacobian = regression.scaling.targets.log_jacobian(some.count)
 
-        def infer(values: Values, some: Block = some) -> IterativeSolver:
+        def infer(values: ParameterValues, some: Block = some) -> IterativeSolver:
             return cast(IterativeSolver, regression.replace(hyperparameters=values).infer(some))
 
         values, report = AverageInformation(infer, some, jacobian, values, plan, stage).run()

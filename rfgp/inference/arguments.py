@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.ambient import plain
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
+from rfgp.torch_context import default_settings
 
 
 def in_caller_form(value: Tensor, template: Tensor, as_numpy: bool) -> Any:
@@ -30,7 +30,7 @@ def read_real(name: str, values: Any) -> Tensor:
         raise InvalidArgumentError(f"{name} is not an array of numbers: {str(error)[:100]}.") from error
 
 
-@plain()
+@default_settings()
 def check_values(y: Any, mean: Tensor, may_be_one: bool = False) -> Tensor:
     """Return values of y with the shape of a mean, (n,) or (n, k), or one of them, ().
 

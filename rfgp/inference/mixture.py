@@ -8,7 +8,6 @@ from typing import Any, NoReturn, cast
 import torch
 from torch import Tensor
 
-from rfgp.ambient import plain
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.arguments import check_probabilities, check_values, read_draws
@@ -18,6 +17,7 @@ from rfgp.inference.prediction import LogNormal, Prediction
 from rfgp.linalg import covariance_root
 from rfgp.solvers import Inference, Posterior
 from rfgp.solvers.role import Functions, Shape
+from rfgp.torch_context import default_settings
 
 NO_FUNCTIONS = "An average of exact processes has no functions to draw. Use predict(X).sample() instead."
 NO_TERMS = "An average of models is not divided into terms. Use the largest alone: gp.members[0][1].predict(X).terms."
@@ -253,7 +253,7 @@ class MixturePrediction(Prediction):
         parts = list(self.parts())
         return self._out(_mixture_cdf(parts, check_values(y, self.mean_tensor(), may_be_one=True)))
 
-    @plain()
+    @default_settings()
     def quantile(self, probability: Any) -> Any:
         """Return the quantiles of the marginal distributions: (n,), or (q, n) for q probabilities."""
         parts, mean = list(self.parts()), self.mean_tensor()
@@ -266,7 +266,7 @@ class MixturePrediction(Prediction):
         parts = list(self.parts())
         return self._out(_mixture_log_density(parts, check_values(y, self.mean_tensor())))
 
-    @plain()
+    @default_settings()
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
         """Draw from the joint distribution, (s, n): each draw is a draw of one member."""
         num_samples, generator = read_draws(num_samples, seed, generator)
@@ -279,7 +279,7 @@ class MixturePrediction(Prediction):
                 draws[rows] = member.sample(len(rows), generator=generator)
         return self._out(draws)
 
-    @plain()
+    @default_settings()
     def linear(self, weights: Any) -> "MixturePrediction":
         """Return the joint distribution of linear functionals of the values (m, n), or of one, (n,)."""
         whole, members = super().linear(weights), [member.linear(weights) for member in self._members(self.template)]

@@ -9,7 +9,6 @@ import torch
 from scipy.stats import qmc
 from torch import Tensor
 
-from rfgp.ambient import plain
 from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.arguments import check_probabilities, check_values, read_draws
@@ -19,6 +18,7 @@ from rfgp.inference.predictive import HeteroscedasticPredictive, LatentPredictiv
 from rfgp.inference.refusals import NO_EXPOSURE
 from rfgp.likelihoods import Heteroscedastic, Likelihood
 from rfgp.scaling import Affine
+from rfgp.torch_context import default_settings
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -110,12 +110,12 @@ class ObservedClasses(Prediction):
         """The most probable classes, (n,)."""
         return self._out(self._probabilities().argmax(-1))
 
-    @plain()
+    @default_settings()
     def mean_tensor(self) -> Tensor:
         """Return the probabilities (n, C), float64 tensor."""
         return self._probabilities().clone()
 
-    @plain()
+    @default_settings()
     def variance_tensor(self) -> Tensor:
         """Return the variances of the classes' indicators, (n, C), float64 tensor."""
         p = self._probabilities()
@@ -136,7 +136,7 @@ class ObservedClasses(Prediction):
         labels = torch.arange(p.shape[1], dtype=values.dtype)
         return self._out((p * (labels <= values[:, None])).sum(1))
 
-    @plain()
+    @default_settings()
     def quantile(self, probability: Any) -> Any:
         """Return the smallest label with cdf(label) at least a probability, (n,), or (q, n) for q probabilities."""
         found = self._probabilities()
@@ -145,7 +145,7 @@ class ObservedClasses(Prediction):
         cumulative[:, -1] = 1.0
         return self._out((cumulative < p[..., None, None]).sum(-1))
 
-    @plain()
+    @default_settings()
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
         """Draw labels from their joint distribution, (s, n)."""
         num_samples, generator = read_draws(num_samples, seed, generator)
@@ -216,12 +216,12 @@ class ObservedPrediction(Prediction):
         """Return the distribution itself, or that at other exposures, (n,) or one number."""
         return self if exposure is None else replace(self, offset=log_exposure(self, exposure))
 
-    @plain()
+    @default_settings()
     def mean_tensor(self) -> Tensor:
         """Return the mean (n,), float64 tensor."""
         return self._unit * self._moments()[0]
 
-    @plain()
+    @default_settings()
     def variance_tensor(self) -> Tensor:
         """Return the marginal variances (n,), float64 tensor."""
         return self._unit**2 * self._moments()[1]
@@ -244,7 +244,7 @@ class ObservedPrediction(Prediction):
         values = (check_values(y, mean, may_be_one=True) / self._unit).expand_as(mean)
         return self._out(self._predictive.cdf(values))
 
-    @plain()
+    @default_settings()
     def quantile(self, probability: Any) -> Any:
         """Return the smallest y with cdf(y) at least a probability: (n,), or (q, n) for q probabilities."""
         mean, predictive = self._moments()[0], self._predictive
@@ -252,7 +252,7 @@ class ObservedPrediction(Prediction):
         found = [self._unit * quantile_of(predictive, self.likelihood, one.expand_as(mean)) for one in p.reshape(-1)]
         return self._out(torch.stack(found).reshape(*p.shape, *mean.shape))
 
-    @plain()
+    @default_settings()
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
         """Draw from the joint distribution, (s, n): functions, and an observation of each value."""
         num_samples, generator = read_draws(num_samples, seed, generator)

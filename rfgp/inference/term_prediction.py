@@ -6,16 +6,16 @@ from typing import Any
 
 import torch
 
-from rfgp.ambient import hides
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.arguments import in_caller_form
 from rfgp.inference.conditioned import ConditionedGP
 from rfgp.inference.distributions import in_memory
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.refusals import refuse_terms
+from rfgp.torch_context import unlisted
 
 
-@hides("latent", "location", "scale", "template", "mean_tensor", "variance_tensor", "covariance_tensor", "operator")
+@unlisted("latent", "location", "scale", "template", "mean_tensor", "variance_tensor", "covariance_tensor", "operator")
 @dataclass(frozen=True, eq=False, repr=False)
 class TermPrediction(Prediction):
     """The joint Gaussian distribution at n points of a sum of terms, in the user's units.

@@ -24,7 +24,7 @@ def read_matrix(X: Any, dtype: torch.dtype | None, first: int = 0) -> tuple[Tens
     """Return inputs (n, d) as a floating tensor; `first` is what messages call the first row.
 
     Raises:
-        DataError: not numeric, not a matrix, or a value that is not finite (named by row and column).
+        DataError: Not numeric, not a matrix, or a value that is not finite (named by row and column).
     """
     names = names_of(X)
     x, is_numpy = _to_tensor(X, "X", names)
@@ -60,7 +60,7 @@ def read_targets(y: Any, n: int, like: Tensor, dtype: torch.dtype | None, least:
     """Return targets (n,) or (n, k) in the dtype and on the device of `like`; where one row will do, constant too.
 
     Raises:
-        DataError: a wrong shape or length, fewer than `least` rows, values that are not finite, a constant
+        DataError: A wrong shape or length, fewer than `least` rows, values that are not finite, a constant
             target, or a floating dtype other than that of X where no dtype was chosen.
     """
     t = read_target_values(y)
@@ -85,7 +85,7 @@ def check_dtypes(
     Where a dtype was chosen, they are converted to it.
 
     Raises:
-        DataError: with both.
+        DataError: With both.
     """
     largest = 2 / torch.finfo(like.dtype).eps
     if dtype is None and not t.is_floating_point() and t.numel() and float(t.double().abs().max()) > largest:
@@ -101,7 +101,7 @@ def check_targets(t: Tensor, n: int, like: Tensor, first: int = 0) -> Tensor:
     """Return targets, (n,) or (n, k), in the dtype and on the device of `like`.
 
     Raises:
-        DataError: another number of them, or values that are not finite.
+        DataError: Another number of them, or values that are not finite.
     """
     if len(t) != n:
         raise DataError(f"X has {counted(n, 'row')} and y has {len(t):,}.")
@@ -124,7 +124,7 @@ def check_not_constant(
     """Refuse targets whose smallest and largest values are the same but for rounding.
 
     Raises:
-        DataError: with the value, and the output where there are several.
+        DataError: With the value, and the output where there are several.
     """
     constant = (high - low) <= _ROUNDING[low.dtype] * torch.maximum(low.abs(), high.abs())
     if not bool(constant.any()):
@@ -146,7 +146,7 @@ def read_target_values(y: Any) -> Tensor:
     """Return targets (n,) or (n, k) as a tensor of their own dtype.
 
     Raises:
-        DataError: not numeric, or of another shape.
+        DataError: Not numeric, or of another shape.
     """
     t, _ = _to_tensor(y, "y")
     if t.ndim not in (1, 2) or (t.ndim == 2 and t.shape[1] == 0):
@@ -168,7 +168,7 @@ def read_per_row(
     `first` is what messages call the first row.
 
     Raises:
-        DataError: another shape, values that are not finite, negative, or zero where they must be positive; there also
+        DataError: Another shape, values that are not finite, negative, or zero where they must be positive; there also
             those whose square leaves double precision, by which rows would be multiplied or divided.
     """
     if values is None:

@@ -1,4 +1,4 @@
-"""The data of a regression: standardised rows in blocks, as often as asked, each time the same in the same order.
+"""The data of a regression: standardized rows in blocks, as often as asked, each time the same in the same order.
 
 Row i stands for w_i observations, all of them y_i, with the noise variance (noise + fixed noise_i) each. Up to a factor
 that does not depend on the function, that is one observation with the noise D_i = (noise + fixed noise_i) / w_i.
@@ -40,7 +40,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Some rows in memory, in standardised units.
+    """Some rows in memory, in standardized units.
 
     Attributes:
         inputs: (b, d), or positions (b,).
@@ -62,7 +62,7 @@ class Block:
 
     @property
     def whole(self) -> "Block":
-        """All rows in standardised units: these."""
+        """All rows in standardized units: these."""
         return self
 
     @property

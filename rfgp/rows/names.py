@@ -70,7 +70,7 @@ def names_of(X: Any) -> tuple[str, ...] | None:
     """Return the names of the columns of a dataframe (n, d), numbers as texts; None of anything else.
 
     Raises:
-        DataError: several columns have one name.
+        DataError: Several columns have one name.
     """
     labels = _labels(X)
     if labels is None:
@@ -115,7 +115,7 @@ def arranged(X: Any, wanted: tuple[str, ...] | None, names: tuple[str, ...] | No
             position.
 
     Raises:
-        DataError: a wanted column is missing.
+        DataError: A wanted column is missing.
     """
     names = names_of(X) if wanted is not None and names is None else names
     if wanted is None or names is None or names == wanted:

@@ -1,4 +1,4 @@
-"""Rows of a user, in memory or in chunks that are read as often as asked: checked, and standardised block by block."""
+"""Rows of a user, in memory or in chunks that are read as often as asked: checked, and standardized block by block."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -43,7 +43,7 @@ class Chunk(NamedTuple):
         """Return the rows with the wanted columns of X, (b, d), in the wanted order; without any wanted, as they are.
 
         Raises:
-            DataError: a wanted column is missing, or several have one name.
+            DataError: A wanted column is missing, or several have one name.
         """
         names = names_of(self.X) if self.names is None else self.names
         return self._replace(X=arranged(self.X, wanted, names), names=names if wanted is None else wanted)
@@ -143,7 +143,7 @@ def as_source(X: Any, y: Any = None, noise: Any = None, sample_weight: Any = Non
     """Return a source of rows that are read in blocks. None if they are held in memory.
 
     Raises:
-        DataError: a source is given together with other arguments, or arrays differ in length.
+        DataError: A source is given together with other arguments, or arrays differ in length.
     """
     if isinstance(X, RowSource) and callable(X.chunks):  # arrays of others have numbers there
         if any(value is not None for value in (y, noise, sample_weight)):
@@ -177,7 +177,7 @@ def checked(
         first: The number of rows before these.
 
     Raises:
-        DataError: values that are not finite, named by their row in the source, a column that is missing, or chunks
+        DataError: Values that are not finite, named by their row in the source, a column that is missing, or chunks
             that differ from the first in shape or in what they know of their rows.
     """
     width, outputs, extras = None, None, None
@@ -249,7 +249,7 @@ def is_read_in_blocks(rows: Rows) -> bool:
 
 
 def standardized(chunk: Chunk, scaling: Scaling) -> Block:
-    """Return checked rows in standardised units."""
+    """Return checked rows in standardized units."""
     inputs = scaling.standardize(chunk.X)
     targets = scaling.targets.forward(chunk.y.to(scaling.targets.scale)).double()
     targets = targets if targets.ndim > 1 else targets[:, None]
@@ -257,7 +257,7 @@ def standardized(chunk: Chunk, scaling: Scaling) -> Block:
 
 
 def standardized_noise(chunk: Chunk, scaling: Scaling) -> Tensor | None:
-    """Return the noise variances (b,) of rows in standardised units, or None if they have none of their own."""
+    """Return the noise variances (b,) of rows in standardized units, or None if they have none of their own."""
     return None if chunk.noise is None else chunk.noise / scaling.targets.common_scale().double() ** 2
 
 
@@ -304,7 +304,7 @@ class SourceRows:
         """Yield all rows in blocks of `size`.
 
         Raises:
-            DataError: the source has not as many rows as when it was read first.
+            DataError: The source has not as many rows as when it was read first.
         """
         count = 0
         chunks = checked(self.source.chunks(), self.dtype, True, self.scaling.columns)
@@ -336,7 +336,7 @@ class RemoteRows(SourceRows):
         """Return the sum of function(part) over the parts, none of which may be larger than memory.
 
         Raises:
-            DataError: values that cannot be used, or other than at first.
+            DataError: Values that cannot be used, or other than at first.
         """
         assert isinstance(self.source, DistributedSource)
         whole = replace(self, source=ArraySource(()), sample=None)  # what is sent to each part is without the others
@@ -360,11 +360,11 @@ def _added(a: Sums, b: Sums) -> Sums:
 
 @dataclass(frozen=True, eq=False)
 class SourceInputs:
-    """The inputs of a source, standardised block by block; see `rfgp.inference.InputBlocks`.
+    """The inputs of a source, standardized block by block; see `rfgp.inference.InputBlocks`.
 
     Attributes:
         source: Where they come from.
-        scaling: To standardised units.
+        scaling: To standardized units.
         dtype: Of the inputs; None: the source's.
     """
 
@@ -376,7 +376,7 @@ class SourceInputs:
         """Yield all inputs in blocks (b, d) of `size`.
 
         Raises:
-            DataError: another number of columns than the training data have.
+            DataError: Another number of columns than the training data have.
         """
         some, chunks = False, checked(self.source.chunks(), self.dtype, False, self.scaling.columns)
         for chunk in rebatched(chunks, size):
@@ -391,7 +391,7 @@ def check_kind(chunk: Chunk, rows: SourceRows) -> None:
     """Refuse checked rows of another kind than those that the source had when it was surveyed.
 
     Raises:
-        DataError: another number of columns or outputs, or weights or noise that came or went.
+        DataError: Another number of columns or outputs, or weights or noise that came or went.
     """
     rows.scaling.check_columns(chunk.X)
     now = (chunk.y.shape[1], chunk.noise is None and chunk.sample_weight is None, chunk.noise is not None)

@@ -111,7 +111,7 @@ def survey(
         columns: The names of the columns that are wanted, in order; None: those of the source.
 
     Raises:
-        DataError: values that cannot be used, fewer than two rows, or a constant target.
+        DataError: Values that cannot be used, fewer than two rows, or a constant target.
     """
     if isinstance(source, DistributedSource):
         return source.reduce(partial(_tally_of, dtype, seed, columns), Tally.merged).survey(is_all)
@@ -147,7 +147,7 @@ class Tally:
         If names of columns are given, only these are read.
 
         Raises:
-            DataError: values that cannot be used.
+            DataError: Values that cannot be used.
         """
         chunks, digests = iter(source.chunks()), [hashlib.sha256() for _ in range(4)]
         first = next(chunks, None)
@@ -171,7 +171,7 @@ class Tally:
         """Return the tally of these rows and, after them, those of another.
 
         Raises:
-            DataError: rows of another kind.
+            DataError: Rows of another kind.
         """
         if other._targets.count == 0 or self._targets.count == 0:
             return self if other._targets.count == 0 else other
@@ -196,7 +196,7 @@ class Tally:
             is_all: Whether these are all the data.
 
         Raises:
-            DataError: fewer than two rows, a constant target, or values that float64 cannot square.
+            DataError: Fewer than two rows, a constant target, or values that float64 cannot square.
         """
         if self._kind is None:
             raise DataError("The source has no rows.")
@@ -217,7 +217,7 @@ def _check_range(moments: Moments, name: str) -> None:
     """Refuse values so large that their differences leave the range of float64.
 
     Raises:
-        DataError: with the largest value.
+        DataError: With the largest value.
     """
     lost = ~torch.isfinite(moments.deviation) | ~torch.isfinite(moments.mean)
     if bool(lost.any()):

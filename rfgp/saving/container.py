@@ -28,7 +28,7 @@ def write_file(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Tens
     """Write a header and tensors (...), whole or not at all.
 
     Raises:
-        InvalidArgumentError: a number of the header is not finite.
+        InvalidArgumentError: A number of the header is not finite.
     """
     from safetensors.torch import save as to_bytes
 
@@ -48,7 +48,7 @@ def read_file(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return the header and the tensors (...) of a file whose checksum is right.
 
     Raises:
-        ModelFileError: the file is missing, truncated, damaged, not ours, or of a newer version.
+        ModelFileError: The file is missing, truncated, damaged, not ours, or of a newer version.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load as from_bytes

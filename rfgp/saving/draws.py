@@ -99,7 +99,7 @@ def encode_draw(prior: TermPrior, encoder: Encoder) -> tuple[Json, dict[str, Ten
     """Return a term with its draws as JSON, and tensors (...).
 
     Raises:
-        InvalidArgumentError: it is of a class that no file can hold.
+        InvalidArgumentError: It is of a class that no file can hold.
     """
     name = _form_of(prior)
     content, tensors = _FORMS[name].encode(prior, encoder)
@@ -110,8 +110,8 @@ def decode_draw(saved: SavedTerm) -> TermPrior:
     """Return the term that `encode_draw` wrote.
 
     Raises:
-        InvalidArgumentError: the approximation cannot serve the term.
-        ValueError: the draws do not fit the approximation or the term.
+        InvalidArgumentError: The approximation cannot serve the term.
+        ValueError: The draws do not fit the approximation or the term.
     """
     form = _FORMS[saved.content["form"]]
     if not isinstance(saved.approximation, form.approximations):

@@ -35,7 +35,7 @@ def decode_frequencies(
         features: "fourier" or "laplace".
 
     Raises:
-        ValueError: the tensors do not fit the shape or the features.
+        ValueError: The tensors do not fit the shape or the features.
     """
     frequencies = _frequencies(tensors, shape[1], coupling, features)
     if frequencies.shape != shape:

@@ -17,7 +17,7 @@ from rfgp.columns import Kind, Schema
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Additive, ColumnSummary, Kernel
 from rfgp.kernels.terms import constants_of, of_prefix
-from rfgp.parameters import Quantity, Values
+from rfgp.parameters import Hyperparameter, ParameterValues
 from rfgp.regression import Member
 from rfgp.regression.space import space_of
 from rfgp.regression.spec import ModelSpec, check_average, check_shares, restored
@@ -42,7 +42,7 @@ class _Columns(NamedTuple):
     Attributes:
         schema: The columns.
         summary: Their summary.
-        scaling: The maps to standardised units.
+        scaling: The maps to standardized units.
         decoder: Reads values.
     """
 
@@ -56,7 +56,7 @@ def row_terms(spec: ModelSpec) -> list[str]:
     """Return the names of the terms that predict from the training rows, those of the noise and of others too."""
     found = [term.name for term, prior in zip(spec.terms, spec.priors, strict=True) if needs_data(prior)]
     more = [] if spec.noise_process is None else [spec.noise_process]
-    more += [cast(ModelSpec, member.family) for member in spec.others]
+    more += [cast(ModelSpec, member.spec) for member in spec.others]
     return list(dict.fromkeys([*found, *(name for one in more for name in row_terms(one))]))
 
 
@@ -67,7 +67,7 @@ def _encode(spec: ModelSpec) -> tuple[Json, dict[str, Tensor]]:
     """Return a specification as JSON, and tensors (...).
 
     Raises:
-        InvalidArgumentError: a part is of a class that no file can hold; the message names the term.
+        InvalidArgumentError: A part is of a class that no file can hold; the message names the term.
     """
     assert spec.schema is not None
     assert spec.columns is not None
@@ -86,7 +86,7 @@ def _encode_others(spec: ModelSpec, encoder: Encoder) -> tuple[Json, dict[str, T
     """Return the shares of an average and its other models as JSON, and their tensors (...)."""
     members, tensors = [], dict[str, Tensor]()
     for number, member in enumerate(spec.others):
-        described, own = _encode_model(cast(ModelSpec, member.family), encoder)
+        described, own = _encode_model(cast(ModelSpec, member.spec), encoder)
         known = {f"hyperparameters.{name}": tensor for name, tensor in tensors_of(member.values).items()}
         names = list(member.values.space.quantities)
         members.append({"weight": member.weight, "hyperparameters": names, "options": described})
@@ -133,8 +133,8 @@ def _decode(described: Mapping[str, Any], tensors: Tensors, scaling: Scaling) ->
     """Return the specification.
 
     Raises:
-        InvalidArgumentError: there is an unknown class, or an option is invalid.
-        ValueError: the parts do not fit together.
+        InvalidArgumentError: There is an unknown class, or an option is invalid.
+        ValueError: The parts do not fit together.
     """
     decoder = Decoder(described["objects"], tensors)
     nodes = [decoder.object_at(number, graphs.Graph) for number in described["nodes"]]
@@ -148,7 +148,7 @@ def _averaged(spec: ModelSpec, average: Mapping[str, Any], tensors: Tensors, col
     """Return the specification averaged with others.
 
     Raises:
-        InvalidArgumentError: the shares are invalid, or a model cannot be in an average.
+        InvalidArgumentError: The shares are invalid, or a model cannot be in an average.
     """
     check_average(spec, columns.scaling)
     others = list[Member]()
@@ -193,7 +193,7 @@ def _resolved(described: Mapping[str, Any], decoder: Decoder) -> Kernel:
     """Return a kernel that was resolved on rows.
 
     Raises:
-        ValueError: a leaf has no columns.
+        ValueError: A leaf has no columns.
     """
     kernel = decode_kernel(described["resolved"], decoder)
     factors = [factor for term in kernel.terms() for factor in term.factors]
@@ -209,7 +209,7 @@ def _summary(schema: Schema, spread: Tensor, scaling: Scaling) -> ColumnSummary:
         raise ValueError("the scaling has other columns than the kernel")
     kept = ~torch.tensor(schema.is_standardizable, dtype=torch.bool)
     if bool((maps.location[kept] != 0).any()) or bool((maps.scale[kept] != 1).any()):
-        raise ValueError("a column is standardised that keeps its units")
+        raise ValueError("a column is standardized that keeps its units")
     if spread.shape != maps.scale.shape or spread.dtype != maps.scale.dtype:
         raise ValueError("the standard deviations do not fit the columns")
     sizes = tuple(column.num_levels for column in schema.columns)
@@ -235,14 +235,14 @@ def _with_draws(
     return replace(spec, approximations=dict(zip(names, chosen, strict=True)), priors=tuple(priors))
 
 
-def _quantities(spec: ModelSpec, scaling: Scaling, mean: Affine) -> Mapping[str, Quantity]:
+def _quantities(spec: ModelSpec, scaling: Scaling, mean: Affine) -> Mapping[str, Hyperparameter]:
     """Return the hyperparameters of a specification, for their names, shapes and signs."""
     assert spec.columns is not None
     summary = DataSummary(scaling, spec.columns.spread, mean.location, mean.scale, mean.location)
     return space_of(spec, summary, None).quantities
 
 
-def _check(spec: ModelSpec, values: Values) -> None:
+def _check(spec: ModelSpec, values: ParameterValues) -> None:
     """Refuse hyperparameters at which levels have no covariance, such as a correlation above 1."""
     assert spec.columns is not None
     terms = (*spec.terms, *spec.inputs.noise_terms)

@@ -16,7 +16,7 @@ def encode_kernel(kernel: Kernel, encoder: Encoder) -> Json:
     """Return a kernel as JSON.
 
     Raises:
-        InvalidArgumentError: a leaf cannot be written; the message names its term.
+        InvalidArgumentError: A leaf cannot be written; the message names its term.
     """
     if type(kernel) is not Sum:
         return {"leaves": [_encoded(kernel, kernel.name or label_of(kernel), encoder)], "terms": None}
@@ -43,7 +43,7 @@ def decode_kernel(content: Mapping[str, Any], decoder: Decoder) -> Kernel:
     """Return the kernel that `encode_kernel` wrote.
 
     Raises:
-        InvalidArgumentError: there is an unknown class, or a term that is none.
+        InvalidArgumentError: There is an unknown class, or a term that is none.
     """
     leaves: list[Kernel] = [decoder.decode(leaf) for leaf in content["leaves"]]
     if not leaves or not all(isinstance(leaf, Kernel) for leaf in leaves):
@@ -74,7 +74,7 @@ def encode_approximations(chosen: Any, encoder: Encoder) -> Any:
     """Return "auto", an approximation, or a dict by the names of terms as JSON.
 
     Raises:
-        InvalidArgumentError: a class is in no registry; the message names the term.
+        InvalidArgumentError: A class is in no registry; the message names the term.
     """
     if not isinstance(chosen, Mapping):
         return encoder.encode(chosen)
@@ -98,7 +98,7 @@ def approximation_of(content: Any, decoder: Decoder) -> Approximation:
     """Return an approximation.
 
     Raises:
-        InvalidArgumentError: it is none.
+        InvalidArgumentError: It is none.
     """
     found = decoder.decode(content)
     if not isinstance(found, Approximation):

@@ -219,7 +219,7 @@ def _roads(old: Json, tensors: Tensors) -> tuple[ModelOptions, list[Json]]:
 
 
 def _field_tensors(tensors: Tensors) -> dict[str, Tensor]:
-    """Return the tensors (...). The inputs of the posterior were standardised, those of the data were not."""
+    """Return the tensors (...). The inputs of the posterior were standardized, those of the data were not."""
     location, scale = (tensors[f"scaling.inputs.{name}"] for name in ("location", "scale"))
     inputs = {name: one * scale + location for name, one in tensors.items() if _is_inputs(name, "predictor.")}
     kept = {name: one for name, one in tensors.items() if not name.startswith("field.")}
@@ -268,7 +268,7 @@ def _walks(old: Json) -> approximations.RandomWalks:
     """Return the random walks of a model.
 
     Raises:
-        ValueError: a rule for exact hops is missing, or does not belong.
+        ValueError: A rule for exact hops is missing, or does not belong.
     """
     limits, asked = old["hop_limits"], old["walks"]["exact_hops"]
     if (limits is not None and asked not in ("auto", "rule")) or (limits is None and asked == "rule"):

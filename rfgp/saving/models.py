@@ -1,4 +1,4 @@
-"""Models in files: the family by a codec of its own, and everything else in one way.
+"""Models in files: the specification by a codec of its own, and everything else in one way.
 
 Tensors are named `draw.*`, `hyperparameters.*`, `scaling.*`, `predictor.*` (of the posterior), for graph models
 `graph.*`, for models of terms `columns.*` and `object.*`, for the others of an average `members.*`, and with data=True
@@ -22,10 +22,10 @@ from torch import Tensor
 
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
-from rfgp.parameters import Quantity, Space, Values
-from rfgp.regression import Family, FitReport, Regression
+from rfgp.parameters import Hyperparameter, ParameterSpace, ParameterValues
+from rfgp.regression import BaseSpec, FitReport, GPState
 from rfgp.regression.observing import restored
-from rfgp.rows import ArrayRows, Chunk, GivenArrays, in_memory
+from rfgp.rows import ArrayRows, Chunk, TrainingArrays, in_memory
 from rfgp.rows.arrays import read_per_row
 from rfgp.saving.container import read_file, write_file
 from rfgp.saving.plain import (
@@ -43,25 +43,25 @@ Tensors = Mapping[str, Tensor]
 
 
 class Codec(NamedTuple):
-    """The form of a family in a file.
+    """The form of a specification in a file.
 
     Attributes:
-        kinds: The names of the classes of models with this family.
+        kinds: The names of the classes of models with this specification.
         encode: Returns its options as JSON, and tensors.
-        decode: Returns the family, given its options, the tensors of a file and a scaling.
-        needs_data: Returns whether a family predicts only from its training data.
-        quantities: Returns the hyperparameters that a family has, given a scaling and the map of the mean, for their
-            names, shapes and signs.
-        check: Refuses hyperparameters at which a family has no covariance.
+        decode: Returns the specification, given its options, the tensors of a file and a scaling.
+        needs_data: Returns whether a specification predicts only from its training data.
+        quantities: Returns the hyperparameters of a specification, with their shapes and signs, given a scaling and
+            the map of the mean.
+        check: Refuses hyperparameters at which a specification has no covariance.
         upgrade: Returns the header and the tensors of a file of any version in the present form.
     """
 
     kinds: tuple[str, ...]
     encode: Callable[[Any], tuple[Json, dict[str, Tensor]]]
-    decode: Callable[[Mapping[str, Any], Tensors, Scaling], Family]
+    decode: Callable[[Mapping[str, Any], Tensors, Scaling], BaseSpec]
     needs_data: Callable[[Any], bool]
-    quantities: Callable[[Any, Scaling, Affine], Mapping[str, Quantity]]
-    check: Callable[[Any, Values], None]
+    quantities: Callable[[Any, Scaling, Affine], Mapping[str, Hyperparameter]]
+    check: Callable[[Any, ParameterValues], None]
     upgrade: Callable[[Json, Tensors], tuple[Json, Tensors]]
 
 
@@ -69,7 +69,7 @@ class Saved(NamedTuple):
     """The saved parts of a model."""
 
     kind: str  # the name of its class
-    regression: Regression
+    regression: GPState
     report: FitReport | None
     metadata: Json
 
@@ -80,23 +80,23 @@ def write(path: Path, saved: Saved, codec: Codec, *, data: bool) -> None:
     Args:
         path: The file.
         saved: The model.
-        codec: The codec of its family.
+        codec: The codec of its specification.
         data: Whether to write the training data.
 
     Raises:
-        InvalidArgumentError: a part cannot be written as numbers and JSON; the message names it.
-        NotFittedError: data are to be written, and there are none.
+        InvalidArgumentError: A part cannot be written as numbers and JSON; the message names it.
+        NotFittedError: Data are to be written, and there are none.
     """
     regression = saved.regression
     if saved.kind not in codec.kinds:
         known = " or ".join(codec.kinds)
         raise InvalidArgumentError(f"A model of the class {saved.kind} cannot be saved; one of {known} can.")
-    if codec.needs_data(regression.family) and not data:
+    if codec.needs_data(regression.spec) and not data:
         raise InvalidArgumentError("This process predicts from its training data, so save it with data=True.")
     given, purpose = None, "a file with data=True"
     if data:
         given, as_numpy = in_memory(regression.needed_rows(purpose), purpose)
-    options, tensors = codec.encode(regression.family)
+    options, tensors = codec.encode(regression.spec)
     header = {
         "class": saved.kind,
         "options": options,
@@ -129,7 +129,7 @@ def read(file: Path, codec_of: Callable[[str], Codec]) -> Saved:
         codec_of: Returns the codec of a class of models by its name.
 
     Raises:
-        ModelFileError: the file is missing, truncated, damaged, foreign, or of a newer version.
+        ModelFileError: The file is missing, truncated, damaged, foreign, or of a newer version.
         Exception: the parts of its content do not fit together.
     """
     content, given = read_file(file)
@@ -167,7 +167,7 @@ def _scaling_tensors(scaling: Scaling) -> dict[str, Tensor]:
     return {f"scaling.{name}.{key}": getattr(affine, key) for name, affine in pairs for key in ("location", "scale")}
 
 
-def tensors_of(values: Values) -> dict[str, Tensor]:
+def tensors_of(values: ParameterValues) -> dict[str, Tensor]:
     """Return the tensors (...) of hyperparameters by name."""
     out = {"center": values.space.mean.location, "spread": values.space.mean.scale, "mean.raw": values.raw["mean"]}
     for name, quantity in values.space.quantities.items():
@@ -182,21 +182,21 @@ _PARTS = ("raw", "start", "unit", "low", "high")
 # --- reading ---------------------------------------------------------------------------------------
 
 
-def _regression(header: Json, tensors: Tensors, codec: Codec) -> Regression:
+def _regression(header: Json, tensors: Tensors, codec: Codec) -> GPState:
     scaling = _scaling(header["columns"], tensors)
     _check_affine(scaling.targets)
     _check_affine(scaling.inputs, least=0)
-    family = codec.decode(header["options"], tensors, scaling)
-    values = values_of(header["hyperparameters"], part(tensors, "hyperparameters."), scaling, family, codec.quantities)
-    codec.check(family, values)
-    rows = None if header["data"] is None else _rows(part(tensors, "data."), scaling, family, header["data"])
+    spec = codec.decode(header["options"], tensors, scaling)
+    values = values_of(header["hyperparameters"], part(tensors, "hyperparameters."), scaling, spec, codec.quantities)
+    codec.check(spec, values)
+    rows = None if header["data"] is None else _rows(part(tensors, "data."), scaling, spec, header["data"])
     count = header["num_observations"]
     if check_count("num_observations", count) != count or (rows is not None and len(rows) != count):
         raise ValueError("the number of observations is not that of the data")
-    regression = Regression(family, scaling, values, count, rows)
+    regression = GPState(spec, scaling, values, count, rows)
     names = {in_file: name for name, in_file in _IN_FILE.items()}
     known = {names.get(name, name): tensor for name, tensor in part(tensors, "predictor.").items()}
-    posterior = restored(family, values, known)
+    posterior = restored(spec, values, known)
     _check_posterior(posterior, known, regression)
     return regression.replace(given=posterior)
 
@@ -220,33 +220,33 @@ def values_of(
     names: list[str],
     tensors: Tensors,
     scaling: Scaling,
-    family: Family,
-    known: Callable[[Any, Scaling, Affine], Mapping[str, Quantity]],
-) -> Values:
+    spec: BaseSpec,
+    known: Callable[[Any, Scaling, Affine], Mapping[str, Hyperparameter]],
+) -> ParameterValues:
     """Return the hyperparameters of these names with these tensors (...).
 
     Args:
         names: The names.
         tensors: The tensors by name.
-        scaling: The maps to standardised units.
-        family: The family.
+        scaling: The maps to standardized units.
+        spec: The specification.
         known: As `Codec.quantities`.
 
     Raises:
-        ValueError: they do not fit the family or the columns.
+        ValueError: They do not fit the specification or the columns.
     """
     quantities = {
-        name: Quantity(
+        name: Hyperparameter(
             tensors[f"{name}.start"], tensors[f"{name}.unit"], (tensors[f"{name}.low"], tensors[f"{name}.high"])
         )
         for name in names
     }
     mean = Affine(tensors["center"], tensors["spread"])
-    _check_affine(mean, scaling.targets if family.options.likelihood.num_latents == 1 else None)
-    quantities = _as_known(quantities, known(family, scaling, mean))
+    _check_affine(mean, scaling.targets if spec.options.likelihood.num_latents == 1 else None)
+    quantities = _as_known(quantities, known(spec, scaling, mean))
     for name, quantity in quantities.items():
         _check_sign(name, quantity)
-    values = Space.of(quantities, mean, scaling.targets, family.options.hyperpriors).start
+    values = ParameterSpace.of(quantities, mean, scaling.targets, spec.options.hyperpriors).start
     raw = {name: tensors[f"{name}.raw"] for name in values.space.names}
     for name, value in raw.items():
         if value.shape != values.raw[name].shape or value.dtype != values.raw[name].dtype:
@@ -270,8 +270,10 @@ def _check_affine(affine: Affine | None, other: Affine | None = None, *, least: 
         raise ValueError("the scaling is out of the range of double precision")
 
 
-def _as_known(quantities: Mapping[str, Quantity], known: Mapping[str, Quantity]) -> dict[str, Quantity]:
-    """Return quantities of a file with the flags of those that a family has, if their parts are alike."""
+def _as_known(
+    quantities: Mapping[str, Hyperparameter], known: Mapping[str, Hyperparameter]
+) -> dict[str, Hyperparameter]:
+    """Return quantities of a file with the flags of those that a specification has, if their parts are alike."""
     if list(quantities) != list(known):
         raise ValueError(f"the hyperparameters are {', '.join(known)}, the file has {', '.join(quantities)}")
     for name, quantity in quantities.items():
@@ -285,27 +287,27 @@ def _as_known(quantities: Mapping[str, Quantity], known: Mapping[str, Quantity])
     }
 
 
-def _parts(quantity: Quantity) -> tuple[Tensor, ...]:
+def _parts(quantity: Hyperparameter) -> tuple[Tensor, ...]:
     return (quantity.start, quantity.unit, *quantity.bounds)
 
 
-def _check_sign(name: str, quantity: Quantity) -> None:
+def _check_sign(name: str, quantity: Hyperparameter) -> None:
     """Refuse positive quantities whose starts or bounds are not positive."""
     if quantity.is_positive and not all(bool((one > 0).all()) for one in (quantity.start, *quantity.bounds)):
         raise ValueError(f"{name} holds a value that is not positive")
 
 
-def _rows(tensors: Tensors, scaling: Scaling, family: Family, kind: str) -> ArrayRows:
+def _rows(tensors: Tensors, scaling: Scaling, spec: BaseSpec, kind: str) -> ArrayRows:
     inputs, targets = tensors["inputs"], tensors["targets"]
     _check_inputs(inputs, targets, scaling)
     if targets.shape[1:] != scaling.targets.scale.shape or not targets.is_floating_point():
         raise ValueError("the data have not as many outputs as the model")
-    family.inputs.check(inputs)
+    spec.inputs.check(inputs)
     noise, weight = (
         read_per_row(tensors.get(name), name, len(targets), targets, positive=name == "weight")
         for name in ("noise", "weight")
     )
-    return GivenArrays(Chunk(inputs, targets, noise, weight), kind == "numpy").rows(scaling)
+    return TrainingArrays(Chunk(inputs, targets, noise, weight), kind == "numpy").rows(scaling)
 
 
 def _check_inputs(inputs: Tensor, targets: Tensor | range, scaling: Scaling) -> None:
@@ -315,9 +317,9 @@ def _check_inputs(inputs: Tensor, targets: Tensor | range, scaling: Scaling) -> 
         raise ValueError(f"inputs of shape {tuple(inputs.shape)} do not fit the targets or the columns")
 
 
-def _check_posterior(posterior: Posterior, given: Tensors, regression: Regression) -> None:
+def _check_posterior(posterior: Posterior, given: Tensors, regression: GPState) -> None:
     """Refuse tensors of a posterior that do not fit the rows, the outputs or the prior."""
-    scale, likelihood = regression.scaling.targets.scale, regression.family.options.likelihood
+    scale, likelihood = regression.scaling.targets.scale, regression.spec.options.likelihood
     k = likelihood.num_latents if scale.ndim == 0 else len(scale)
     expected, found = posterior.shapes(regression.num_observations, k), posterior.tensors()
     if set(given) != set(found):
@@ -325,7 +327,7 @@ def _check_posterior(posterior: Posterior, given: Tensors, regression: Regressio
     for name, tensor in found.items():
         if name.rpartition(".")[2] == "inputs":
             _check_inputs(tensor, range(regression.num_observations), regression.scaling)
-            regression.family.inputs.check(tensor)
+            regression.spec.inputs.check(tensor)
         elif tuple(tensor.shape) != expected[name] or tensor.dtype != torch.float64:
             raise ValueError(f"predictor.{name} is {tensor.dtype} of shape {tuple(tensor.shape)}, not {expected[name]}")
 

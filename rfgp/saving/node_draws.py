@@ -33,7 +33,7 @@ def decode_walks(described: Mapping[str, Any], lengths: str | None) -> dict[str,
         lengths: The coupling of the lengths of walks. If None, there are no walks.
 
     Raises:
-        InvalidArgumentError: they do not fit the coupling.
+        InvalidArgumentError: They do not fit the coupling.
     """
     permutation, tuples, limits = (described[name] for name in ("permutation", "tuples", "hop_limits"))
     matched = lengths == "sigma"
@@ -50,7 +50,7 @@ def eigenpairs(graph: graphs.Graph, arrays: Mapping[str, NDArray[Any]]) -> graph
     """Return features from eigenvalues (r,) and eigenvectors (N, r), which another machine would turn or reflect.
 
     Raises:
-        InvalidArgumentError: they do not fit the graph.
+        InvalidArgumentError: They do not fit the graph.
     """
     values, vectors = (arrays[name] for name in ("eigenvalues", "eigenvectors"))
     is_float = values.dtype == vectors.dtype == np.float64

@@ -57,7 +57,7 @@ def decode_graph(described: Mapping[str, Any], arrays: Arrays) -> graphs.Graph:
     """Return the graph that `encode_graph` wrote, from CSR arrays of (N, N).
 
     Raises:
-        InvalidArgumentError: the parts do not fit together.
+        InvalidArgumentError: The parts do not fit together.
     """
     _check_sparse(arrays)
     size = len(arrays["indptr"]) - 1
@@ -144,7 +144,7 @@ def decode_roads(described: Mapping[str, Any], arrays: Arrays) -> graphs.RoadNet
     """Return the road network that `encode_roads` wrote, from arrays (...).
 
     Raises:
-        InvalidArgumentError: the parts do not fit together.
+        InvalidArgumentError: The parts do not fit together.
     """
     ends = _ENDS if "starts" in arrays else _STRETCHES
     for name, kind in (_LINES | ends).items():

@@ -20,7 +20,7 @@ def encode_options(options: ModelOptions, encoder: Encoder) -> Json:
     """Return the options of a model as JSON.
 
     Raises:
-        InvalidArgumentError: a part is of a class that no file can hold; the message names it.
+        InvalidArgumentError: A part is of a class that no file can hold; the message names it.
     """
     return {
         **{name: getattr(options, name) for name in _CHOICES},
@@ -50,8 +50,8 @@ def decode_options(described: Mapping[str, Any], decoder: Decoder) -> ModelOptio
     """Return the options that `encode_options` wrote.
 
     Raises:
-        InvalidArgumentError: there is an unknown class, or an option is invalid.
-        ValueError: an option has a type that none has.
+        InvalidArgumentError: There is an unknown class, or an option is invalid.
+        ValueError: An option has a type that none has.
     """
     chosen: dict[str, Any] = {name: described.get(name) for name in _CHOICES}
     if type(chosen["standardize"]) is not bool or type(chosen["seed"]) is not int:
@@ -75,7 +75,7 @@ def _decode_indicators(content: Any) -> dict[Any, tuple[Any, ...]]:
     """Return the levels of columns that are read as indicators.
 
     Raises:
-        ValueError: a key or a level has a type that none has.
+        ValueError: A key or a level has a type that none has.
     """
     found = {key: tuple(levels) for key, levels in content}
     if not all(type(one) in (str, int, bool) for key, levels in found.items() for one in (key, *levels)):

@@ -37,7 +37,7 @@ def plain(value: Any) -> Any:
     """Return numbers, arrays and texts as JSON has them.
 
     Raises:
-        InvalidArgumentError: anything else.
+        InvalidArgumentError: Anything else.
     """
     if isinstance(value, torch.Tensor | np.ndarray | np.generic):
         return value.tolist()
@@ -52,7 +52,7 @@ def encode_priors(given: Mapping[str, Hyperprior | None] | None) -> Any:
     """Return priors as JSON: distributions of torch with one parameterisation, by name; None stays None.
 
     Raises:
-        InvalidArgumentError: another prior.
+        InvalidArgumentError: Another prior.
     """
     return None if given is None else {name: _encode_prior(name, prior) for name, prior in given.items()}
 
@@ -61,7 +61,7 @@ def decode_priors(content: Mapping[str, Any]) -> dict[str, Hyperprior | None]:
     """Return the priors that `encode_priors` wrote.
 
     Raises:
-        InvalidArgumentError: an unknown distribution.
+        InvalidArgumentError: An unknown distribution.
     """
     return {name: _decode_prior(entry) for name, entry in content.items()}
 
@@ -116,7 +116,7 @@ def decode_likelihood(entry: Mapping[str, Any] | None) -> Likelihood:
     """Return the likelihood that `encode_likelihood` wrote.
 
     Raises:
-        InvalidArgumentError: an unknown name, or parameters that it does not have.
+        InvalidArgumentError: An unknown name, or parameters that it does not have.
     """
     return likelihoods.Gaussian() if entry is None else likelihoods.REGISTRY.make(**entry)
 
@@ -130,7 +130,7 @@ def decode_dtype(name: str) -> torch.dtype:
     """Return the type of numbers of a name.
 
     Raises:
-        InvalidArgumentError: there is none of that name.
+        InvalidArgumentError: There is none of that name.
     """
     if name not in _DTYPES:
         raise InvalidArgumentError(f"There is no dtype {name!r}; known are {', '.join(_DTYPES)}.")
@@ -159,7 +159,7 @@ def decode_report(content: Mapping[str, Any] | None) -> FitReport | None:
     """Return the report that `encode_report` wrote.
 
     Raises:
-        ValueError: it holds values that no report has.
+        ValueError: It holds values that no report has.
     """
     present = None if content is None else {_FORMER_REPORT.get(name, name): value for name, value in content.items()}
     report: FitReport | None = _decode(FitReport | None, present)
@@ -177,7 +177,7 @@ def decode_selection(content: Mapping[str, Any] | None) -> SelectionReport | Non
     """Return the selection that `encode_selection` wrote.
 
     Raises:
-        ValueError: it holds what no selection has.
+        ValueError: It holds what no selection has.
     """
     selection: SelectionReport | None = _decode(SelectionReport | None, content)
     if selection is None:
@@ -228,7 +228,7 @@ def _decode(kind: Any, content: Any) -> Any:
     """Return a JSON value as a value of a type hint: a plain value, None, a tuple, a mapping, or a dataclass.
 
     Raises:
-        ValueError: the value is of another kind.
+        ValueError: The value is of another kind.
     """
     origin, parts = get_origin(kind), get_args(kind)
     if kind is Any:

@@ -193,7 +193,7 @@ class Encoder:
         """Return a value as JSON.
 
         Raises:
-            InvalidArgumentError: it is of a class that is in no registry, or cannot be written.
+            InvalidArgumentError: It is of a class that is in no registry, or cannot be written.
         """
         if isinstance(value, np.generic):
             value = value.item()
@@ -234,7 +234,7 @@ class Encoder:
         """Return the graphs, road networks and meshes as JSON, and tensors (...).
 
         Raises:
-            InvalidArgumentError: a label of a node cannot be written.
+            InvalidArgumentError: A label of a node cannot be written.
         """
         described, tensors = [], dict[str, Tensor]()
         for number, thing in enumerate(self._objects):
@@ -253,7 +253,7 @@ class Decoder:
         tensors: The tensors (...) of a file.
 
     Raises:
-        InvalidArgumentError: a graph, a network or a mesh is none.
+        InvalidArgumentError: A graph, a network or a mesh is none.
     """
 
     def __init__(self, described: Sequence[Mapping[str, Any]], tensors: Tensors) -> None:
@@ -266,7 +266,7 @@ class Decoder:
         """Return the value that `Encoder.encode` wrote.
 
         Raises:
-            InvalidArgumentError: it is of an unknown class, or arguments are invalid.
+            InvalidArgumentError: It is of an unknown class, or arguments are invalid.
         """
         if content is None or isinstance(content, bool | int | float | str):
             return content
@@ -298,7 +298,7 @@ class Decoder:
         """Return a shared object by its number.
 
         Raises:
-            InvalidArgumentError: it is of another class.
+            InvalidArgumentError: It is of another class.
         """
         found = self.objects[_number(number)]
         if not isinstance(found, kind):
@@ -317,7 +317,7 @@ def _checked(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return arguments by name if none is a number for which a constructor would take too much memory.
 
     Raises:
-        InvalidArgumentError: an integer other than a seed is too large.
+        InvalidArgumentError: An integer other than a seed is too large.
     """
     for name, value in arguments.items():
         if isinstance(value, int) and name != "seed" and abs(value) > MOST:

@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 from scipy.signal import lombscargle
 
 from rfgp.errors import InvalidArgumentError
-from rfgp.regression import Regression
+from rfgp.regression import GPState
 from rfgp.regression.spec import ModelSpec
 from rfgp.rows import Block, input_groups, merge_replicates, pool_of
 from rfgp.selection.candidates import FEW_ROWS
@@ -27,12 +27,12 @@ FORWARD = "forward"
 """The value of `validate` that holds out the last rows."""
 
 
-def num_distinct(regression: Regression) -> int:
+def num_distinct(regression: GPState) -> int:
     """Return the number of rows of a selection, after merging replicates."""
     return merged_pool(regression)[1]
 
 
-def seasons_of(regression: Regression) -> list[tuple[Any, float]]:
+def seasons_of(regression: GPState) -> list[tuple[Any, float]]:
     """Return columns with the periods that rows resolve and that occur twice.
 
     Those of dates are a day, a week and a year. That of a single numeric column is found in the targets.
@@ -98,11 +98,11 @@ def dominant_period(
     return float(multiple if is_near else extent / count)
 
 
-def merged_pool(regression: Regression) -> tuple[Block, int]:
+def merged_pool(regression: GPState) -> tuple[Block, int]:
     """Return the rows in memory and their number, after merging replicates."""
     rows = regression.needed_rows("a fit")
     pool = pool_of(rows)
-    takes_merged = regression.family.is_gaussian and not pool.has_fixed_noise and len(rows) == len(pool) <= MOST_MERGED
+    takes_merged = regression.spec.is_gaussian and not pool.has_fixed_noise and len(rows) == len(pool) <= MOST_MERGED
     merged = merge_replicates(pool) if takes_merged else pool
     if len(merged) <= FEW_ROWS:
         return merged, len(merged)
@@ -118,12 +118,12 @@ def duplicate_labels(pool: Block) -> Any:
     return near if 2 * (near.max() + 1) > equal.max() + 1 else equal
 
 
-def group_labels(regression: Regression, pool: Block, key: Any) -> Any:
+def group_labels(regression: GPState, pool: Block, key: Any) -> Any:
     """Return the group of each row (n,) by the values of a column."""
     return input_groups(pool.inputs[:, [_place(regression, key)]])
 
 
-def _place(regression: Regression, key: Any) -> int:
+def _place(regression: GPState, key: Any) -> int:
     """Return the position of a column."""
     keys = [column.key for column in _schema(regression).columns]
     if key not in keys:
@@ -134,7 +134,7 @@ def _place(regression: Regression, key: Any) -> int:
     return keys.index(key)
 
 
-def date_column(regression: Regression) -> int:
+def date_column(regression: GPState) -> int:
     """Return the position of the date column, or of the only column."""
     columns = _schema(regression).columns
     dates = [place for place, column in enumerate(columns) if column.is_date]
@@ -146,6 +146,6 @@ def date_column(regression: Regression) -> int:
     return dates[0] if dates else 0
 
 
-def _schema(regression: Regression) -> Any:
-    assert isinstance(regression.family, ModelSpec)
-    return regression.family.schema
+def _schema(regression: GPState) -> Any:
+    assert isinstance(regression.spec, ModelSpec)
+    return regression.spec.schema

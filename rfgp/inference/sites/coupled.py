@@ -7,7 +7,6 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from rfgp.ambient import Cached
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.composite import block_diagonal
@@ -15,6 +14,7 @@ from rfgp.linalg import covariance_root, half_solve
 from rfgp.solvers import Posterior
 from rfgp.solvers.role import Functions, Shape
 from rfgp.solvers.terms import known_terms
+from rfgp.torch_context import Cached
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ from rfgp.approximations.role import TermData, TermPrior
 from rfgp.blocks import Prior
 from rfgp.counts import counted
 from rfgp.linalg import cholesky
-from rfgp.parameters import Values
+from rfgp.parameters import ParameterValues
 from rfgp.regression.spec import ModelSpec
 from rfgp.rows import Block
 from rfgp.scaling import Scaling
@@ -98,14 +98,14 @@ class FeatureCheck:
         return f"{self.features}: " + ("; ".join(parts) or "exact")
 
 
-def check_features(spec: ModelSpec, values: Values, rows: Block, scaling: Scaling, seed: int) -> FeatureCheck:
+def check_features(spec: ModelSpec, values: ParameterValues, rows: Block, scaling: Scaling, seed: int) -> FeatureCheck:
     """Return a diagnosis of the features of a model of one kernel on nodes.
 
     Args:
         spec: The specification.
         values: The hyperparameters.
-        rows: The model's data, standardised.
-        scaling: The maps to standardised units.
+        rows: The model's data, standardized.
+        scaling: The maps to standardized units.
         seed: The seed of the selection of nodes.
     """
     values, (term,) = values.detached(), spec.priors

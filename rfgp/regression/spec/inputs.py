@@ -16,7 +16,7 @@ from rfgp.errors import DataError
 from rfgp.kernels import Kernel
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, check_points, hyperparameters_of
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 from rfgp.regression.spec.sources import coded
 from rfgp.regression.spec.starts import NARROWER, repetitions, shares_of
 from rfgp.rows import Chunk, RowSource
@@ -34,7 +34,7 @@ class ModelInputs:
         terms: The terms, which know the places of their columns.
         columns: The summary of the training rows. If None, there are none yet.
         dtype: The type that the user chose. If None, that of the data.
-        standardize: Whether numbers and targets are standardised.
+        standardize: Whether numbers and targets are standardized.
         noise_terms: The terms of the noise, if it has a kernel of its own.
         other_terms: The terms of the other models of an average.
         reads_all: Whether the first term reads all columns of a table in their order, so that columns go by position
@@ -69,7 +69,7 @@ class ModelInputs:
         """Return a table whose columns have the names of the training data if one of the two has no names.
 
         Raises:
-            DataError: the first term reads all columns, and an array has more or fewer than the training data.
+            DataError: The first term reads all columns, and an array has more or fewer than the training data.
         """
         names = () if self.schema is None else tuple(column.key for column in self.schema.columns)
         if not names or not self.reads_all:
@@ -92,7 +92,7 @@ class ModelInputs:
         """Return the rows as they are: missing cells are errors."""
         return given
 
-    def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Quantity]:
+    def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Hyperparameter]:
         """Return the hyperparameters of the kernel by path, whatever the standard deviations (D,).
 
         Variances of slopes share the variance of the target with the other terms. Several terms on the same columns
@@ -113,7 +113,7 @@ class ModelInputs:
         """Return the place of a column of numbers.
 
         Raises:
-            InvalidArgumentError: there is no such column of numbers.
+            InvalidArgumentError: There is no such column of numbers.
         """
         assert self.schema is not None
         return self.schema.column_of(key, Kind.NUMBER)
@@ -128,7 +128,7 @@ class ModelInputs:
         """Refuse rows that are not (n, D), and cells that `read` never returns for training rows.
 
         Raises:
-            DataError: they have another shape, or there is no such level, node or point.
+            DataError: They have another shape, or there is no such level, node or point.
         """
         assert self.schema is not None
         assert self.columns is not None
@@ -145,7 +145,7 @@ def check_columns(terms: Sequence[BoundTerm], columns: ColumnSummary, inputs: Te
     """Refuse rows (n, D) with levels, nodes or points that terms do not have.
 
     Raises:
-        DataError: with the name of the term.
+        DataError: With the name of the term.
     """
     for term in terms:
         for factor, places, _ in term.parts():
@@ -161,7 +161,7 @@ def check_near(schema: Schema, columns: ColumnSummary, inputs: Tensor) -> None:
     """Refuse rows (n, D) with numbers so far from the training data that their squares are not finite.
 
     Raises:
-        DataError: with the name of the column.
+        DataError: With the name of the column.
     """
     if not len(inputs):
         return
@@ -181,7 +181,7 @@ def indicators_of(table: Table, kernel: Kernel) -> Indicators:
     """Return the levels of the columns of a table that a kernel reads as indicators: none if it names all its columns.
 
     Raises:
-        DataError: a column has missing cells or too many levels.
+        DataError: A column has missing cells or too many levels.
     """
     is_open = any(factor.columns is None and factor.kind is Kind.NUMBER for factor in _factors(kernel))
     return learn_indicators(table, _keys_of_levels(kernel)) if is_open else {}
@@ -193,7 +193,7 @@ def open_keys(table: Table, kernel: Kernel) -> tuple[str | int, ...]:
     They are all but the index of a dataframe, and columns of text that another kernel reads as levels.
 
     Warns:
-        IndexColumnWarning: a column without a name counts the rows and is left out, or may be an index.
+        IndexColumnWarning: A column without a name counts the rows and is left out, or may be an index.
     """
     if all(factor.columns is not None for factor in _factors(kernel)):
         return table.keys
@@ -245,7 +245,7 @@ def without_missing(given: Chunk, kernel: Kernel) -> Chunk:
     """Leave out the rows without a value, if a kernel is on nodes alone: NaN in y, (n,) or in all k outputs of (n, k).
 
     Raises:
-        DataError: some outputs of a row are missing and others not; or every row is.
+        DataError: Some outputs of a row are missing and others not; or every row is.
     """
     graph, y, is_table = graph_of(kernel), given.y, isinstance(given.X, Mapping) or hasattr(given.X, "columns")
     if graph is None or is_table or isinstance(y, str):

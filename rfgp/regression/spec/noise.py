@@ -14,8 +14,8 @@ from rfgp.kernels import Kernel, Sum
 from rfgp.kernels.arguments import Key
 from rfgp.kernels.kernel import transformed
 from rfgp.likelihoods import Likelihood
-from rfgp.parameters import Values
-from rfgp.regression.family import NOISE_BOUNDS
+from rfgp.parameters import ParameterValues
+from rfgp.regression.base_spec import NOISE_BOUNDS
 from rfgp.rows import Block
 
 PREFIX = "noise."
@@ -26,7 +26,7 @@ def check_kernel(likelihood: Likelihood) -> None:
     """Refuse a kernel of the noise that is none.
 
     Raises:
-        InvalidArgumentError: it is of another class.
+        InvalidArgumentError: It is of another class.
     """
     kernel = likelihood.noise_kernel
     if kernel is not None and not isinstance(kernel, Kernel):
@@ -42,7 +42,7 @@ def noise_kernel(likelihood: Likelihood, kernel: Kernel, keys: Sequence[Key]) ->
         keys: All columns but the target.
 
     Raises:
-        InvalidArgumentError: a term of the function has such a name.
+        InvalidArgumentError: A term of the function has such a name.
     """
     if likelihood.noise_kernel is None:
         return None
@@ -79,8 +79,8 @@ def by_process(approximation: Any, function: Sequence[TermData], noise: Sequence
 
 
 def with_least_noise(
-    values: Values, approximations: Mapping[str, Approximation], terms: Sequence[TermData], rows: Block
-) -> Values:
+    values: ParameterValues, approximations: Mapping[str, Approximation], terms: Sequence[TermData], rows: Block
+) -> ParameterValues:
     """Return values whose noise may be as little as the approximations of all terms allow.
 
     Args:

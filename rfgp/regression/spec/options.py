@@ -15,7 +15,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel
 from rfgp.kernels.arguments import read_positive
 from rfgp.parameters import Hyperprior
-from rfgp.regression.family import check_approximation, read_likelihood
+from rfgp.regression.base_spec import check_approximation, read_likelihood
 from rfgp.regression.spec.noise import check_kernel
 
 MEANS = ("constant", "zero")
@@ -32,7 +32,7 @@ class ModelOptions:
         approximations: "auto", an approximation, or a dict by the names of terms.
         inference: "laplace" or "variational". If None, as usual for the likelihood.
         mean: "constant", or "zero".
-        standardize: Whether numbers and targets are standardised.
+        standardize: Whether numbers and targets are standardized.
         start: Starting values by path or unique suffix, in the user's units.
         priors: Log densities by path or unique suffix.
         seed: The seed of everything random.
@@ -47,7 +47,7 @@ class ModelOptions:
         hyperpriors: Log densities by path; known once there are data.
 
     Raises:
-        InvalidArgumentError: an option has a wrong type or value.
+        InvalidArgumentError: An option has a wrong type or value.
     """
 
     kernel: Kernel

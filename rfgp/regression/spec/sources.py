@@ -108,7 +108,7 @@ def first_table(source: RowSource) -> Table:
     """Return the first table of a source.
 
     Raises:
-        DataError: it has no rows.
+        DataError: It has no rows.
     """
     for table, _ in tables_of(source):
         return table
@@ -125,7 +125,7 @@ def with_all_levels(schema: Schema, source: RowSource, *, is_new: bool) -> Schem
             those that it has.
 
     Raises:
-        DataError: a column cannot be read as levels.
+        DataError: A column cannot be read as levels.
     """
     own = [place for place, column in enumerate(schema.columns) if column.kind is Kind.LEVEL]
     if not own:

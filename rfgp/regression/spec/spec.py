@@ -17,9 +17,9 @@ from rfgp.kernels import Kernel, Sum
 from rfgp.kernels.kernel import transformed
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, bind, hyperparameters_of, requests_of
-from rfgp.parameters import BoundaryAvoiding, Hyperprior, Values
+from rfgp.parameters import BoundaryAvoiding, Hyperprior, ParameterValues
 from rfgp.paths import find_path
-from rfgp.regression.family import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, Family, Member, Variance
+from rfgp.regression.base_spec import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, BaseSpec, Member, Variance
 from rfgp.regression.observing import check_blocks
 from rfgp.regression.report import FitReport
 from rfgp.regression.spec.checks import check_memory, identity_of, term_warnings, warnings_of_places
@@ -51,7 +51,7 @@ NOISE_START = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class ModelSpec(Family):
+class ModelSpec(BaseSpec):
     """A kernel, approximations of its terms and a likelihood.
 
     Attributes:
@@ -85,7 +85,7 @@ class ModelSpec(Family):
     def inputs(self) -> ModelInputs:
         """The columns of the kernel."""
         options, of_noise = self.options, () if self.noise_process is None else self.noise_process.terms
-        others = [term for member in self.others for term in cast(ModelSpec, member.family).terms]
+        others = [term for member in self.others for term in cast(ModelSpec, member.spec).terms]
         own = self.schema, self.terms, self.columns, options.dtype, options.standardize
         first = self.options.kernel.terms()[0].factors[0]
         reads_all = first.columns is None and first.kind is Kind.NUMBER
@@ -99,13 +99,13 @@ class ModelSpec(Family):
         scales = [Variance(one.outputscale, shares[one.name], bounds) for one in self.terms if one.outputscale]
         return (*scales, *((Variance("noise", NOISE_START, NOISE_BOUNDS),) if self.is_gaussian else ()))
 
-    def prior(self, values: Values) -> Prior:
+    def prior(self, values: ParameterValues) -> Prior:
         """Return the prior of all terms."""
         known = {name: values.standardized(name) for name in values.space.names if name != "mean"}
         assert self.columns is not None
         return Prior.of_terms([term.at(known, self.columns) for term in self.priors])
 
-    def members(self, values: Values) -> tuple[Member, ...]:
+    def members(self, values: ParameterValues) -> tuple[Member, ...]:
         """Return the models whose posteriors are averaged, that of these hyperparameters first."""
         alone = replace(self, weight=1.0, others=()) if self.others else self
         return Member(self.weight, alone, values), *self.others
@@ -126,8 +126,8 @@ class ModelSpec(Family):
         A specification that has a schema keeps it and adds new levels.
 
         Raises:
-            DataError: columns are missing or cannot be read.
-            InvalidArgumentError: there are new levels, and hyperparameters of each level.
+            DataError: Columns are missing or cannot be read.
+            InvalidArgumentError: There are new levels, and hyperparameters of each level.
         """
         source = as_source(*data[:4])
         if source is not None:
@@ -153,7 +153,7 @@ class ModelSpec(Family):
         return self, replace(summary, scaling=replace(summary.scaling, inputs=maps))
 
     def with_sample(self, scaling: Scaling, rows: Rows | None = None) -> Self:
-        """Return the specification, alone without others, with the kernel resolved on standardised rows."""
+        """Return the specification, alone without others, with the kernel resolved on standardized rows."""
         assert self.schema is not None
         assert self.kernel is not None
         assert scaling.inputs is not None
@@ -197,17 +197,18 @@ class ModelSpec(Family):
         hyperpriors |= {find_path(name, paths): prior for name, prior in self.options.priors.items()}
         return replace(self, options=self.options.changed(starts=starts, hyperpriors=hyperpriors))
 
-    def initialized(self, values: Values, rows: Rows) -> tuple[Self, Values]:
+    def initialized(self, values: ParameterValues, rows: Rows) -> tuple[Self, ParameterValues]:
         """Return the specification with approximations and random draws, and starting output scales.
 
         The prior variance of a term is then, on average over some rows, its share of the variance of the target.
         """
-        spec = self.drawn(self.options.approximations, values, len(rows), in_blocks=is_read_in_blocks(rows))
+        chosen, in_blocks = self.options.approximations, is_read_in_blocks(rows)
+        spec = self.with_approximations(chosen, values, len(rows), in_blocks=in_blocks)
         check_blocks(spec, values, rows)
         data, some = spec.term_data(values, len(rows)), pool_of(rows).take(slice(NORMALIZED_ROWS))
         return spec, spec.normalized(with_least_noise(values, spec.approximations, data, some), some)
 
-    def normalized(self, values: Values, rows: Block) -> Values:
+    def normalized(self, values: ParameterValues, rows: Block) -> ParameterValues:
         """Return values with output scales that make up for the mean variances of kernels that are not stationary.
 
         Args:
@@ -218,10 +219,10 @@ class ModelSpec(Family):
             prior = self.prior(values)
             return with_mean_variances(prior, self.terms, self.options.starts, values, rows)
 
-    def drawn(
+    def with_approximations(
         self,
         approximations: Any,
-        values: Values,
+        values: ParameterValues,
         num_rows: int,
         shares: Mapping[str, float] | None = None,
         *,
@@ -238,7 +239,7 @@ class ModelSpec(Family):
             in_blocks: Whether the rows are read in blocks.
 
         Raises:
-            InvalidArgumentError: an approximation cannot serve a term, or the terms take too much memory.
+            InvalidArgumentError: An approximation cannot serve a term, or the terms take too much memory.
         """
         data, noise = self.term_data(values, num_rows), self.noise_process
         others = [] if noise is None else noise.term_data(values, num_rows)
@@ -247,12 +248,12 @@ class ModelSpec(Family):
         if self.options.budget is not None and not shares:
             shares = dict.fromkeys(sharing(self.options.approximations, chosen), 1.0)
         chosen = divided(self.options.budget, chosen, data, shares) if self.options.budget and shares else chosen
-        noise = None if noise is None else noise.drawn(of_noise, values, num_rows, in_blocks=in_blocks)
+        noise = None if noise is None else noise.with_approximations(of_noise, values, num_rows, in_blocks=in_blocks)
         check_memory({**chosen, **(noise.approximations if noise else {})}, [*data, *others], self.options.memory)
         own = drawn_priors(data, chosen, self.options.seed)
         return replace(self, approximations=chosen, priors=own, noise_process=noise)
 
-    def redrawn(self, values: Values, num_rows: int) -> Self:
+    def redrawn(self, values: ParameterValues, num_rows: int) -> Self:
         """Return the specification whose draws that depend on hyperparameters are those for these, or itself.
 
         Args:
@@ -265,8 +266,8 @@ class ModelSpec(Family):
         is_same = noise is self.noise_process and all(a is b for a, b in zip(priors, self.priors, strict=True))
         return self if is_same else replace(self, priors=priors, noise_process=noise)
 
-    def covering(self, values: Values, rows: Rows) -> Self:
-        """Return the specification with lattices on the range of rows, or itself; see `Family.covering`."""
+    def covering(self, values: ParameterValues, rows: Rows) -> Self:
+        """Return the specification with lattices on the range of rows, or itself; see `BaseSpec.covering`."""
         columns = None if self.columns is None else columns_of_lattices(self.columns, self.priors, rows)
         if columns is None:
             return self
@@ -275,7 +276,7 @@ class ModelSpec(Family):
         priors = relaid_priors(self.priors, data, *fixed)
         return self if priors == self.priors else replace(spec, priors=priors)
 
-    def fitted_kernel(self, values: Values) -> Kernel:
+    def fitted_kernel(self, values: ParameterValues) -> Kernel:
         """Return the kernel whose starting values are these hyperparameters."""
         starts = {path: plain_value(values.value(path)) for path in values.space.names}
         assert self.columns is not None
@@ -286,7 +287,7 @@ class ModelSpec(Family):
         return Sum(tuple(replace(term, variance=variance) for term, variance in pairs))
 
     def diagnosed(
-        self, values: Values, rows: Rows | None, scaling: Scaling, report: FitReport | None
+        self, values: ParameterValues, rows: Rows | None, scaling: Scaling, report: FitReport | None
     ) -> Iterator[Warning]:
         """Yield warnings about terms that the rows do not determine, and about parts of domains without a row."""
         assert self.columns is not None
@@ -309,10 +310,10 @@ class ModelSpec(Family):
         yield from identity_of(self.options.kernel.terms())
         for member in self.others:
             yield repr(member.weight)
-            yield from member.family.identity()
+            yield from member.spec.identity()
             yield member.values.flat()
 
-    def term_data(self, values: Values, num_rows: int) -> list[TermData]:
+    def term_data(self, values: ParameterValues, num_rows: int) -> list[TermData]:
         """Return what approximations may know of each term, at some hyperparameters and for a number of rows."""
         assert self.columns is not None
         known = {name: values.standardized(name).detach() for name in values.space.quantities}
@@ -358,7 +359,7 @@ def _with_levels(spec: S, schema: Schema) -> S:
     """Return a specification with more levels.
 
     Raises:
-        InvalidArgumentError: a term has hyperparameters of each level.
+        InvalidArgumentError: A term has hyperparameters of each level.
     """
     assert spec.columns is not None
     sizes = tuple(column.num_levels for column in schema.columns)

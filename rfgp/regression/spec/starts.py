@@ -15,7 +15,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm
 from rfgp.likelihoods import Likelihood
-from rfgp.parameters import Hyperprior, Values
+from rfgp.parameters import Hyperprior, ParameterValues
 from rfgp.priors import HalfNormalDeviation
 from rfgp.rows import Block, Rows, ends_of, pool_of, typical_noise
 from rfgp.scaling import Affine, moments
@@ -76,13 +76,13 @@ def sampled(rows: Rows, seed: int) -> Block:
 
 
 def summary_of(schema: Schema, rows: Rows, seed: int, maps: Affine) -> ColumnSummary:
-    """Return the summary of columns from a sample of standardised rows, which count as often as their weights say.
+    """Return the summary of columns from a sample of standardized rows, which count as often as their weights say.
 
     Args:
         schema: The columns.
         rows: All rows.
         seed: The seed of the sample.
-        maps: The map to standardised units.
+        maps: The map to standardized units.
     """
     sample, sizes = sampled(rows, seed), tuple(column.num_levels for column in schema.columns)
     own = ColumnSummary.of(sample.inputs.detach(), sizes, sample.weight)
@@ -91,8 +91,8 @@ def summary_of(schema: Schema, rows: Rows, seed: int, maps: Affine) -> ColumnSum
 
 
 def with_mean_variances(
-    prior: Prior, terms: Sequence[BoundTerm], given: Collection[str], values: Values, rows: Block
-) -> Values:
+    prior: Prior, terms: Sequence[BoundTerm], given: Collection[str], values: ParameterValues, rows: Block
+) -> ParameterValues:
     """Return values with output scales that make up for the mean variances of kernels that are not stationary.
 
     Args:
@@ -134,7 +134,7 @@ def plain_value(value: Tensor) -> Any:
     return found if isinstance(found, float) else tuple(found)
 
 
-def variance_of(values: Values, path: str) -> float:
-    """Return an output scale in the user's units. That of several outputs is standardised, as they share it."""
+def variance_of(values: ParameterValues, path: str) -> float:
+    """Return an output scale in the user's units. That of several outputs is standardized, as they share it."""
     found = values.value(path)
     return float(values.standardized(path) if found.ndim else found)

@@ -11,15 +11,15 @@ from rfgp import random
 from rfgp.approximations import Exact, RandomFeatures
 from rfgp.errors import PoorFeaturesWarning, arguments
 from rfgp.inference.distributions import normal_log_density
-from rfgp.parameters import Values
-from rfgp.regression.regression import Regression
+from rfgp.parameters import ParameterValues
 from rfgp.regression.report import FitReport
 from rfgp.regression.spec.diagnostics import EXHAUSTED
 from rfgp.regression.spec.spec import ModelSpec
+from rfgp.regression.state import GPState
 from rfgp.rows import Block, gathered, is_read_in_blocks
 
 MOST_ROWS = 500
-"""The most rows whose covariance is factorised for the comparison."""
+"""The most rows whose covariance is factorized for the comparison."""
 FACTORS = (0.5, 1.0, 2.0)
 """The factors of the lengthscales found at which the exact kernel is tried. Features with few frequencies prefer longer
 ones."""
@@ -62,7 +62,7 @@ def exact_left_out(covariance: Tensor, y: Tensor) -> LeftOut:
     return LeftOut(float(likelihoods[best]), densities)
 
 
-def starvation_warnings(regression: Regression, report: FitReport) -> Iterator[Warning]:
+def starvation_warnings(regression: GPState, report: FitReport) -> Iterator[Warning]:
     """Yield a warning if the exact kernel predicts left-out rows clearly better than fixed random features.
 
     Each row is left out of at most 500 for the exact kernel, and of all for the features. Nothing is compared if the
@@ -72,7 +72,7 @@ def starvation_warnings(regression: Regression, report: FitReport) -> Iterator[W
         regression: The regression after a fit. If it has no rows in memory, nothing is compared.
         report: The report of the fit.
     """
-    spec, values, rows = regression.family, regression.hyperparameters.detached(), regression.rows
+    spec, values, rows = regression.spec, regression.hyperparameters.detached(), regression.rows
     assert isinstance(spec, ModelSpec)
     used = spec.approximations.values()
     has_features = any(isinstance(one, RandomFeatures) for one in used)
@@ -100,7 +100,7 @@ def starvation_warnings(regression: Regression, report: FitReport) -> Iterator[W
         )
 
 
-def _nearby(spec: ModelSpec, values: Values) -> Iterator[Values]:
+def _nearby(spec: ModelSpec, values: ParameterValues) -> Iterator[ParameterValues]:
     """Yield values with all lengthscales of random features times each factor."""
     paths = [f"{prefix}lengthscale" for term in spec.terms for _, _, prefix in term.parts()]
     known = [path for path in paths if path in values.space.quantities]
@@ -108,9 +108,9 @@ def _nearby(spec: ModelSpec, values: Values) -> Iterator[Values]:
         yield values.shifted(**dict.fromkeys(known, math.log(factor)))
 
 
-def _left_out(spec: ModelSpec, values: Values, some: Block) -> LeftOut:
+def _left_out(spec: ModelSpec, values: ParameterValues, some: Block) -> LeftOut:
     """Return leave-one-out log densities of rows under the exact kernel."""
     inputs = some.inputs.double()
-    covariance = spec.drawn(Exact(), values, len(some)).prior(values).kernel(inputs, inputs)
+    covariance = spec.with_approximations(Exact(), values, len(some)).prior(values).kernel(inputs, inputs)
     mean = values.standardized("mean").reshape(-1).double()
     return exact_left_out(covariance.double(), some.targets.double() - mean)

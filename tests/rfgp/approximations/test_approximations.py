@@ -76,7 +76,7 @@ def test_terms_through_features_agree_with_dense_algebra_of_the_features(case, a
             model(case, approximation).condition(ROWS, Y)
         return
     gp = model(case, approximation).condition(ROWS, Y)
-    assert any(type(one) is type(approximation) for one in gp.family.approximations.values())
+    assert any(type(one) is type(approximation) for one in gp.spec.approximations.values())
     agrees(gp, twin_through(case, gp), case)
 
 
@@ -173,7 +173,7 @@ def test_seeds_decide_the_draws():
 
 def test_one_value_serves_the_terms_that_it_can_and_others_are_planned():
     gp = model("every kind", rfgp.RandomFeatures(8)).condition(ROWS, Y)
-    chosen = {name: type(one).__name__ for name, one in gp.family.approximations.items()}
+    chosen = {name: type(one).__name__ for name, one in gp.spec.approximations.items()}
     assert chosen == {
         "trend": "RandomFeatures",
         "space": "RandomFeatures",

@@ -105,7 +105,7 @@ def planned(kernel, num_rows, likelihood="gaussian"):
     """Return the names of the classes of the planned approximations of a kernel for so many rows."""
     X, y = rows()
     regression = rfgp.GP(kernel, likelihood, seed=0).condition(X, np.abs(y.round())).regression
-    terms = list(regression.family.term_data(regression.hyperparameters, num_rows))
+    terms = list(regression.spec.term_data(regression.hyperparameters, num_rows))
     return [type(one).__name__ for one in assign("auto", terms).values()]
 
 

@@ -12,7 +12,7 @@ import graphs
 import rfgp
 from rfgp import kernels as k
 from rfgp.blocks import KernelVecchiaBlock
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 
 RING = graphs.Graph.from_networkx(nx.cycle_graph(6))
 ALL = 100
@@ -216,7 +216,7 @@ class Wendland(k.Kernel):
 
     def hyperparameters(self, columns):
         spread = columns.spread.mean()
-        return {"lengthscale": Quantity(2 * spread, columns.scale.mean(), (0.01 * spread, 100 * spread))}
+        return {"lengthscale": Hyperparameter(2 * spread, columns.scale.mean(), (0.01 * spread, 100 * spread))}
 
     def covariance(self, a, b, values):
         square = ((a[:, None] - b[None]) / values["lengthscale"]).square().sum(-1)

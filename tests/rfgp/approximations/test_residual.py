@@ -203,8 +203,8 @@ def test_other_neighbours_and_new_rows_keep_the_points(condition_on):
     gp = model(KERNELS["beside weights"], near(8, condition_on=condition_on))
     grown = gp.with_approximation({"trend": near(ALL, condition_on=condition_on)})
     more = {key: np.concatenate([value, value[:5]]) for key, value in ROWS.items()}
-    both = rfgp.GP(gp.kernel, approximation=gp.family.approximations, seed=0).condition(more, np.append(Y, Y[:5]))
-    (before,), (after,) = ([one for one in each.family.priors if isinstance(one, PointTerm)] for each in (gp, grown))
+    both = rfgp.GP(gp.kernel, approximation=gp.spec.approximations, seed=0).condition(more, np.append(Y, Y[:5]))
+    (before,), (after,) = ([one for one in each.spec.priors if isinstance(one, PointTerm)] for each in (gp, grown))
     torch.testing.assert_close(before.points, after.points, rtol=0, atol=0)
     assert both.num_observations == 65
     updated = gp.update({key: value[:5] for key, value in ROWS.items()}, Y[:5])
@@ -242,8 +242,8 @@ def test_bounds_are_those_of_the_points():
 
 def redrawn(gp, **changes):
     """Return the term of points before and after a redraw at changed hyperparameters."""
-    values = gp.hyperparameters.values.given(**changes)
-    return gp.family.priors[0], gp.family.redrawn(values, 60).priors[0]
+    values = gp.hyperparameters.values.with_values(**changes)
+    return gp.spec.priors[0], gp.spec.redrawn(values, 60).priors[0]
 
 
 @pytest.mark.parametrize("residual", [None, rfgp.Vecchia(5)])
@@ -276,12 +276,12 @@ def test_points_of_a_file_are_chosen_again(tmp_path):
     with pytest.warns(rfgp.DataSavedWarning):
         gp.save(tmp_path / "m")
     again = rfgp.load(tmp_path / "m")
-    assert again.family.priors[0].lengthscales is None
+    assert again.spec.priors[0].lengthscales is None
     np.testing.assert_array_equal(again.predict(NEW).mean, gp.predict(NEW).mean)
-    spec = with_rows(again.family, again.regression.rows)
+    spec = with_rows(again.spec, again.regression.rows)
     after = spec.redrawn(again.hyperparameters.values, 60).priors[0]
-    assert after is not again.family.priors[0]
-    torch.testing.assert_close(after.points, gp.family.priors[0].points)
+    assert after is not again.spec.priors[0]
+    torch.testing.assert_close(after.points, gp.spec.priors[0].points)
 
 
 @pytest.mark.parametrize("condition_on", ["responses", "latent"])
@@ -290,10 +290,10 @@ def test_gradient_in_points_is_that_of_differences(condition_on):
     approximation = near(6, points=5, condition_on=condition_on, learn_locations=True)
     gp = model(KERNELS["of two columns"], approximation)
     regression = gp.regression
-    (draw,) = regression.family.priors[0].learnable.values()
+    (draw,) = regression.spec.priors[0].learnable.values()
 
     def density(points):
-        values = regression.hyperparameters.beside({"space.points": points}, {})
+        values = regression.hyperparameters.with_others({"space.points": points}, {})
         return regression.replace(hyperparameters=values).log_marginal_likelihood()
 
     points = draw.clone().requires_grad_()

@@ -8,7 +8,7 @@ from grid import MOST_DENSE, model, observations
 from rfgp.fitting import Plan, maximize
 from rfgp.fitting.average_information import AverageInformation
 from rfgp.fitting.maximize import Objective
-from rfgp.parameters import Quantity, Space
+from rfgp.parameters import Hyperparameter, ParameterSpace
 from rfgp.rows import Block
 from rfgp.scaling import Affine
 
@@ -50,7 +50,7 @@ def search_within(low, high):
     bounds = [
         tuple(torch.tensor(end, dtype=torch.float64).exp() for end in ends) for ends in zip(low, high, strict=True)
     ]
-    space = Space.of({f"q{i}": Quantity(one, one, ends) for i, ends in enumerate(bounds)}, flat, flat)
+    space = ParameterSpace.of({f"q{i}": Hyperparameter(one, one, ends) for i, ends in enumerate(bounds)}, flat, flat)
     rows = Block(torch.zeros(1, 1), torch.zeros(1, 1, dtype=torch.float64))
     search = AverageInformation(None, rows, 0.0, space.start, Plan(fixed=("mean",)), "all rows")
     return search, *np.array([space.bounds(name)[0] for name in space.quantities]).T
@@ -92,7 +92,7 @@ def test_steps_are_the_best_within_radius_and_bounds():
 def test_scoring_begins_within_bounds(name, iterative):
     regression = model(observations()).regression
     ((_, high),) = regression.hyperparameters.space.bounds(name)
-    outside = regression.hyperparameters.given(**{name: 1e9})
+    outside = regression.hyperparameters.with_values(**{name: 1e9})
     beside = outside.replaced({name: torch.tensor(np.nextafter(high, -np.inf))})  # missed by rounding
     for start in (outside, beside):
         assert start.raw[name].item() != high

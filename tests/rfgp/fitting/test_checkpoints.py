@@ -136,7 +136,7 @@ def test_another_fit_on_nodes_is_refused(change, tmp_path):
         kernel = "regularized-laplacian" if change == "kernel" else "diffusion"
         return rfgp.GraphGP(graph, kernel, outputscale=1.0, noise=0.1, **options)
 
-    same, again, other = (fingerprint(begin(make(c).family, Chunk(nodes, y)), (), None) for c in (None, None, change))
+    same, again, other = (fingerprint(begin(make(c).spec, Chunk(nodes, y)), (), None) for c in (None, None, change))
     assert same == again != other
     make(None).fit(nodes, y, checkpoint=tmp_path / "c")
     before = (tmp_path / "c").read_bytes()

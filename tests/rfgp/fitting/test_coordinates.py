@@ -6,7 +6,7 @@ import torch
 
 import rfgp
 from rfgp.fitting.maximize import Coordinates
-from rfgp.parameters import Quantity, Space
+from rfgp.parameters import Hyperparameter, ParameterSpace
 from rfgp.scaling import Affine
 
 
@@ -14,8 +14,10 @@ def space():
     one = torch.ones((), dtype=torch.float64)
     flat = Affine(0 * one, one)
     bounds = (torch.tensor([1e-3, 2e-3]), torch.tensor([1e4, 2e4]))
-    lengthscale = Quantity(torch.ones(2), one, tuple(b.double() for b in bounds), fades=True)
-    return Space.of({"lengthscale": lengthscale, "noise": Quantity(one, one, (1e-6 * one, one))}, flat, flat)
+    lengthscale = Hyperparameter(torch.ones(2), one, tuple(b.double() for b in bounds), fades=True)
+    return ParameterSpace.of(
+        {"lengthscale": lengthscale, "noise": Hyperparameter(one, one, (1e-6 * one, one))}, flat, flat
+    )
 
 
 def test_there_and_back():

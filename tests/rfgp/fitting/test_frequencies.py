@@ -124,7 +124,7 @@ def test_the_gradient_is_that_of_the_objective():
     values = run.values(parameters)
 
     def objective(omega):
-        phi = fit.spec.prior(values.beside({path: omega}, {})).dense.scaled(rows.inputs)
+        phi = fit.spec.prior(values.with_others({path: omega}, {})).dense.scaled(rows.inputs)
         covariance = phi @ phi.T + values.standardized("noise") * torch.eye(80, dtype=torch.float64)
         law = torch.distributions.MultivariateNormal(values.standardized("mean").expand(80), covariance)
         moved = (omega - begun).square().sum()

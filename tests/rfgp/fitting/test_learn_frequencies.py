@@ -48,7 +48,7 @@ def test_together_they_are_better_than_each_alone():
 
 def test_frequencies_are_few_where_rows_are():
     gp = model().fit(*table(240), max_iterations=2)
-    frequencies = gp.family.priors[0].parts[0].feature_map.frequencies
+    frequencies = gp.spec.priors[0].parts[0].feature_map.frequencies
     is_alone = gp.fit_report.message.startswith("learned frequencies alone")
     assert frequencies.shape == ((16, 4) if is_alone else (5, 4))
     assert gp.num_observations == 240
@@ -108,7 +108,7 @@ def test_rejected_frequencies_are_searched_without_rivals(has_rivals):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((600, 3)), rng.standard_normal(600)  # there is nothing to learn
     gp = rfgp.SparseSpectrumGP(num_frequencies=24, seed=0, learn_frequencies=True)
-    _, report = fit_terms(begin(gp.family, Chunk(X, y)), Plan(given_iterations=20, has_rivals=has_rivals))
+    _, report = fit_terms(begin(gp.spec, Chunk(X, y)), Plan(given_iterations=20, has_rivals=has_rivals))
     assert report.frequencies == "fell back"
     assert any(stage.name.startswith("all rows") for stage in report.stages) != has_rivals
 
@@ -119,5 +119,5 @@ def test_fixed_frequencies_beside_rivals_are_searched_on_few_rows(has_rivals):
     X = rng.standard_normal((600, 30))
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(600)
     gp = rfgp.SparseSpectrumGP(num_frequencies=24, seed=0, learn_frequencies=True)  # more numbers than rows
-    _, report = fit_terms(begin(gp.family, Chunk(X, y)), Plan(given_iterations=20, has_rivals=has_rivals))
+    _, report = fit_terms(begin(gp.spec, Chunk(X, y)), Plan(given_iterations=20, has_rivals=has_rivals))
     assert any(stage.name.startswith("all rows") for stage in report.stages) != has_rivals

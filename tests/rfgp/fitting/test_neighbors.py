@@ -38,9 +38,11 @@ BOTH = spec_of("gaussian", FEATURES, "matern32", near())
 
 def exactly(regression):
     """Return a regression with the exact kernels."""
-    spec = regression.family
+    spec = regression.spec
     chosen = dict.fromkeys(spec.approximations, rfgp.Exact())
-    return regression.replace(family=spec.drawn(chosen, regression.hyperparameters, regression.num_observations))
+    return regression.replace(
+        spec=spec.with_approximations(chosen, regression.hyperparameters, regression.num_observations)
+    )
 
 
 def fitted(n, spec=BOTH):

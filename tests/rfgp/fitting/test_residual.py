@@ -33,7 +33,7 @@ def fitted_by(approximation, plan=None):
 
 
 def points(regression):
-    return regression.family.priors[0].points
+    return regression.spec.priors[0].points
 
 
 def total(regression):

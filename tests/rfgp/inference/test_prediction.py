@@ -139,7 +139,7 @@ def test_seeds_and_generators():
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda p: p.sample(1, seed=0, generator=torch.Generator()), "Give a seed or a generator, not both"),
+        (lambda p: p.sample(1, seed=0, generator=torch.Generator()), "seed and generator"),
         (lambda p: p.sample(1, generator=3), "generator must be a torch.Generator, got 3"),
         (lambda p: p.sample(1, seed=-1), "seed must be an integer"),
         (lambda p: p.quantile(1.0), "probability must be strictly between 0 and 1, got 1.0"),

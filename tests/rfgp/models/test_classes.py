@@ -78,7 +78,7 @@ class TestEvery:
         gp, new = fitted[name], table()[2]
         gp.save(tmp_path / "m", data=True)
         again = rfgp.load(tmp_path / "m")
-        assert again.family.options.likelihood == Categorical(CLASSES)
+        assert again.spec.options.likelihood == Categorical(CLASSES)
         np.testing.assert_array_equal(again.predict(new).observed().mean, gp.predict(new).observed().mean)
 
     def test_an_update_is_a_condition_on_all_rows(self, fitted, name):

@@ -35,7 +35,7 @@ FIELD, TRAIN, TEST, Y = observed()
 
 def features_of(gp):
     """Return the features of nodes of a model with one term."""
-    (term,) = gp.family.priors
+    (term,) = gp.spec.priors
     return term.features
 
 
@@ -564,8 +564,8 @@ def test_a_kernel_without_parameters_is_not_tuned_again(monkeypatch):
     gp = GraphGP(GRAPH, "random-walk", features="walks", num_walkers=4, seed=0)
     gp.fit(TRAIN, Y)
     monkeypatch.setattr("graphs.walks.sampling.choose_hops", lambda *_: pytest.fail("chosen anew"))
-    again = gp.family.redrawn(gp.hyperparameters.values, len(TRAIN))
-    assert again.priors[0].has_draws_of(gp.family.priors[0])
+    again = gp.spec.redrawn(gp.hyperparameters.values, len(TRAIN))
+    assert again.priors[0].has_draws_of(gp.spec.priors[0])
 
 
 def test_a_learned_coupling_serves_the_check_as_well(monkeypatch):
@@ -594,8 +594,8 @@ class TestAKernelThatNoSeriesIs:
             assert ("not even a polynomial of degree 2,000 is this kernel" in str(found)) == found.is_poor
         auto = GraphGP(g, "matern", "auto", num_walkers=2, seed=0).condition(nodes, np.sin(nodes / 100))
         auto.hyperparameters.set(kappa=999.0)
-        again = auto.family.redrawn(auto.hyperparameters.values, len(nodes))
-        assert again.priors[0].has_draws_of(auto.family.priors[0])
+        again = auto.spec.redrawn(auto.hyperparameters.values, len(nodes))
+        assert again.priors[0].has_draws_of(auto.spec.priors[0])
 
 
 @pytest.mark.parametrize("features", ["exact", "walks", "precision"])

@@ -12,7 +12,7 @@ import graphs
 import rfgp
 from rfgp import kernels as k
 from rfgp.likelihoods import Bernoulli, NegativeBinomial, Poisson, StudentT
-from rfgp.likelihoods.role import learned
+from rfgp.likelihoods.role import learned_parameters
 
 ROWS, NEW = 240, 300
 GRID = graphs.Graph.from_networkx(nx.grid_2d_graph(9, 10))
@@ -78,7 +78,7 @@ class TestEvery:
         for data in (True, False):
             gp.save(tmp_path / "m", data=data)
             again = rfgp.load(tmp_path / "m")
-            assert again.family.options.likelihood == gp.family.options.likelihood
+            assert again.spec.options.likelihood == gp.spec.options.likelihood
             np.testing.assert_array_equal(again.predict(new).observed().mean, gp.predict(new).observed().mean)
         with pytest.raises(rfgp.NotFittedError, match="data"):
             again.update(*table(name)[:2])
@@ -160,7 +160,7 @@ class TestEvery:
         x, y, new, _ = table(name, 120)
         gp = model(name, num_frequencies=400).fit(x, y)
         exact = gp.exact()
-        assert exact.family.options.likelihood == gp.family.options.likelihood
+        assert exact.spec.options.likelihood == gp.spec.options.likelihood
         p, q = gp.predict(new), exact.predict(new)
         np.testing.assert_allclose(p.mean, q.mean, atol=0.35 * q.std.max())
         one, other = (float(each.log_marginal_likelihood()) for each in (gp, exact))
@@ -288,7 +288,7 @@ def test_given_parameters_are_held_and_others_learned():
     held = model(StudentT(df=3.0, scale=2.0)).fit(x, y)
     assert set(held.hyperparameters.names) == {"rbf.lengthscale", "rbf.outputscale", "mean"}
     assert float(held.log_marginal_likelihood()) <= float(gp.log_marginal_likelihood()) + 1e-6
-    assert learned(model(NegativeBinomial(dispersion=0.5)).family.options.likelihood) == ()
+    assert learned_parameters(model(NegativeBinomial(dispersion=0.5)).spec.options.likelihood) == ()
 
 
 def test_the_unit_of_a_target_with_outliers_does_not_matter():

@@ -144,7 +144,7 @@ def test_snapshots_are_untied():
     gp.hyperparameters.set(noise=9.0)
     np.testing.assert_array_equal(exact.predict(NEW).mean, before)
     assert other.hyperparameters.noise.item() != 9.0
-    same = gp.with_approximation(gp.family.approximations)
+    same = gp.with_approximation(gp.spec.approximations)
     np.testing.assert_array_equal(same.predict(NEW).mean, gp.predict(NEW).mean)
 
 

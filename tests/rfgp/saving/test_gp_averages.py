@@ -29,7 +29,7 @@ def assert_saved(gp, new, tmp_path, data=None):
     assert_same(again.predict(new).observed(), gp.predict(new).observed())
     for (share, one), (expected, other) in zip(again.members, gp.members, strict=True):
         assert (share, repr(one), repr(one.kernel)) == (expected, repr(other), repr(other.kernel))
-        assert repr(one.family.options.kernel) == repr(other.family.options.kernel)
+        assert repr(one.spec.options.kernel) == repr(other.spec.options.kernel)
         assert one.seed == other.seed
         assert_same(one.predict(new), other.predict(new))
     again.save(second, data=data)
@@ -76,7 +76,7 @@ def test_models_of_an_average_share_graphs(tmp_path):
         for kernel, (_, one) in zip(kernels, pairs, strict=True)
     ]
     again = assert_saved(average(models), {"node": field_cases.NEW["node"]}, tmp_path)
-    assert len({id(one.family.kernel.terms()[0].factors[0].graph) for _, one in again.members}) == 1
+    assert len({id(one.spec.kernel.terms()[0].factors[0].graph) for _, one in again.members}) == 1
     assert sum(name.endswith(".indptr") for name in load_file(tmp_path / "m.safetensors")) == 1
 
 

@@ -127,7 +127,7 @@ def test_with_data_everything_works_on(name, tmp_path):
 
 def redrawn(gp, seed):
     """Return a model with other random draws."""
-    (used,) = gp.family.approximations.values()
+    (used,) = gp.spec.approximations.values()
     return gp.with_approximation(replace(used, seed=seed))
 
 
@@ -403,7 +403,7 @@ def test_the_class_in_a_file_has_the_approximation(approximation, tmp_path):
 )
 def test_a_forged_content_is_refused(saved, tmp_path, change):
     rewrite(saved, tmp_path / "forged", change)
-    with pytest.raises(rfgp.ModelFileError, match="does not hold a model that fits together"):
+    with pytest.raises(rfgp.ModelFileError, match="consistent model"):
         rfgp.load(tmp_path / "forged")
 
 
@@ -433,7 +433,7 @@ def test_tensors_of_other_shapes_and_kinds_are_refused(name, tmp_path):
     for key, tensor in load_file(tmp_path / "m").items():
         for number, other in enumerate(odd(tensor)):
             rewrite(tmp_path / "m", tmp_path / "forged", set_tensor(key, other.contiguous()))
-            with pytest.raises(rfgp.ModelFileError, match="does not hold a model that fits together"):
+            with pytest.raises(rfgp.ModelFileError, match="consistent model"):
                 pytest.fail(f"{key} {number} is loaded: {rfgp.load(tmp_path / 'forged')}")
 
 
@@ -453,7 +453,7 @@ def test_tensors_of_other_shapes_and_kinds_are_refused(name, tmp_path):
 def test_numbers_out_of_range_are_refused(key, change, tmp_path):
     rfgp.GraphGP(GRID, features="chebyshev", degree=2).condition(SEEN, VALUES).save(tmp_path / "m", data=True)
     rewrite(tmp_path / "m", tmp_path / "forged", lambda header, tensors: tensors.update({key: change(tensors[key])}))
-    with pytest.raises(rfgp.ModelFileError, match="does not hold a model that fits together"):
+    with pytest.raises(rfgp.ModelFileError, match="consistent model"):
         rfgp.load(tmp_path / "forged")
 
 
@@ -540,7 +540,7 @@ def test_a_kernel_inside_a_kernel_is_kept(base, tmp_path):
     kernel = graphs.kernels.FreeModulation(base, (0.5, 2.0))
     graph_model(features="exact", kernel=kernel).save(tmp_path / "m.safetensors", data=True)
     again = rfgp.load(tmp_path / "m.safetensors")
-    assert again.family.options.kernel.graph_kernel == kernel
+    assert again.spec.options.kernel.graph_kernel == kernel
     assert [name for name, _ in again.hyperparameters.named_parameters()]
 
 
@@ -607,7 +607,7 @@ def test_a_forged_graph_is_refused(tmp_path):
         set_argument("graph", {"object": 7}),
     ):
         rewrite(path, tmp_path / "forged", change)
-        with pytest.raises(rfgp.ModelFileError, match="does not hold a model"):
+        with pytest.raises(rfgp.ModelFileError, match="consistent model"):
             rfgp.load(tmp_path / "forged")
 
 

@@ -116,7 +116,7 @@ def test_candidates_that_fail_go_no_further(monkeypatch, tmp_path):
     original = validation.fit_terms
 
     def failing(regression, plan):
-        kernel = repr(regression.family.options.kernel)
+        kernel = repr(regression.spec.options.kernel)
         if "nu=0.5" in kernel and "+" not in kernel:
             raise rfgp.SolverError("planted")
         found, report = original(regression, plan)

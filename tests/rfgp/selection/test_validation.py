@@ -97,9 +97,9 @@ def test_neighbors_start_at_the_optimum_of_another_kernel(with_features):
     begun = validation.start_of(rows.regression, other, rows.rows, found)
     values = begun.hyperparameters, found.regression.hyperparameters
     assert values[0].equals(values[1])
-    assert "nu=0.5" in repr(begun.family.options.kernel)
+    assert "nu=0.5" in repr(begun.spec.options.kernel)
     if with_features:
-        families = begun.family, found.regression.family
+        families = begun.spec, found.regression.spec
         assert torch.equal(*(each.prior(values[1]).dense.scaled(rows.rows.inputs) for each in families))
     assert rows.plan_of(other, found).is_begun
 

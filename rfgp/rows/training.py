@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp.ambient import Cached
 from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.rows.arrays import Origin, read_per_row, read_targets
@@ -27,6 +26,7 @@ from rfgp.rows.sources import (
 )
 from rfgp.rows.survey import Survey, survey
 from rfgp.scaling import Affine, Scaling, moments
+from rfgp.torch_context import Cached
 
 
 class InputReader(Protocol):
@@ -60,30 +60,30 @@ class SourceReader(InputReader, Protocol):
 
 
 MOST_COPIED = 2**21
-"""The most rows whose standardised values are kept next to the given ones. More are standardised as they are read."""
+"""The most rows whose standardized values are kept next to the given ones. More are standardized as they are read."""
 
 
 class ArrayRows(Block):
-    """Rows in memory as they were given, and in standardised units when these are asked for.
+    """Rows in memory as they were given, and in standardized units when these are asked for.
 
     Attributes:
-        given: The rows in the user's units, checked; targets (n,) or (n, k) as they came.
+        chunk: The rows in the user's units, checked; targets (n,) or (n, k) as they came.
         as_numpy: Whether they came as arrays rather than tensors.
-        scaling: The maps to standardised units.
+        scaling: The maps to standardized units.
     """
 
-    given: Chunk
+    chunk: Chunk
     as_numpy: bool
     scaling: Scaling
 
-    def __init__(self, given: Chunk, as_numpy: bool, scaling: Scaling) -> None:
-        vars(self).update(given=given, as_numpy=as_numpy, scaling=scaling, weight=given.sample_weight, signs=None)
-        vars(self)["fixed_noise"] = standardized_noise(given, scaling)
+    def __init__(self, chunk: Chunk, as_numpy: bool, scaling: Scaling) -> None:
+        vars(self).update(chunk=chunk, as_numpy=as_numpy, scaling=scaling, weight=chunk.sample_weight, signs=None)
+        vars(self)["fixed_noise"] = standardized_noise(chunk, scaling)
 
     @Cached
     def whole(self) -> Block:
-        """All rows in standardised units."""
-        return standardized(self.given, self.scaling)
+        """All rows in standardized units."""
+        return standardized(self.chunk, self.scaling)
 
     @property
     def inputs(self) -> Tensor:
@@ -98,16 +98,16 @@ class ArrayRows(Block):
     @Cached
     def ends(self) -> tuple[Tensor, Tensor]:
         """The smallest and the largest inputs, (d,) each."""
-        low, high = self.scaling.standardize(torch.stack(torch.aminmax(self.given.X.detach(), dim=0))).unbind()
+        low, high = self.scaling.standardize(torch.stack(torch.aminmax(self.chunk.X.detach(), dim=0))).unbind()
         return low, high
 
     @property
     def num_outputs(self) -> int:
         """The number k of targets of a row."""
-        return self.given.y.shape[1] if self.given.y.ndim > 1 else 1
+        return self.chunk.y.shape[1] if self.chunk.y.ndim > 1 else 1
 
     def __len__(self) -> int:
-        return len(self.given.y)
+        return len(self.chunk.y)
 
     def take(
         self,
@@ -116,7 +116,7 @@ class ArrayRows(Block):
         """Return some of the rows."""
         if len(self) <= MOST_COPIED or "whole" in vars(self):
             return self.whole.take(rows)
-        return standardized(self.given.take(rows), self.scaling)
+        return standardized(self.chunk.take(rows), self.scaling)
 
     def __repr__(self) -> str:
         return f"ArrayRows({counted(len(self), 'row')})"
@@ -144,7 +144,7 @@ class DataSummary:
 
 
 @dataclass(frozen=True, eq=False)
-class GivenArrays:
+class TrainingArrays:
     """Checked training data in memory, in the user's units.
 
     Attributes:
@@ -163,13 +163,13 @@ class GivenArrays:
     @classmethod
     def read(
         cls, reader: InputReader, given: Chunk, least: int, columns: tuple[str, ...] | None = None
-    ) -> "GivenArrays":
+    ) -> "TrainingArrays":
         """Check data, at least so many rows, and copy what the caller could change later.
 
         Columns that have names are taken in the order of `columns` if it is not None.
 
         Raises:
-            DataError: they cannot be used; the message names the place.
+            DataError: They cannot be used; the message names the place.
         """
         if given.y is None:
             raise DataError("y is missing. Pass targets with X, or one source of rows such as rfgp.tables.Parquet.")
@@ -194,7 +194,7 @@ class GivenArrays:
         """Return the rows.
 
         Raises:
-            DataError: another number of columns or outputs than the scaling is for.
+            DataError: Another number of columns or outputs than the scaling is for.
         """
         _check_outputs(self.chunk.y, scaling)
         scaling.check_columns(self.chunk.X)
@@ -205,7 +205,7 @@ class GivenArrays:
 
 
 @dataclass(frozen=True, eq=False)
-class GivenSource:
+class TrainingSource:
     """Training data that are read in blocks, after a first pass.
 
     Attributes:
@@ -236,10 +236,10 @@ class GivenSource:
         return DataSummary(scaling, spread, center, deviation, sample.y, sample.sample_weight)
 
     def rows(self, scaling: Scaling) -> SourceRows:
-        """Return the rows, standardised as they are read.
+        """Return the rows, standardized as they are read.
 
         Raises:
-            DataError: another number of columns or outputs than the scaling is for.
+            DataError: Another number of columns or outputs than the scaling is for.
         """
         stats, make = self.survey, RemoteRows if isinstance(self.source, DistributedSource) else SourceRows
         kind = _kind_of_rows(stats.sample, stats.is_vector, scaling)
@@ -251,18 +251,18 @@ class GivenSource:
 
 def read_training(
     reader: InputReader, given: Chunk, seed: int, least: int = 2, columns: tuple[str, ...] | None = None
-) -> GivenArrays | GivenSource:
+) -> TrainingArrays | TrainingSource:
     """Check training data, at least so many rows; those read in blocks once as a whole, with a sample under the seed.
 
     Columns that have names are taken in the order of `columns` if it is not None.
 
     Raises:
-        DataError: they cannot be used; the message names the place.
+        DataError: They cannot be used; the message names the place.
     """
     source = _source_of(reader, given)
     if source is None:
-        return GivenArrays.read(reader, given, least, columns)
-    return GivenSource(source, reader.dtype, survey(source, reader.dtype, seed, columns=columns))
+        return TrainingArrays.read(reader, given, least, columns)
+    return TrainingSource(source, reader.dtype, survey(source, reader.dtype, seed, columns=columns))
 
 
 def read_more(reader: InputReader, given: Chunk, seed: int, scaling: Scaling) -> ArrayRows | SourceRows:
@@ -271,14 +271,14 @@ def read_more(reader: InputReader, given: Chunk, seed: int, scaling: Scaling) ->
     Those that lie elsewhere are surveyed, since nothing can be counted here while they are read there.
 
     Raises:
-        DataError: they cannot be used; the message names the place.
+        DataError: They cannot be used; the message names the place.
     """
     source = _source_of(reader, given)
     if source is None:
-        return GivenArrays.read(reader, given, 1, scaling.columns).rows(scaling)
+        return TrainingArrays.read(reader, given, 1, scaling.columns).rows(scaling)
     if isinstance(source, DistributedSource):
         stats = survey(source, reader.dtype, seed, is_all=False, columns=scaling.columns)
-        return GivenSource(source, reader.dtype, stats).rows(scaling)
+        return TrainingSource(source, reader.dtype, stats).rows(scaling)
     return _unread(source, reader.dtype, scaling)
 
 
@@ -286,7 +286,7 @@ def _unread(source: RowSource, dtype: torch.dtype | None, scaling: Scaling) -> S
     """Return the rows of a source of which only the first chunk has been seen.
 
     Raises:
-        DataError: there are none, or they have another number of columns or outputs than the scaling is for.
+        DataError: There are none, or they have another number of columns or outputs than the scaling is for.
     """
     first = next((chunk for chunk in source.chunks() if np.ndim(chunk.X) < 1 or len(chunk.X)), None)
     if first is None:
@@ -305,13 +305,13 @@ def in_memory(rows: Rows, purpose: str) -> tuple[Chunk, bool]:
     """Return all rows as they were given, checked, and whether they came as arrays.
 
     Raises:
-        DataError: some of them are read in blocks.
+        DataError: Some of them are read in blocks.
     """
     parts = parts_of(rows)
     arrays = [part for part in parts if isinstance(part, ArrayRows)]
     if len(arrays) < len(parts):
         raise DataError(f"Some of the data are read in blocks, and {purpose} needs them in memory.")
-    return Chunk.joined([part.given for part in arrays]), arrays[0].as_numpy
+    return Chunk.joined([part.chunk for part in arrays]), arrays[0].as_numpy
 
 
 def came_as_numpy(rows: Rows) -> bool:
@@ -337,7 +337,7 @@ def _kind_of_rows(some: Chunk, is_vector: bool, scaling: Scaling) -> tuple[int, 
 
 
 def _is_in_range(rows: ArrayRows) -> bool:
-    """Return whether the standardised inputs are finite."""
+    """Return whether the standardized inputs are finite."""
     try:
         return bool(torch.isfinite(torch.stack(rows.ends)).all())
     except DataError:
