@@ -40,8 +40,8 @@ def check_memory(chosen: Mapping[str, Approximation], terms: Sequence[TermData],
         name = max(costs, key=lambda one: costs[one].memory)
         raise InvalidArgumentError(
             f"The model must fit into {allowed / 2**30:,.3g} GiB, got {total / 2**30:,.3g} GiB. The term {name!r} "
-            f"takes {costs[name].memory / 2**30:,.3g} GiB by {costs[name].note}. Give it another approximation, such as "
-            "rfgp.RandomFeatures() or rfgp.InducingPoints() with fewer features."
+            f"takes {costs[name].memory / 2**30:,.3g} GiB by {costs[name].note}. Give it another approximation, such "
+            "as rfgp.RandomFeatures() or rfgp.InducingPoints() with fewer features."
         )
 
 
