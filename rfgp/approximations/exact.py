@@ -35,7 +35,7 @@ MOST_FUNCTIONS = 1000
 MOST_FORMED = 4000
 """The most rows whose covariance matrix is formed although they lie on a grid."""
 MOST_POSITIONS = 4096
-"""The most positions of one side of a grid, whose covariance matrix is factorised."""
+"""The most positions of one side of a grid, whose covariance matrix is factorized."""
 MOST_EMPTY = 16
 """The most cells of a grid for each row."""
 BYTES_OF_CELL = 1024.0

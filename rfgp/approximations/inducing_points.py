@@ -111,11 +111,11 @@ class InducingPoints(Approximation):
         return None if self.residual is None else self._residual_refusal(self.residual, data)
 
     def least_noise(self, data: TermData) -> float:
-        """Return the least noise, which is that of neighbours if there is a residual."""
+        """Return the least noise, which is that of neighbors if there is a residual."""
         return super().least_noise(data) if self.residual is None else self.residual.least_noise(data)
 
     def _residual_refusal(self, residual: Vecchia, data: TermData) -> str | None:
-        """Return why nearest neighbours cannot serve the residual of a term."""
+        """Return why nearest neighbors cannot serve the residual of a term."""
         if any(factor.kind is not Kind.NUMBER for factor in data.term.term.factors):
             return "a residual requires columns of numbers. Use residual=None."
         if loops_of(data.term) is None:
@@ -149,7 +149,7 @@ class InducingPoints(Approximation):
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
         """Return the term with points chosen for other hyperparameters, or the same one if that changes little.
 
-        A common factor of all lengthscales does not change centres of k-means. Pivots change if lengthscales become
+        A common factor of all lengthscales does not change centers of k-means. Pivots change if lengthscales become
         shorter.
         """
         is_known = isinstance(prior, PointTerm) and prior.lengthscales is not None
@@ -191,7 +191,7 @@ class InducingPoints(Approximation):
 
         Args:
             data: The term and the rows.
-            points: The points (M, D), standardised, 0 in columns that the term does not read.
+            points: The points (M, D), standardized, 0 in columns that the term does not read.
             seed: The seed for the term.
             lengthscales: The lengthscales (D,) at which they were chosen. If None, they are not known.
         """
@@ -237,7 +237,7 @@ class PointTerm(TermPrior):
 
     Attributes:
         term: The term.
-        points: The points Z, (M, D), standardised, 0 in columns that the term does not read.
+        points: The points Z, (M, D), standardized, 0 in columns that the term does not read.
         names: The paths of the hyperparameters that the covariance depends on.
         scale: The path of the variance. If None, it is 1.
         method: "sor", "fitc" or "vfe".
@@ -290,7 +290,7 @@ class PointTerm(TermPrior):
         return Prior(weights=(block,), neighbors=self._residual(values, columns))
 
     def _residual(self, values: Values, columns: ColumnSummary) -> VecchiaBlock | None:
-        """Return the nearest neighbours of the residual, or None."""
+        """Return the nearest neighbors of the residual, or None."""
         if self.neighbors is None:
             return None
         near, name = self.neighbors.at(values, columns).neighbors, self.term.name

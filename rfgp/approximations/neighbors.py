@@ -92,9 +92,9 @@ class Vecchia(Approximation):
         return None
 
     def cost(self, data: TermData) -> Cost:
-        """Return the cost of the neighbours."""
+        """Return the cost of the neighbors."""
         size = min(self.num_neighbors, data.num_rows)
-        return Cost(data.num_rows, 16.0 * (size + 1) * data.num_rows, f"{size} neighbours of each row")
+        return Cost(data.num_rows, 16.0 * (size + 1) * data.num_rows, f"{size} neighbors of each row")
 
     def least_noise(self, data: TermData) -> float:
         """Return the smallest noise variance that factors of neighbors can resolve."""
@@ -119,15 +119,15 @@ def loops_of(term: BoundTerm) -> str | None:
 
 @dataclass(frozen=True, eq=False)
 class NeighborTerm(TermPrior):
-    """A term with nearest neighbours.
+    """A term with nearest neighbors.
 
     Attributes:
         term: The term. The columns and the lengthscales of several Gaussian factors are stacked.
         kind: The name of the kernel.
-        num_neighbors: The most neighbours of a row.
+        num_neighbors: The most neighbors of a row.
         seed: The seed of the order of the rows.
         condition_on: What rows are conditioned on.
-        block_size: The most rows of a block that shares its neighbours.
+        block_size: The most rows of a block that shares its neighbors.
     """
 
     term: BoundTerm
@@ -158,12 +158,12 @@ class NeighborTerm(TermPrior):
 
 @dataclass(frozen=True, eq=False)
 class KernelNeighborTerm(TermPrior):
-    """A term with nearest neighbours and any covariance function.
+    """A term with nearest neighbors and any covariance function.
 
     Attributes:
         term: The term.
         names: The paths of its hyperparameters.
-        num_neighbors: The most neighbours of a row.
+        num_neighbors: The most neighbors of a row.
         seed: The seed of the order of the rows.
         condition_on: What rows are conditioned on.
     """

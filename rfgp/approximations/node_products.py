@@ -25,7 +25,7 @@ from rfgp.sparse import gram
 MOST_FUNCTIONS = 4096
 """The most functions of columns that are multiplied by features of nodes. Their matrix is dense."""
 MOST_DENSE, BYTES_OF_DRAWS = 4000, 512.0
-"""The most rows whose covariance is factorised (`rfgp.solvers.choice`), and the bytes of a weight in draws.
+"""The most rows whose covariance is factorized (`rfgp.solvers.choice`), and the bytes of a weight in draws.
 Beyond these rows variances are estimated from 128 draws of single precision."""
 
 

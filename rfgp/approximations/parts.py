@@ -268,7 +268,7 @@ class TermCovariance:
 
 
 FAR_LEVELS = 5.0
-"""The distance of two levels in a search for neighbours, in lengthscales of other columns."""
+"""The distance of two levels in a search for neighbors, in lengthscales of other columns."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -139,7 +139,7 @@ def with_lattices(
 
 
 def _has_neighbors(known: Mapping[str, Approximation]) -> bool:
-    """Return whether some of the approximations by name have nearest neighbours.
+    """Return whether some of the approximations by name have nearest neighbors.
 
     Raises:
         InvalidArgumentError: several have, with different values, or one for the residual of inducing points.
@@ -148,13 +148,13 @@ def _has_neighbors(known: Mapping[str, Approximation]) -> bool:
     residual = [name for name, one in known.items() if isinstance(one, InducingPoints) and one.residual is not None]
     if residual and len(whole) + len(residual) > 1:
         raise InvalidArgumentError(
-            f"Nearest neighbours of {residual[0]!r} are the residual of inducing points, and only one term may have "
-            f"neighbours then, got {', '.join(map(repr, [*residual, *whole]))}. Name the term in a dict, and use "
+            f"Nearest neighbors of {residual[0]!r} are the residual of inducing points, and only one term may have "
+            f"neighbors then, got {', '.join(map(repr, [*residual, *whole]))}. Name the term in a dict, and use "
             "InducingPoints() without a residual for others."
         )
     if len(set(whole.values())) > 1:
         raise InvalidArgumentError(
-            f"Terms with nearest neighbours are approximated by their sum, and must have one value, got several for "
+            f"Terms with nearest neighbors are approximated by their sum, and must have one value, got several for "
             f"{', '.join(map(repr, whole))}. Use one rfgp.Vecchia for all of them."
         )
     return bool(whole or residual)
@@ -236,8 +236,8 @@ def _is_sparse(data: TermData, has_neighbors: bool, *, needs_weights: bool = Fal
 
     Args:
         data: The term and the rows.
-        has_neighbors: Whether another term has neighbours.
-        needs_weights: Whether another term has neighbours, a sparse precision or inducing points.
+        has_neighbors: Whether another term has neighbors.
+        needs_weights: Whether another term has neighbors, a sparse precision or inducing points.
         is_alone: Whether there is no other term, and the likelihood is Gaussian.
     """
     sparse = SparsePrecision()

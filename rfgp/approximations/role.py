@@ -32,7 +32,7 @@ class TermData:
         term: The term.
         columns: The summary of all columns (n, D) of the rows, with a sample of them.
         num_rows: The number n of rows.
-        values: The starting hyperparameters in standardised units, by path.
+        values: The starting hyperparameters in standardized units, by path.
         is_gaussian: Whether the likelihood is Gaussian.
     """
 
@@ -90,7 +90,7 @@ class TermPrior(ABC):
         """Return the prior of the term.
 
         Args:
-            values: The hyperparameters by path, in standardised units, and learnable draws by theirs if they are not
+            values: The hyperparameters by path, in standardized units, and learnable draws by theirs if they are not
                 those of the term.
             columns: The summary of all columns, with the levels that there are now.
         """

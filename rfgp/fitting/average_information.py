@@ -1,13 +1,13 @@
-"""Maximising a marginal likelihood whose gradient is estimated: scoring steps with the average information.
+"""Maximizing a marginal likelihood whose gradient is estimated: scoring steps with the average information.
 
-If conjugate gradients replace factorisations, the likelihood has the error of its log determinant, and a line search on
+If conjugate gradients replace factorizations, the likelihood has the error of its log determinant, and a line search on
 it may stop anywhere. Its gradient with fixed draws is a smooth function of the hyperparameters. So a root of it is
 sought: x += A^-1 g, with the average information of Gilmour, Thompson and Cullis (1995),
 
     A_ij = 1/2 (dC_i a)^T C^-1 (dC_j a),    a = C^-1 (y - mean),
 
 which costs a solve for each hyperparameter and no trace; dC_i a is a central difference of C a, which needs no solve.
-For the mean it is the Fisher information 1^T C^-1 1. A step maximises the quadratic model g^T s - s^T A s / 2 with each
+For the mean it is the Fisher information 1^T C^-1 1. A step maximizes the quadratic model g^T s - s^T A s / 2 with each
 entry within bounds and a trust radius in logarithms. Its gain is estimated from the gradients at its ends,
 (g_0 + g_1)^T step / 2, as in BOLT-REML (Loh et al. 2015). With m draws the estimate has 1 + 1/m of the variance of the
 maximum of the likelihood itself (ibid.). The search ends when g^T A^-1 g is small: the squared distance to the root in
@@ -138,7 +138,7 @@ class Scoring(ABC, Generic[S]):
         """Return the best step within bounds and radius, and twice the gain expected without the radius.
 
         The expected gain is g^T s - s^T A s / 2, with eigenvalues of the scaled A of at least 1e-4. If the radius
-        limits one entry, the others are optimised again: a shorter step along the same line would leave a narrow
+        limits one entry, the others are optimized again: a shorter step along the same line would leave a narrow
         ridge, such as that of noise and lengthscale.
         """
         scale = np.sqrt(np.maximum(np.diag(information), _RIDGE * max(1.0, np.diag(information).max())))

@@ -91,7 +91,7 @@ class ClosedForm:
             return None if solver is None else solver.log_marginal_likelihood() + values.log_hyperprior()
 
     def _solver(self, values: Values, known: Mapping[str, Tensor]) -> DenseSolver | None:
-        """Return the solver at hyperparameters, whose standardised values are known. None without a closed form."""
+        """Return the solver at hyperparameters, whose standardized values are known. None without a closed form."""
         grams = [term.at(known) for term in self.terms]
         found = [gram for gram in grams if gram is not None]
         if len(found) < len(grams):
@@ -105,7 +105,7 @@ class ClosedForm:
         of_terms: "zip[tuple[str, Tensor | None]]",
         of_noise_and_residual: Sequence[Tensor | None],
     ) -> dict[str, Tensor]:
-        """Return the gradients in raw values (...) by name, given those in standardised ones."""
+        """Return the gradients in raw values (...) by name, given those in standardized ones."""
         in_noise, in_residual = of_noise_and_residual
         assert in_noise is not None
         assert in_residual is not None

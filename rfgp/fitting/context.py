@@ -157,7 +157,7 @@ def left_out_densities(
     rows: Block,
     noise: Tensor,  # 0-d
 ) -> Tensor:  # (b,)
-    """Return the leave-one-out log densities of rows, standardised, summed over outputs, (b,).
+    """Return the leave-one-out log densities of rows, standardized, summed over outputs, (b,).
 
     Args:
         moments: The mean and variance of each row given all others, as `Inference.leave_one_out` returns them.

@@ -23,7 +23,7 @@ from rfgp.solvers.lowrank import LowRankSolver, Statistics, accumulate_gram, blo
 from rfgp.solvers.onepass import OnePassSolver
 
 _FEW_NEIGHBORS = 200
-"""The fewest rows of a correlation of neighbours' errors."""
+"""The fewest rows of a correlation of neighbors' errors."""
 CHECKED_ROWS = 2000
 """The most rows whose leave-one-out predictions are reported."""
 
@@ -122,7 +122,7 @@ def _statistics(fit: TermFit) -> Statistics:
 
 
 def _check(fit: TermFit, inference: Inference, learned: Outcome | None) -> tuple[float, float, float]:
-    """Return the mean squared leave-one-out z-score, the mean log density and the neighbours' correlation."""
+    """Return the mean squared leave-one-out z-score, the mean log density and the neighbors' correlation."""
     rows = fit.subset(CHECKED_ROWS) if learned is None else learned.held_out.judged_by
     if isinstance(inference, LowRankSolver | OnePassSolver):
         moments = inference.leave_one_out(rows)
@@ -136,12 +136,12 @@ def _check(fit: TermFit, inference: Inference, learned: Outcome | None) -> tuple
 
 
 def left_out(regression: Regression, moments: tuple[Tensor, Tensor], rows: Block) -> tuple[float, float, float]:
-    """Return the mean squared leave-one-out z-score, the mean log density, and the correlation of neighbours' errors.
+    """Return the mean squared leave-one-out z-score, the mean log density, and the correlation of neighbors' errors.
 
     Args:
         regression: The regression, at its hyperparameters.
         moments: The mean (b, k) and variance (b,) of each row given all others.
-        rows: The rows. Neighbours are searched for among the first 2,000, if all columns are numbers.
+        rows: The rows. Neighbors are searched for among the first 2,000, if all columns are numbers.
     """
     mean, variance = of_observations(moments, rows, regression.hyperparameters.standardized("noise").double())
     errors = (rows.targets - mean) / variance.sqrt()
@@ -166,7 +166,7 @@ def neighbor_correlation(
     """Return the correlation of the errors of rows with those of their nearest rows, NaN for fewer than 200 rows.
 
     Under the true model it is 0 or below: leave-one-out errors D C^-1 y have the covariance D C^-1 D, whose entries for
-    neighbours are negative.
+    neighbors are negative.
     """
     if len(errors) < _FEW_NEIGHBORS:
         return math.nan

@@ -1,7 +1,7 @@
 """Learning the frequencies (Lazaro-Gredilla et al. 2010), with held-out rows against over-fitting.
 
 Frequencies start from the model's draw. The starting hyperparameters are selected by short runs from a few candidates.
-All of them maximise the marginal likelihood of random batches of rows by Adam (Kingma and Ba 2015), under a Gaussian
+All of them maximize the marginal likelihood of random batches of rows by Adam (Kingma and Ba 2015), under a Gaussian
 prior of the frequencies around their draw. A tenth of the rows is held out, at most 2,000. Their leave-one-out density,
 given each other and up to 6,000 training rows, decides:
 
@@ -261,7 +261,7 @@ class Learning:
         return reached < max(fixed + outputs * plan.needed_gain, outputs * plan.needed_score) + outputs * MARGIN
 
     def in_units(self, likelihood: float) -> float:
-        """Return the likelihood of all rows in the user's units, from that of a standardised row."""
+        """Return the likelihood of all rows in the user's units, from that of a standardized row."""
         count = self.pool.count
         return likelihood * count + self._fit.regression.scaling.targets.log_jacobian(count)
 
@@ -306,7 +306,7 @@ class Learning:
     def gradient(
         self, parameters: dict[str, Tensor], rows: Block, step: int | None = None
     ) -> tuple[float, dict[str, Tensor]]:
-        """Return the log density of a row in standardised units, and the gradient of the objective per row.
+        """Return the log density of a row in standardized units, and the gradient of the objective per row.
 
         Args:
             parameters: The free hyperparameters, 0-d or (d,), and frequencies (m, d) by path.
@@ -357,7 +357,7 @@ class Learning:
         return inside
 
     def _kept_out_density(self, parameters: dict[str, Tensor]) -> Tensor:
-        """Return the leave-one-out log densities of the held-out rows, standardised, summed over outputs."""
+        """Return the leave-one-out log densities of the held-out rows, standardized, summed over outputs."""
         values, rows = self._beside(self.values(parameters), parameters), self._scored
         with torch.no_grad():
             if self._fit.is_primal(rows):

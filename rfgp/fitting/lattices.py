@@ -65,7 +65,7 @@ def fit_lattices(
     Args:
         fit: The fit.
         other: Fits a regression in another way. It is called if the lengthscales of planned lattices are so short that
-            too many modes are left out, with nearest neighbours in their place.
+            too many modes are left out, with nearest neighbors in their place.
     """
     rows = fit.rows
     some: Rows = fit.subset(SUBSET_ROWS) if len(fit.pool) > 2 * SUBSET_ROWS or len(rows) > len(fit.pool) else rows

@@ -1,17 +1,17 @@
-"""Learning frequencies together with a nearest-neighbour process.
+"""Learning frequencies together with a nearest-neighbor process.
 
-Frequencies that are learned alone explain structure that neighbours would explain better, and with neighbours they
+Frequencies that are learned alone explain structure that neighbors would explain better, and with neighbors they
 over-fit few rows. So a tenth of the rows is held out, at most 2,000, and scores candidates by their density given the
 rest:
 
-1. fixed frequencies and neighbours, fitted by their likelihood;
-2. learned frequencies alone (`rfgp.fitting.frequencies`), with neighbours switched off;
-3. everything by one likelihood, frequencies too, from the better of the two. After every 25 iterations the neighbours
+1. fixed frequencies and neighbors, fitted by their likelihood;
+2. learned frequencies alone (`rfgp.fitting.frequencies`), with neighbors switched off;
+3. everything by one likelihood, frequencies too, from the better of the two. After every 25 iterations the neighbors
    are found again and the held-out rows scored; the best of these steps is kept.
 
 One half of the held-out rows selects steps and candidates. The other half tests whether the selected one is better than
 the first candidate by more than a standard error; otherwise the first is taken. There are at most n / (10 d)
-frequencies: neighbours replace many of them.
+frequencies: neighbors replace many of them.
 """
 
 import math
@@ -76,7 +76,7 @@ class Candidate(NamedTuple):
 
 
 def fit_learned_with_neighbors(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-    """Fit features, frequencies too, with neighbours; return the regression and the report."""
+    """Fit features, frequencies too, with neighbors; return the regression and the report."""
     whole = NeighborFit.of(regression, plan)
     if len(whole.rows) < LEAST_LEARNED or plan.steps == 0:
         why = f"{counted(len(whole.rows), 'row')} are too few to learn frequencies from" if plan.steps else "no steps"
@@ -129,13 +129,13 @@ def _candidates(regression: Regression, plan: Plan, kept_out: Block) -> tuple[li
 
 
 def _climb(start: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candidate], list[FitReport]]:
-    """Return candidates from searches for everything by one likelihood, each with new neighbours."""
+    """Return candidates from searches for everything by one likelihood, each with new neighbors."""
     fit, omega = NeighborFit.of(start, plan), learned_frequencies(TermFit.of(start, plan))
     hyperpriors = {p: Normal(w, torch.full_like(w, PRIOR_SCALE), validate_args=False) for p, w in omega.items()}
     values = start.hyperparameters.beside({path: draw.clone() for path, draw in omega.items()}, hyperpriors)
     steps, reports, best = list[Candidate](), list[FitReport](), 0
     for number in range(-(-plan.steps // EACH)):
-        values, report = fit.search(values, f", frequencies too, neighbours {number + 1}")
+        values, report = fit.search(values, f", frequencies too, neighbors {number + 1}")
         reports.append(report)
         learned = with_learned(spec_of(start), {path: values.raw[path] for path in omega})
         hyperparameters = start.hyperparameters.replaced({name: values.raw[name] for name in start.hyperparameters.raw})
@@ -151,7 +151,7 @@ def _climb(start: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candida
 
 
 def _with_fewer(regression: Regression) -> Regression:
-    """Return a regression with no more frequencies than are learned with neighbours of so many rows."""
+    """Return a regression with no more frequencies than are learned with neighbors of so many rows."""
     spec, values, count = spec_of(regression), regression.hyperparameters, regression.num_observations
     changed = dict(spec.approximations)
     for data in spec.term_data(values, count):
@@ -166,7 +166,7 @@ def _with_fewer(regression: Regression) -> Regression:
 
 
 def _without_neighbors(regression: Regression) -> Regression:
-    """Return a regression of the terms without neighbours, whose noise has a higher bound."""
+    """Return a regression of the terms without neighbors, whose noise has a higher bound."""
     spec, near = spec_of(regression), neighbors_of(regression.prior()).names
     alone = some_terms(spec, [term.name for term in spec.terms if term.name not in near])
     values = values_of_terms(alone, regression.hyperparameters)
@@ -178,7 +178,7 @@ def _without_neighbors(regression: Regression) -> Regression:
 
 
 def _with_neighbors(regression: Regression, alone: Regression) -> Regression:
-    """Return a regression with the features of another and neighbours of the least variance."""
+    """Return a regression with the features of another and neighbors of the least variance."""
     values, spec = regression.hyperparameters, spec_of(regression)
     near = neighbors_of(regression.prior()).names
     scales = [term.outputscale for term in spec.terms if term.name in near and term.outputscale is not None]
@@ -190,7 +190,7 @@ def _with_neighbors(regression: Regression, alone: Regression) -> Regression:
 
 
 def _halved(alone: Regression) -> Regression:
-    """Return a regression that gives half of its noise to neighbours, at half the lengthscales of the features."""
+    """Return a regression that gives half of its noise to neighbors, at half the lengthscales of the features."""
     values, half = alone.hyperparameters, math.log(0.5)
     near, terms = neighbors_of(alone.prior()).names, spec_of(alone).terms
     of_features = [prefix for term in terms if term.name not in near for prefix in term.prefixes]

@@ -1,4 +1,4 @@
-"""Maximising a marginal likelihood: the options of a fit, and L-BFGS over raw hyperparameters."""
+"""Maximizing a marginal likelihood: the options of a fit, and L-BFGS over raw hyperparameters."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -111,7 +111,7 @@ _ROUNDING = 1e-6
 class Evaluation(NamedTuple):
     """A log marginal likelihood, and the hyperparameters at which it was evaluated."""
 
-    value: Tensor  # 0-d, of standardised targets
+    value: Tensor  # 0-d, of standardized targets
     reached: Values  # with gradients; they differ from those asked for if some of them are solved for
     warm_start: WarmStart = ()  # where the next search for a posterior may begin
 
@@ -136,14 +136,14 @@ class Plan:
         given_iterations: The most iterations and steps. If None, the defaults.
         reporter: The reporter that is called after each iteration.
         journal: The journal of computed results.
-        most_rows: The most rows of a search with neighbours, for the hyperparameters only: no posterior is computed at
+        most_rows: The most rows of a search with neighbors, for the hyperparameters only: no posterior is computed at
             its end. If None, the default number of rows, and the posterior.
         is_begun: Whether the hyperparameters are those of an earlier search, so that no other starts are compared.
         has_rivals: Whether fixed frequencies are a candidate of their own. If so, learned ones are not compared with
             them after a full search, and those that are no better are not searched for.
         needed_gain: The nats a row by which learned frequencies must be ahead of fixed ones to be of use. Learning ends
             in the middle if its learning curve cannot reach that.
-        needed_score: The standardised log density of a test row that they must reach, likewise.
+        needed_score: The standardized log density of a test row that they must reach, likewise.
         enough: The least gain in nats of the last five iterations of a search together. If 0, `ENOUGH` of each.
     """
 
@@ -203,7 +203,7 @@ class Objective:
             return self.density(values)[0].item() + self.jacobian
 
     def log_posterior(self, values: Values) -> float:
-        """Return the log likelihood in standardised units and the log hyperpriors together."""
+        """Return the log likelihood in standardized units and the log hyperpriors together."""
         with torch.no_grad():
             found = None if self.closed is None else self.closed.value(values)
             if found is None:
@@ -252,7 +252,7 @@ def maximize(
     bounds: Bounds | None = None,
     tolerance: float | None = None,
 ) -> tuple[Values, FitReport]:
-    """Maximise over the hyperparameters that are not fixed; return those found, and the report.
+    """Maximize over the hyperparameters that are not fixed; return those found, and the report.
 
     Args:
         objective: The objective.

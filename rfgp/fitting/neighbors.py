@@ -1,17 +1,17 @@
-"""Fitting features and a nearest-neighbour (Vecchia) process by one likelihood.
+"""Fitting features and a nearest-neighbor (Vecchia) process by one likelihood.
 
-Neighbours are the nearest in the lengthscales of that process. They are found again after each search and are fixed
-within one. For many rows the likelihood is that of 16,384 of them, each given its neighbours among all rows: a table of
-these rows alone would be less dense. Of neighbours alone that blocks of rows share it is that of 4,096 rows.
-Features are marginalised, so that only these rows determine the weights.
+Neighbors are the nearest in the lengthscales of that process. They are found again after each search and are fixed
+within one. For many rows the likelihood is that of 16,384 of them, each given its neighbors among all rows: a table of
+these rows alone would be less dense. Of neighbors alone that blocks of rows share it is that of 4,096 rows.
+Features are marginalized, so that only these rows determine the weights.
 Frequencies are learned in `rfgp.fitting.learn_frequencies`.
 
-The likelihood has several optima: features may explain structure that neighbours would explain better. So neighbours
+The likelihood has several optima: features may explain structure that neighbors would explain better. So neighbors
 alone are searched as well. If they are likelier than both after as many iterations, a second search for both starts
 there, with weak features. The result with the better leave-one-out score is kept. (For 3,000 rows of bike the
 likelihood is 1.71 nats a row from the usual start and 3.62 from the second one.)
 
-If neighbours are the residual of inducing points, they estimate the same kernel alone, in a tenth of the time. So the
+If neighbors are the residual of inducing points, they estimate the same kernel alone, in a tenth of the time. So the
 search starts with these, and points are chosen among the rows at the lengthscales found.
 """
 
@@ -39,13 +39,13 @@ from rfgp.threads import in_one_thread
 
 MOST_ROWS, MOST_SHARED = 2**14, 2**12
 """The number of rows of a search, if there are at least twice as many; else all of them. The second one is for a search
-with neighbours alone that blocks of rows share.
+with neighbors alone that blocks of rows share.
 
-For 41,000 rows of protein a search on all gained 0.002 nats a row, in twice the time. With shared neighbours 4,096 rows
+For 41,000 rows of protein a search on all gained 0.002 nats a row, in twice the time. With shared neighbors 4,096 rows
 are as good as 10,000 (`benchmarks/races/neighbor_blocks.py`).
 """
 FEW = 2**10
-"""The number of rows of the first searches with neighbours alone, if all searches take more than twice as many."""
+"""The number of rows of the first searches with neighbors alone, if all searches take more than twice as many."""
 MISSED, CHANCE, TOGETHER = 0.1, 2.0, 4.0
 """How much less likely all rows may be than those of a search, in nats a row and in standard errors for unit deviation;
 and the rows of blocks that say as much as one independent row.
@@ -53,13 +53,13 @@ and the rows of blocks that say as much as one independent row.
 Without noise, a few close rows with different targets decide, and a search without them ends at the lower bound of the
 noise: at -0.86 nats a row for 4,096 of 9,900 rows of protein, where all rows have -23,000."""
 ROUNDS, SETTLED, ROUGHLY = 6, 2e-3, 2e-2
-"""The most searches with new neighbours on the same rows, and the gain in nats a row for another one: in a fit to all
+"""The most searches with new neighbors on the same rows, and the gain in nats a row for another one: in a fit to all
 rows, and in one to some rows that scores a candidate or that continues from such a fit."""
 AT_FIRST, WEAK = 2, math.log(0.1)
 """The number of searches before other starts are compared; and the logarithm of the features' variance for a start
-from neighbours alone, in variances of the targets."""
+from neighbors alone, in variances of the targets."""
 EACH = 25
-"""The number of iterations before neighbours are found again."""
+"""The number of iterations before neighbors are found again."""
 NARROW = 512
 """The number of features up to which one thread of matrix products is faster (1,216 rows: 10 s and 16)."""
 MOST_CHECKED = 2**17
@@ -70,7 +70,7 @@ AGAIN = 3
 
 @dataclass(frozen=True, eq=False)
 class NeighborFit:
-    """The fit of a regression with neighbours.
+    """The fit of a regression with neighbors.
 
     Attributes:
         regression: The regression at its starting values.
@@ -99,18 +99,18 @@ class NeighborFit:
 
     @property
     def has_residual(self) -> bool:
-        """Whether neighbours are what inducing points leave of their kernel."""
+        """Whether neighbors are what inducing points leave of their kernel."""
         return neighbors_of(self.regression.prior()).is_residual
 
     @property
     def shares_neighbors(self) -> bool:
-        """Whether there are neighbours alone, and blocks of rows share them."""
+        """Whether there are neighbors alone, and blocks of rows share them."""
         prior = self.regression.prior()
         return neighbors_of(prior).block_size > 1 and not self.has_residual and not self.of_features
 
     @property
     def of_features(self) -> tuple[str, ...]:
-        """The paths of hyperparameters that neighbours do not depend on, but for the noise and the mean."""
+        """The paths of hyperparameters that neighbors do not depend on, but for the noise and the mean."""
         near = neighbors_of(self.regression.prior()).names
         own = [prefix for term in self.spec.terms if term.name in near for prefix in (f"{term.name}.", *term.prefixes)]
         names = self.regression.hyperparameters.space.quantities
@@ -118,12 +118,12 @@ class NeighborFit:
 
     @property
     def feature_scales(self) -> tuple[str, ...]:
-        """The paths of the output scales of the terms without neighbours."""
+        """The paths of the output scales of the terms without neighbors."""
         scales = {term.outputscale for term in self.spec.terms}
         return tuple(name for name in self.of_features if name in scales)
 
     def with_more(self, values: Values) -> "NeighborFit":
-        """Return the fit on twice as many rows, or all. Neighbours alone start at the end of the last search."""
+        """Return the fit on twice as many rows, or all. Neighbors alone start at the end of the last search."""
         wider = replace(self, most=2 * self.most)
         if self.plan.most_rows is None or self.of_features or self.has_residual:
             return wider
@@ -140,7 +140,7 @@ class NeighborFit:
         return len(self.rows) if len(self.rows) <= enough else self.most
 
     def has_missed(self, values: Values, report: FitReport) -> bool:
-        """Return whether all rows are far less likely than those of the search, each given its neighbours."""
+        """Return whether all rows are far less likely than those of the search, each given its neighbors."""
         if self.size == len(self.rows) or not report.stages:
             return False
         with torch.no_grad():
@@ -158,18 +158,18 @@ class NeighborFit:
         return float(every.log_marginal_likelihood()) / self.rows.count
 
     def gained(self, report: FitReport) -> bool:
-        """Return whether a search gained so much that another with new neighbours may gain too."""
+        """Return whether a search gained so much that another with new neighbors may gain too."""
         least = ROUGHLY if self.plan.is_begun or self.plan.most_rows is not None else SETTLED
         return bool(report.stages) and report.stages[0].gain >= least
 
     def search(self, values: Values, stage: str, alone: bool = False, last: bool = False) -> tuple[Values, FitReport]:
-        """Search with the neighbours that rows have at these values; return the values found and the report.
+        """Search with the neighbors that rows have at these values; return the values found and the report.
 
         Args:
             values: The starting values.
             stage: The end of the name of the stage, after the number of rows.
-            alone: Whether to leave out the features. If neighbours are their residual, they estimate all of the kernel.
-            last: Whether no search with other neighbours follows, so that this one is run to convergence.
+            alone: Whether to leave out the features. If neighbors are their residual, they estimate all of the kernel.
+            last: Whether no search with other neighbors follows, so that this one is run to convergence.
         """
         size, objective = self.size, self._objective(values, alone)
         plan = self.plan if last else replace(self.plan, given_iterations=min(EACH, self.plan.max_iterations))
@@ -181,7 +181,7 @@ class NeighborFit:
             return maximize(objective, values, plan, stage=name, held=held, bounds=self._bounds(), tolerance=tolerance)
 
     def _bounds(self) -> Bounds:
-        """Return the bounds of the output scales of features with neighbours, but for those with a prior or a start.
+        """Return the bounds of the output scales of features with neighbors, but for those with a prior or a start.
 
         Without it one of three splits of elevators had an output scale of 18,000 and an RMSE of 1.55, 0.35 with it. On
         12 tables of 159 to 3,338 rows, three splits of each, the NLPD was the same on average.
@@ -219,13 +219,13 @@ class NeighborFit:
 
 
 def neighbors_of(prior: Prior) -> NeighborBlock:
-    """Return the block of neighbours of a prior that has one."""
+    """Return the block of neighbors of a prior that has one."""
     assert prior.neighbors is not None
     return prior.neighbors
 
 
 def _whole(block: NeighborBlock) -> NeighborBlock:
-    """Return a block of neighbours of the whole kernel."""
+    """Return a block of neighbors of the whole kernel."""
     return replace(block, residual_of=None) if isinstance(block, VecchiaBlock) else block
 
 
@@ -235,7 +235,7 @@ Search = Callable[[NeighborFit], Found]
 
 
 def fit_neighbors(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-    """Fit a regression with neighbours; return it with its posterior, and the report."""
+    """Fit a regression with neighbors; return it with its posterior, and the report."""
     fit, values, reports = search_all(NeighborFit.of(_started(regression, plan), plan))
     frequencies = learned_frequencies(TermFit.of(fit.regression, plan))
     draws = {path: draw for path, draw in learnable_draws(fit.spec).items() if path not in frequencies}
@@ -260,7 +260,7 @@ def _started(regression: Regression, plan: Plan) -> Regression:
 
 
 def _search(fit: NeighborFit) -> Found:
-    """Search repeatedly with new neighbours while these gain."""
+    """Search repeatedly with new neighbors while these gain."""
     begin, before = fit.regression.hyperparameters, list[FitReport]()
     if fit.has_residual:
         begin, before = rounds(fit, begin, ROUNDS, name=", no points", alone=True)
@@ -313,7 +313,7 @@ def search_all(fit: NeighborFit, search: Search = _search) -> Found:
 
 
 def more_rounds(fit: NeighborFit, values: Values, reports: list[FitReport]) -> tuple[Values, list[FitReport]]:
-    """Search with new neighbours after the first searches, if the last one gained; return all reports."""
+    """Search with new neighbors after the first searches, if the last one gained; return all reports."""
     if not fit.gained(reports[-1]):
         return values, reports
     values, more = rounds(fit, values, ROUNDS - AT_FIRST, AT_FIRST)
@@ -323,10 +323,10 @@ def more_rounds(fit: NeighborFit, values: Values, reports: list[FitReport]) -> t
 def rounds(
     fit: NeighborFit, values: Values, most: int, before: int = 0, name: str = "", alone: bool = False
 ) -> tuple[Values, list[FitReport]]:
-    """Search at most so many times, each with new neighbours, after so many searches before."""
+    """Search at most so many times, each with new neighbors, after so many searches before."""
     reports = list[FitReport]()
     for number in range(before, before + most):
-        values, report = fit.search(values, name + f", neighbours {number + 1}" * bool(number), alone)
+        values, report = fit.search(values, name + f", neighbors {number + 1}" * bool(number), alone)
         reports.append(report)
         if not fit.gained(report):
             break
@@ -334,7 +334,7 @@ def rounds(
 
 
 def from_local(fit: NeighborFit, begin: Values, likelihood: float) -> tuple[Values | None, list[FitReport]]:
-    """Search with neighbours alone, and from there with features if that is likelier; else there are no values."""
+    """Search with neighbors alone, and from there with features if that is likelier; else there are no values."""
     values, reports = rounds(fit, begin, AT_FIRST, name=", the local process alone", alone=True)
     if not reports[-1].log_marginal_likelihood > likelihood:
         return None, reports
@@ -359,7 +359,7 @@ def finalize(found: Regression, plan: Plan, reports: list[FitReport], words: str
     Args:
         found: The regression at the values found.
         plan: The options of the fit.
-        reports: The reports of the searches. The fit has converged if the last one says so, or if its new neighbours
+        reports: The reports of the searches. The fit has converged if the last one says so, or if its new neighbors
             gained little.
         words: The message of the report if validation rows decided. If empty, that of the last search.
     """
@@ -368,7 +368,7 @@ def finalize(found: Regression, plan: Plan, reports: list[FitReport], words: str
         return found, last.with_all(reports)
     least = ROUGHLY if plan.is_begun else SETTLED
     converged = last.converged or bool(words) or (last.iterations > 0 and last.stages[0].gain < least)
-    message = last.message if last.converged else "new neighbours gained little" if converged else last.message
+    message = last.message if last.converged else "new neighbors gained little" if converged else last.message
     rows = gathered(found.needed_rows("a fit"))
     with torch.no_grad():
         inference = found.infer(rows)

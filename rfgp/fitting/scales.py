@@ -106,7 +106,7 @@ def ratio_bounds(fit: TermFit) -> Bounds:
 
 
 def solve_scales(fit: TermFit, model: LinearModel, statistics: Statistics) -> Values:
-    """Return hyperparameters with the noise and the variances of terms that maximise the likelihood of a model's rows.
+    """Return hyperparameters with the noise and the variances of terms that maximize the likelihood of a model's rows.
 
     Args:
         fit: The fit at these hyperparameters. Its variances are free.

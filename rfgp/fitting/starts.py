@@ -32,7 +32,7 @@ Without the factor the sum of two kernels on concrete started elsewhere and ende
 FACTORS = (1.0, 0.3, 0.1)
 """The factors of one term's lengthscales that are compared. A search from a long one can end with noise alone."""
 FAR = 10.0
-"""The nats by which a shorter lengthscale of neighbours must be likelier than the one that follows from the others."""
+"""The nats by which a shorter lengthscale of neighbors must be likelier than the one that follows from the others."""
 COMPARED_ROWS = 1000
 """The number of rows on which the starts of a field are compared."""
 FIELD_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)

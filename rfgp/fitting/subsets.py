@@ -1,7 +1,7 @@
 """Fitting on growing subsets of the rows until the optimum stops moving, then on all rows.
 
 1. Starts: several lengthscales are compared by their likelihood on the first subset (`rfgp.fitting.starts`). The best
-   two that are far apart are both optimised there. If the rows are fewer than twice the random features, and the
+   two that are far apart are both optimized there. If the rows are fewer than twice the random features, and the
    kernel is cheap, this is done with the exact kernel, whose likelihood then costs less. The features start at the one
    of its optima where they are likelier: at very short lengthscales the exact kernel may fit noise that random features
    cannot.
@@ -36,9 +36,9 @@ GROWTH, MOST_ROWS = 4, 2**16
 SETTLED = 1e-3
 """The gain of a larger subset in nats a row below which the optimum has converged."""
 APART = 4.0
-"""The factor between the lengthscales of two starts that are both optimised."""
+"""The factor between the lengthscales of two starts that are both optimized."""
 FEW_ROWS, SHORT = 250, 0.2
-"""The most rows for which only the best start is optimised, unless its lengthscales are shorter than that factor.
+"""The most rows for which only the best start is optimized, unless its lengthscales are shorter than that factor.
 
 Features explain each row by itself at short lengthscales. On 18 tables at 50, 150 and 400 rows the usual start gained
 more than a nat in 4 of the 8 cases with a best start that short; a second start did so in 3 of the other 42."""
@@ -66,7 +66,7 @@ Ended = tuple[TermFit, FitReport]
 
 
 def grow(fit: TermFit) -> tuple[TermFit, list[FitReport], str]:
-    """Optimise on growing subsets; return the fit at the values found, the reports, and a message."""
+    """Optimize on growing subsets; return the fit at the values found, the reports, and a message."""
     fit, reports = begin(fit)
     fit, reports = drawn_again(fit, reports)
     first = reports[-1].stages[-1].rows
@@ -77,7 +77,7 @@ def grow(fit: TermFit) -> tuple[TermFit, list[FitReport], str]:
 
 
 def begin(fit: TermFit) -> tuple[TermFit, list[FitReport]]:
-    """Optimise on the smallest subset, from several starts; return the fit and the reports."""
+    """Optimize on the smallest subset, from several starts; return the fit and the reports."""
     rows = searched(fit.subset(sizes(fit)[0]))
     if fit.plan.is_begun:
         fit, report = optimize(fit, rows)
@@ -111,7 +111,7 @@ def exact_twin(fit: TermFit) -> TermFit | None:
 
 
 def approach(fit: TermFit, most: int, compared: int | None = None, tolerance: float | None = None) -> Ended:
-    """Optimise on at most so many rows from the best start, to a coarse tolerance; return the fit and the report.
+    """Optimize on at most so many rows from the best start, to a coarse tolerance; return the fit and the report.
 
     Args:
         fit: The fit.
@@ -126,7 +126,7 @@ def approach(fit: TermFit, most: int, compared: int | None = None, tolerance: fl
 
 
 def enlarge(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitReport], str]:
-    """Optimise on the larger subsets; return the fit, all reports, and a message."""
+    """Optimize on the larger subsets; return the fit, all reports, and a message."""
     for size in sizes(fit)[1:]:
         fit, report = optimize(fit, searched(fit.subset(size)))
         reports = [*reports, report]
@@ -154,7 +154,7 @@ def sizes(fit: TermFit) -> list[int]:
 
 
 def _ends_of_starts(fit: TermFit, rows: Block, tolerance: float | None = None, *, is_twin: bool = False) -> list[Ended]:
-    """Optimise from the best start, and from the usual one if that is short, else from one far away.
+    """Optimize from the best start, and from the usual one if that is short, else from one far away.
 
     With matrices of all rows there is one start, whatever its lengthscales, unless they stand for random features.
     """

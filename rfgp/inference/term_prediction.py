@@ -21,8 +21,8 @@ class TermPrediction(Prediction):
     """The joint Gaussian distribution at n points of a sum of terms, in the user's units.
 
     Attributes:
-        process: The standardised process of the sum.
-        inputs: The points, standardised, (n, D), or blocks of them.
+        process: The standardized process of the sum.
+        inputs: The points, standardized, (n, D), or blocks of them.
 
     Examples:
         >>> import numpy as np

@@ -45,7 +45,7 @@ def infer(
 ) -> Inference:
     """Return what is known of rows under a likelihood that is not Gaussian.
 
-    Nearest neighbours are latent. If no sparse factor serves them, Laplace's approximation has the gradient that they
+    Nearest neighbors are latent. If no sparse factor serves them, Laplace's approximation has the gradient that they
     have as responses (`rfgp.solvers.iterative.LatentSolver`), which is approximate; variational inference is refused.
 
     Args:
@@ -78,8 +78,8 @@ def infer(
         near = prior.neighbors
         if prior.dense.has_residual or (near is not None and near.condition_on == "responses"):
             raise InvalidArgumentError(
-                "Neighbours that are responses, and residuals of inducing points without neighbours, require a normal "
-                f"likelihood, got {likelihood!r}. Use latent neighbours, features without a residual, or exact kernels."
+                "Neighbors that are responses, and residuals of inducing points without neighbors, require a normal "
+                f"likelihood, got {likelihood!r}. Use latent neighbors, features without a residual, or exact kernels."
             )
     given = _Given(rows, mean, likelihood, learned, warm_start)
     if approximation == "variational":
@@ -146,7 +146,7 @@ def _coupled(prior: Prior, given: _Given) -> Inference:
         return CoupledLowRankLaplace(LinearModel(prior.dense, given.rows, given.mean, given.one), given.likelihood)
     if prior.precisions or prior.neighbors is not None:
         raise InvalidArgumentError(
-            "Several classes by Laplace's approximation need the covariance of all rows, which fields and neighbours "
+            "Several classes by Laplace's approximation need the covariance of all rows, which fields and neighbors "
             'have not. Use approximation="variational", or features="exact".'
         )
     block = gathered(given.rows)
@@ -175,8 +175,8 @@ def _without_draws(prior: Prior, block: Block, given: _Given) -> Solver:
     found = bordered_latent(prior, block, given.mean[:1], given.one)
     if found is None:
         raise InvalidArgumentError(
-            f"Variational inference needs a sparse factor of latent neighbours, which is too large or too inexact for "
-            f'{len(block):,} observations. Use inference="laplace", or fewer neighbours.'
+            f"Variational inference needs a sparse factor of latent neighbors, which is too large or too inexact for "
+            f'{len(block):,} observations. Use inference="laplace", or fewer neighbors.'
         )
     return found
 

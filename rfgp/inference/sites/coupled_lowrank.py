@@ -8,7 +8,7 @@ w_i and G_c = Phi^T diag(w p_c) Phi, the precision of all C F weights is
 which is at most the block-diagonal matrix B without its last term. Newton's steps are solved by conjugate gradients: C
 matrices of F x F a step and products in O(n F C), while A itself takes O(n F^2 C^2). The preconditioner is
 B^-1 + Z Z^T, with Z Z^T the mean over classes: if all classes move together the labels do not change, so that A is 1
-there, and B is far from it. A is formed and factorised once, at the mode, for the evidence, its gradient (in the
+there, and B is far from it. A is formed and factorized once, at the mode, for the evidence, its gradient (in the
 notation of `rfgp.inference.sites.coupled_dense`, with b = A^-1 Phi^T s and u = s - W Phi b)
 
     d/dPhi = sum_c (g_c + u_c) w_c^T + g_c b_c^T - sum_d W_cd Phi (A^-1)_cd,    d/dm_c = sum_i g_ic + u_ic,

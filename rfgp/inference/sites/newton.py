@@ -55,7 +55,7 @@ class Step(NamedTuple):
     Attributes:
         change: The change of the position at length 1, in its shape.
         decrement: The product of the gradient and the change, in nats.
-        curvature: The factorised matrix behind the step, in the form of one problem.
+        curvature: The factorized matrix behind the step, in the form of one problem.
     """
 
     change: Tensor

@@ -75,7 +75,7 @@ def case(request):
 
 
 def density(regression, values, formulas):
-    """Return the log density of standardised targets and that of the hyperpriors by dense algebra."""
+    """Return the log density of standardized targets and that of the hyperpriors by dense algebra."""
     rows = regression.rows
     x, y = rows.inputs.numpy(), rows.targets.numpy()
     known = {name: values.standardized(name).numpy() for name in values.space.names}

@@ -14,7 +14,7 @@ class TestFailedLineSearches:
 
     @staticmethod
     def stop(monkeypatch, *iterations):
-        """Let call i of the minimiser end after so many iterations as a failed line search does."""
+        """Let call i of the minimizer end after so many iterations as a failed line search does."""
         left, starts = list(iterations), []
 
         def stopping(objective, start, **keywords):

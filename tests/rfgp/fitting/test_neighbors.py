@@ -84,7 +84,7 @@ def test_some_rows_come_first_and_keep_all_their_neighbors(monkeypatch):
     assert report.log_marginal_likelihood == pytest.approx(found.log_marginal_likelihood().item(), rel=1e-9)
     used, pattern = seen[0]
     assert pattern.shape == (300, used)
-    assert used > 900  # these rows with their neighbours, which are the nearest of all 1,200
+    assert used > 900  # these rows with their neighbors, which are the nearest of all 1,200
     assert np.diff(pattern.indptr)[4:].min() == 13
 
 
@@ -131,7 +131,7 @@ def test_from_the_local_process_alone_there_is_another_start(wanted, monkeypatch
     found, report = fitted(150)
     ((one, _), (other, _)) = asked[0]
     names = [stage.name for stage in report.stages]
-    assert names[-1].startswith("all rows, from the local process" if wanted else "all rows, neighbours 2")
+    assert names[-1].startswith("all rows, from the local process" if wanted else "all rows, neighbors 2")
     assert sum("alone" in name for name in names) in (1, 2)
     assert found.hyperparameters.equals(one if wanted else other)
     assert not one.equals(other)

@@ -1,4 +1,4 @@
-"""Fits of so many nodes that conjugate gradients take the place of factorisations."""
+"""Fits of so many nodes that conjugate gradients take the place of factorizations."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Fits through inducing points whose residual neighbours take up."""
+"""Fits through inducing points whose residual neighbors take up."""
 
 import numpy as np
 import pytest

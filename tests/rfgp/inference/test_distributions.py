@@ -365,7 +365,7 @@ def test_noise_of_functionals_may_be_singular():
 
 
 class Operations(TorchDispatchMode):
-    """Counts multiplications of products and factorisations, and the largest tensor."""
+    """Counts multiplications of products and factorizations, and the largest tensor."""
 
     def __init__(self):
         super().__init__()

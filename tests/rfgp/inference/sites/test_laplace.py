@@ -304,7 +304,7 @@ def test_neighbors_that_are_responses_are_refused():
 
 
 def test_neighbors_of_several_classes_are_refused():
-    with pytest.raises(InvalidArgumentError, match="fields and neighbours"):
+    with pytest.raises(InvalidArgumentError, match="fields and neighbors"):
         Observed(("neighbors",), "categorical").infer()
 
 
