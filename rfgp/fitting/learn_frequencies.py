@@ -25,12 +25,20 @@ from torch.distributions import Normal
 
 from rfgp.approximations import RandomFeatures
 from rfgp.counts import counted
-from rfgp.fitting.context import KEPT_OUT, TermFit, spec_of
+from rfgp.fitting.context import HELD_OUT, TermFit, spec_of
 from rfgp.fitting.draws import fit_draws
 from rfgp.fitting.finish import if_finite
 from rfgp.fitting.frequencies import LEAST_LEARNED, PRIOR_SCALE, learned_frequencies, mean_and_error
 from rfgp.fitting.maximize import Plan
-from rfgp.fitting.neighbors import EACH, SETTLED, NeighborFit, finalize, fit_neighbors, neighbors_of, search_all
+from rfgp.fitting.neighbors import (
+    ITERATIONS_PER_ROUND,
+    LEAST_ROUND_GAIN,
+    NeighborFit,
+    finalize,
+    fit_neighbors,
+    neighbors_of,
+    search_all,
+)
 from rfgp.inference.distributions import normal_log_density
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression, mean_and_noise
@@ -53,15 +61,15 @@ class Candidate(NamedTuple):
     density: Tensor  # (b,)
 
     @classmethod
-    def of(cls, regression: Regression, name: str, kept_out: Block) -> "Candidate":
+    def of(cls, regression: Regression, name: str, held_out: Block) -> "Candidate":
         """Return the candidate of a regression at its rows."""
         mean, noise = mean_and_noise(regression.hyperparameters.detached())
         with torch.no_grad():
-            latent = regression.process.at(kept_out.inputs)
+            latent = regression.process.at(held_out.inputs)
             means = latent.mean() + mean
-            variance = (latent.variance() + kept_out.observation_noise(noise))[:, None]
-            density = normal_log_density(kept_out.targets, means, variance).sum(1)
-            return cls(regression, name, (kept_out.targets - means) / variance.sqrt(), density)
+            variance = (latent.variance() + held_out.observation_noise(noise))[:, None]
+            density = normal_log_density(held_out.targets, means, variance).sum(1)
+            return cls(regression, name, (held_out.targets - means) / variance.sqrt(), density)
 
     @property
     def half(self) -> int:
@@ -77,23 +85,23 @@ class Candidate(NamedTuple):
 
 def fit_learned_with_neighbors(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     """Fit features, frequencies too, with neighbors; return the regression and the report."""
-    whole = NeighborFit.of(regression, plan)
-    if len(whole.rows) < LEAST_LEARNED or plan.steps == 0:
-        why = f"{counted(len(whole.rows), 'row')} are too few to learn frequencies from" if plan.steps else "no steps"
+    fit = NeighborFit.of(regression, plan)
+    if len(fit.rows) < LEAST_LEARNED or plan.steps == 0:
+        why = f"{counted(len(fit.rows), 'row')} are too few to learn frequencies from" if plan.steps else "no steps"
         found, report = fit_neighbors(regression, plan)
         return found, replace(report, frequencies="fell back", message=f"{report.message}; {why}")
-    out = min(KEPT_OUT[1], math.ceil(KEPT_OUT[0] * len(whole.rows)))
-    parts = (torch.arange(len(whole.rows) - out), torch.arange(len(whole.rows) - out, len(whole.rows)))
-    learned_from, kept_out = (whole.rows.take(part) for part in parts)
-    part = regression.replace(rows=learned_from, num_observations=len(learned_from))
-    candidates, reports = _candidates(part, plan, kept_out)
+    out = min(HELD_OUT[1], math.ceil(HELD_OUT[0] * len(fit.rows)))
+    parts = (torch.arange(len(fit.rows) - out), torch.arange(len(fit.rows) - out, len(fit.rows)))
+    training, held_out = (fit.rows.take(part) for part in parts)
+    part = regression.replace(rows=training, num_observations=len(training))
+    candidates, reports = _candidates(part, plan, held_out)
     best, gain, error = best_of(candidates)
     first = candidates[0]
-    words = f"{best.name}: nothing learned was ahead on kept-out rows by more than a standard error"
+    message = f"{best.name}: nothing learned was ahead on held-out rows by more than a standard error"
     if best is not first:
-        words = f"{best.name}, {gain:.2g} (standard error {error:.1g}) nats a kept-out row ahead of {first.name}"
+        message = f"{best.name}, {gain:.2g} (standard error {error:.1g}) nats a held-out row ahead of {first.name}"
     changed = {"rows": regression.rows, "num_observations": regression.num_observations}
-    found, report = finalize(best.regression.replace(**changed), plan, reports, words)
+    found, report = finalize(best.regression.replace(**changed), plan, reports, message)
     errors = best.errors[best.half :]
     return found, replace(
         report,
@@ -112,37 +120,37 @@ def best_of(candidates: Sequence[Candidate]) -> tuple[Candidate, float, float]:
     return (best if gain > error else first), gain, error
 
 
-def _candidates(regression: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candidate], list[FitReport]]:
+def _candidates(regression: Regression, plan: Plan, held_out: Block) -> tuple[list[Candidate], list[FitReport]]:
     """Return the candidates, the one with fixed frequencies first, and the reports of all searches."""
     few = _with_fewer(regression)
     found, fixed, reports = search_all(NeighborFit.of(few, plan))
     few = found.regression.replace(hyperparameters=fixed)
-    candidates = [Candidate.of(few, "fixed frequencies and neighbors", kept_out)]
+    candidates = [Candidate.of(few, "fixed frequencies and neighbors", held_out)]
     alone, report = fit_draws(TermFit.of(_without_neighbors(regression), plan))
     alone = _with_neighbors(regression, alone)
     reports.append(report)
-    candidates.append(Candidate.of(alone, "learned frequencies alone", kept_out))
+    candidates.append(Candidate.of(alone, "learned frequencies alone", held_out))
     best = max(candidates, key=lambda each: each.score).regression
     start = _halved(alone) if best is alone else best
-    together, more = _climb(start, plan, kept_out)
-    return [*candidates, *together], [*reports, *more]
+    joint, more = _learn_jointly(start, plan, held_out)
+    return [*candidates, *joint], [*reports, *more]
 
 
-def _climb(start: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candidate], list[FitReport]]:
+def _learn_jointly(start: Regression, plan: Plan, held_out: Block) -> tuple[list[Candidate], list[FitReport]]:
     """Return candidates from searches for everything by one likelihood, each with new neighbors."""
     fit, omega = NeighborFit.of(start, plan), learned_frequencies(TermFit.of(start, plan))
     hyperpriors = {p: Normal(w, torch.full_like(w, PRIOR_SCALE), validate_args=False) for p, w in omega.items()}
     values = start.hyperparameters.beside({path: draw.clone() for path, draw in omega.items()}, hyperpriors)
     steps, reports, best = list[Candidate](), list[FitReport](), 0
-    for number in range(-(-plan.steps // EACH)):
+    for number in range(-(-plan.steps // ITERATIONS_PER_ROUND)):
         values, report = fit.search(values, f", frequencies too, neighbors {number + 1}")
         reports.append(report)
         learned = with_learned(spec_of(start), {path: values.raw[path] for path in omega})
         hyperparameters = start.hyperparameters.replaced({name: values.raw[name] for name in start.hyperparameters.raw})
         found = start.replace(family=learned, hyperparameters=hyperparameters)
-        steps.append(Candidate.of(found, "everything by one likelihood", kept_out))
+        steps.append(Candidate.of(found, "everything by one likelihood", held_out))
         best = max(range(len(steps)), key=lambda i: steps[i].score)
-        if number - best >= PATIENCE or report.stages[0].gain < SETTLED:
+        if number - best >= PATIENCE or report.stages[0].gain < LEAST_ROUND_GAIN:
             break
     return steps, reports
 

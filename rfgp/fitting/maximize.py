@@ -98,10 +98,10 @@ SMALL = 1000
 """The number of rows up to which a fit takes one thread.
 
 With little work to share, threads wait for each other: 600 rows on two busy cores took ten times the processor time."""
-ENOUGH = 1e-5
+LEAST_GAIN = 1e-5
 """The least gain of an iteration in nats. Differences of about one nat tell hyperparameters apart."""
 _LAST = 5
-"""The number of iterations whose gains are added up for `Plan.enough`."""
+"""The number of iterations whose gains are added up for `Plan.least_gain`."""
 _START = "warm_start."
 """The prefix of the tensors of a warm start in a journal."""
 _ROUNDING = 1e-6
@@ -138,13 +138,13 @@ class Plan:
         journal: The journal of computed results.
         most_rows: The most rows of a search with neighbors, for the hyperparameters only: no posterior is computed at
             its end. If None, the default number of rows, and the posterior.
-        is_begun: Whether the hyperparameters are those of an earlier search, so that no other starts are compared.
+        is_continued: Whether the hyperparameters are those of an earlier search, so that no other starts are compared.
         has_rivals: Whether fixed frequencies are a candidate of their own. If so, learned ones are not compared with
             them after a full search, and those that are no better are not searched for.
         needed_gain: The nats a row by which learned frequencies must be ahead of fixed ones to be of use. Learning ends
             in the middle if its learning curve cannot reach that.
         needed_score: The standardized log density of a test row that they must reach, likewise.
-        enough: The least gain in nats of the last five iterations of a search together. If 0, `ENOUGH` of each.
+        least_gain: The least gain in nats of the last five iterations of a search together. If 0, `LEAST_GAIN` of each.
     """
 
     fixed: tuple[str, ...] = ()
@@ -152,11 +152,11 @@ class Plan:
     reporter: Reporter = field(default_factory=Reporter)
     journal: Journal = field(default_factory=Journal)
     most_rows: int | None = None
-    is_begun: bool = False
+    is_continued: bool = False
     has_rivals: bool = False
     needed_gain: float = -math.inf
     needed_score: float = -math.inf
-    enough: float = 0.0
+    least_gain: float = 0.0
 
     def __post_init__(self) -> None:
         check_count("max_iterations", self.max_iterations, least=0)
@@ -181,21 +181,21 @@ class Objective:
         rows: The number of rows.
         count: The number of observations, repetitions included.
         jacobian: The log Jacobian that takes the likelihood to the user's units.
-        closed: The likelihood with its gradient in closed form. If None, autograd takes the gradient.
+        closed_form: The likelihood with its gradient in closed form. If None, autograd takes the gradient.
     """
 
     density: Density
     rows: int
     count: float
     jacobian: float
-    closed: ClosedForm | None = None
+    closed_form: ClosedForm | None = None
 
     @classmethod
     def of(cls, regression: Regression, rows: Rows, density: Density | None = None) -> "Objective":
         """Return the objective of rows under a regression's prior, or with another density."""
         jacobian = regression.scaling.targets.log_jacobian(rows.count)
-        closed = ClosedForm.of(regression, rows) if density is None else None
-        return cls(density or plain_density(regression, rows), len(rows), rows.count, jacobian, closed)
+        closed_form = ClosedForm.of(regression, rows) if density is None else None
+        return cls(density or plain_density(regression, rows), len(rows), rows.count, jacobian, closed_form)
 
     def likelihood(self, values: Values) -> float:
         """Return the log marginal likelihood in the user's units."""
@@ -205,7 +205,7 @@ class Objective:
     def log_posterior(self, values: Values) -> float:
         """Return the log likelihood in standardized units and the log hyperpriors together."""
         with torch.no_grad():
-            found = None if self.closed is None else self.closed.value(values)
+            found = None if self.closed_form is None else self.closed_form.value(values)
             if found is None:
                 likelihood, reached, _ = self.density(values)
                 found = likelihood + reached.log_hyperprior()
@@ -218,7 +218,7 @@ class Objective:
         included, so that a fit that is resumed from a journal takes the same steps.
         """
         names = list(free)
-        found = None if self.closed is None else self.closed(values, names)
+        found = None if self.closed_form is None else self.closed_form(values, names)
         if found is not None:
             raw = {f"raw.{name}": tensor.detach() for name, tensor in values.raw.items()}
             return {"value": -found[0] / self.count, "gradient": -found[1] / self.count, **raw}
@@ -262,13 +262,13 @@ def maximize(
         held: Names of hyperparameters that keep their values besides those of the plan.
         bounds: Bounds of raw values that replace a hyperparameter's own. If None, there are none.
         tolerance: The tolerance of the relative change of the objective per observation in one iteration. If None,
-            `ENOUGH` nats.
+            `LEAST_GAIN` nats.
     """
     plan.reporter.begin(stage, objective.rows, plan.max_iterations)
     free = values.space.free((*plan.fixed, *held))
     if not free:
         return values, FitReport(True, 0, 0, objective.likelihood(values), "every hyperparameter is fixed")
-    return _Search(objective, values, plan, stage, free).run(bounds or {}, tolerance or ENOUGH / objective.count)
+    return _Search(objective, values, plan, stage, free).run(bounds or {}, tolerance or LEAST_GAIN / objective.count)
 
 
 class _Search:
@@ -278,7 +278,7 @@ class _Search:
         self._objective, self._start, self._plan, self._stage, self._free = objective, values, plan, stage, free
         self._coordinates = Coordinates.of(values.space, free)
         self._trace: list[float] = []
-        self._begun = 0  # the place in the trace at which the last descent began
+        self._descent_start = 0  # the place in the trace at which the last descent began
         self._last: tuple[NDArray[np.float64], dict[str, Tensor]] | None = None
 
     def run(self, changed: Bounds, tolerance: float) -> tuple[Values, FitReport]:
@@ -302,9 +302,9 @@ class _Search:
     def _again(self, search: Descent, bounds: list[Limits], tolerance: float) -> Descent:
         """Search again with shorter lengthscales for faded columns that promise a gain; return the better end."""
         value, slope = self._evaluate(search.point)
-        ended = self._coordinates.raw(search.point)
-        restarted = self._coordinates.restart(ended, slope / self._coordinates.slope(ended) * self._objective.count)
-        if search.iterations >= self._plan.max_iterations or np.array_equal(restarted, ended):
+        end = self._coordinates.raw(search.point)
+        restarted = self._coordinates.restart(end, slope / self._coordinates.slope(end) * self._objective.count)
+        if search.iterations >= self._plan.max_iterations or np.array_equal(restarted, end):
             return search
         last, length = self._last, len(self._trace)
         again = self._descend(restarted, bounds, tolerance)
@@ -316,7 +316,7 @@ class _Search:
         return search._replace(evaluations=evaluations)
 
     def _descend(self, start: NDArray[np.float64], bounds: list[Limits], tolerance: float) -> Descent:
-        self._begun = max(0, len(self._trace) - 1)
+        self._descent_start = max(0, len(self._trace) - 1)
         return descend(
             self._evaluate,
             self._coordinates.at(start),
@@ -362,6 +362,6 @@ class _Search:
     def _after_iteration(self, value: float) -> None:
         self._trace.append(self._total(value))
         self._plan.reporter.iteration(len(self._trace) - 1, self._trace[-1])
-        since = self._trace[self._begun :]
-        if len(since) > _LAST and since[-1] - since[-1 - _LAST] < self._plan.enough:
+        since = self._trace[self._descent_start :]
+        if len(since) > _LAST and since[-1] - since[-1 - _LAST] < self._plan.least_gain:
             raise StopIteration

@@ -25,7 +25,7 @@ from rfgp.blocks import NeighborBlock, Prior, VecchiaBlock, predecessors_in_bloc
 from rfgp.fitting.context import TermFit, redrawn, spec_of
 from rfgp.fitting.finish import if_finite, left_out
 from rfgp.fitting.frequencies import MOST_SCALE, learned_frequencies
-from rfgp.fitting.maximize import ENOUGH, Bounds, Evaluation, Objective, Plan, maximize
+from rfgp.fitting.maximize import LEAST_GAIN, Bounds, Evaluation, Objective, Plan, maximize
 from rfgp.fitting.starts import narrowed, open_scales, started_by_matrices
 from rfgp.inference.distributions import normal_log_density
 from rfgp.local import used
@@ -44,27 +44,27 @@ with neighbors alone that blocks of rows share.
 For 41,000 rows of protein a search on all gained 0.002 nats a row, in twice the time. With shared neighbors 4,096 rows
 are as good as 10,000 (`benchmarks/races/neighbor_blocks.py`).
 """
-FEW = 2**10
+FIRST_ROWS = 2**10
 """The number of rows of the first searches with neighbors alone, if all searches take more than twice as many."""
-MISSED, CHANCE, TOGETHER = 0.1, 2.0, 4.0
+MOST_LOSS, STANDARD_ERRORS, DESIGN_EFFECT = 0.1, 2.0, 4.0
 """How much less likely all rows may be than those of a search, in nats a row and in standard errors for unit deviation;
 and the rows of blocks that say as much as one independent row.
 
 Without noise, a few close rows with different targets decide, and a search without them ends at the lower bound of the
 noise: at -0.86 nats a row for 4,096 of 9,900 rows of protein, where all rows have -23,000."""
-ROUNDS, SETTLED, ROUGHLY = 6, 2e-3, 2e-2
+ROUNDS, LEAST_ROUND_GAIN, LEAST_ROUGH_GAIN = 6, 2e-3, 2e-2
 """The most searches with new neighbors on the same rows, and the gain in nats a row for another one: in a fit to all
 rows, and in one to some rows that scores a candidate or that continues from such a fit."""
-AT_FIRST, WEAK = 2, math.log(0.1)
+FIRST_ROUNDS, WEAK_FEATURES = 2, math.log(0.1)
 """The number of searches before other starts are compared; and the logarithm of the features' variance for a start
 from neighbors alone, in variances of the targets."""
-EACH = 25
+ITERATIONS_PER_ROUND = 25
 """The number of iterations before neighbors are found again."""
-NARROW = 512
+FEW_FEATURES = 512
 """The number of features up to which one thread of matrix products is faster (1,216 rows: 10 s and 16)."""
 MOST_CHECKED = 2**17
 """The most rows whose leave-one-out predictions are reported, and on which rough searches are checked."""
-AGAIN = 3
+MOST_REDRAWS = 3
 """The most times that inducing points are chosen anew on the same rows."""
 
 
@@ -139,15 +139,15 @@ class NeighborFit:
         enough = self.most if self.plan.most_rows else 2 * self.most
         return len(self.rows) if len(self.rows) <= enough else self.most
 
-    def has_missed(self, values: Values, report: FitReport) -> bool:
+    def needs_more_rows(self, values: Values, report: FitReport) -> bool:
         """Return whether all rows are far less likely than those of the search, each given its neighbors."""
         if self.size == len(self.rows) or not report.stages:
             return False
         with torch.no_grad():
             objective = self._objective(values, alone=False)
             searched, every = float(objective.density(values).value) / objective.count, self._density_of_all(values)
-        count = objective.count / (TOGETHER if neighbors_of(self.regression.prior()).block_size > 1 else 1)
-        return not every > searched - MISSED - CHANCE / math.sqrt(count)
+        count = objective.count / (DESIGN_EFFECT if neighbors_of(self.regression.prior()).block_size > 1 else 1)
+        return not every > searched - MOST_LOSS - STANDARD_ERRORS / math.sqrt(count)
 
     def _density_of_all(self, values: Values) -> float:
         """Return the log density of a row on average over all, or over 16,384 of very many in a rough search."""
@@ -157,9 +157,9 @@ class NeighborFit:
         every = whitened(self.spec.prior(values).detached(), self.rows, *mean_and_noise(values))
         return float(every.log_marginal_likelihood()) / self.rows.count
 
-    def gained(self, report: FitReport) -> bool:
+    def has_gained(self, report: FitReport) -> bool:
         """Return whether a search gained so much that another with new neighbors may gain too."""
-        least = ROUGHLY if self.plan.is_begun or self.plan.most_rows is not None else SETTLED
+        least = LEAST_ROUGH_GAIN if self.plan.is_continued or self.plan.most_rows is not None else LEAST_ROUND_GAIN
         return bool(report.stages) and report.stages[0].gain >= least
 
     def search(self, values: Values, stage: str, alone: bool = False, last: bool = False) -> tuple[Values, FitReport]:
@@ -172,11 +172,15 @@ class NeighborFit:
             last: Whether no search with other neighbors follows, so that this one is run to convergence.
         """
         size, objective = self.size, self._objective(values, alone)
-        plan = self.plan if last else replace(self.plan, given_iterations=min(EACH, self.plan.max_iterations))
+        plan = (
+            self.plan
+            if last
+            else replace(self.plan, given_iterations=min(ITERATIONS_PER_ROUND, self.plan.max_iterations))
+        )
         name = f"{size:,} rows{stage}" if size < len(self.rows) else f"all rows{stage}"
-        is_narrow = self.regression.prior().num_features <= NARROW
+        is_narrow = self.regression.prior().num_features <= FEW_FEATURES
         with in_one_thread(is_narrow):  # most time is spent in loops over rows, which have their own threads
-            tolerance = max(ENOUGH / objective.count, 1e-7)
+            tolerance = max(LEAST_GAIN / objective.count, 1e-7)
             held = self.of_features if alone else ()
             return maximize(objective, values, plan, stage=name, held=held, bounds=self._bounds(), tolerance=tolerance)
 
@@ -211,7 +215,7 @@ class NeighborFit:
 
         def density(values: Values, warm_start: WarmStart = ()) -> Evaluation:
             prior = self.spec.prior(values)
-            prior = Prior(neighbors=_whole(neighbors_of(prior))) if alone else prior
+            prior = Prior(neighbors=_of_full_kernel(neighbors_of(prior))) if alone else prior
             solver = WhitenedSolver(prior, used_rows, *mean_and_noise(values), pattern)
             return Evaluation(solver.log_marginal_likelihood(), values)
 
@@ -224,7 +228,7 @@ def neighbors_of(prior: Prior) -> NeighborBlock:
     return prior.neighbors
 
 
-def _whole(block: NeighborBlock) -> NeighborBlock:
+def _of_full_kernel(block: NeighborBlock) -> NeighborBlock:
     """Return a block of neighbors of the whole kernel."""
     return replace(block, residual_of=None) if isinstance(block, VecchiaBlock) else block
 
@@ -240,8 +244,8 @@ def fit_neighbors(regression: Regression, plan: Plan) -> tuple[Regression, FitRe
     frequencies = learned_frequencies(TermFit.of(fit.regression, plan))
     draws = {path: draw for path, draw in learnable_draws(fit.spec).items() if path not in frequencies}
     if draws and plan.max_iterations:
-        begun = values.beside({path: draw.clone() for path, draw in draws.items()}, {})
-        found, report = fit.search(begun, ", draws too", last=True)
+        initial = values.beside({path: draw.clone() for path, draw in draws.items()}, {})
+        found, report = fit.search(initial, ", draws too", last=True)
         fit = fit.through(with_learned(fit.spec, {path: found.raw[path] for path in draws}))
         values, reports = values.replaced({name: found.raw[name] for name in values.raw}), [*reports, report]
     return finalize(fit.regression.replace(hyperparameters=values), plan, reports)
@@ -250,7 +254,7 @@ def fit_neighbors(regression: Regression, plan: Plan) -> tuple[Regression, FitRe
 def _started(regression: Regression, plan: Plan) -> Regression:
     """Return a regression at the likeliest of several starts."""
     fit = TermFit.of(regression, plan)
-    if plan.is_begun or not open_scales(fit):
+    if plan.is_continued or not open_scales(fit):
         return regression
     with torch.no_grad(), in_one_thread(True):
         fit = started_by_matrices(fit)
@@ -265,14 +269,14 @@ def _search(fit: NeighborFit) -> Found:
     if fit.has_residual:
         begin, before = rounds(fit, begin, ROUNDS, name=", no points", alone=True)
         fit = fit.through(spec_of(redrawn(fit.regression.replace(hyperparameters=begin))))
-    elif fit.size > 2 * FEW and fit.shares_neighbors:
-        begin, before = rounds(replace(fit, most=FEW), begin, AT_FIRST)
-    values, reports = rounds(fit, begin, AT_FIRST)
-    is_multistart = fit.plan.max_iterations > 0 and not fit.plan.is_begun
+    elif fit.size > 2 * FIRST_ROWS and fit.shares_neighbors:
+        begin, before = rounds(replace(fit, most=FIRST_ROWS), begin, FIRST_ROUNDS)
+    values, reports = rounds(fit, begin, FIRST_ROUNDS)
+    is_multistart = fit.plan.max_iterations > 0 and not fit.plan.is_continued
     if fit.has_residual:
-        fit, values, reports = _chosen_again(fit, values, reports)
+        fit, values, reports = _with_points_again(fit, values, reports)
     elif is_multistart and fit.of_features:
-        other, more = from_local(fit, begin, reports[-1].log_marginal_likelihood)
+        other, more = from_neighbors_alone(fit, begin, reports[-1].log_marginal_likelihood)
         if other is not None and is_better(fit, (other, more[-1]), (values, reports[-1])):
             values, reports = other, [*reports, *more]
         else:
@@ -281,9 +285,9 @@ def _search(fit: NeighborFit) -> Found:
     return fit, values, [*before, *reports]
 
 
-def _chosen_again(fit: NeighborFit, values: Values, reports: list[FitReport]) -> Found:
+def _with_points_again(fit: NeighborFit, values: Values, reports: list[FitReport]) -> Found:
     """Choose points again and search on the rows of the last search, while lengthscales move and that pays."""
-    for _ in range(AGAIN if reports[-1].stages else 0):
+    for _ in range(MOST_REDRAWS if reports[-1].stages else 0):
         spec = spec_of(redrawn(fit.regression.replace(hyperparameters=values)))
         if spec is fit.spec:
             break
@@ -292,7 +296,7 @@ def _chosen_again(fit: NeighborFit, values: Values, reports: list[FitReport]) ->
         if not gain > 0:
             return fit, values, [*reports[:-1], last, reports[-1]]
         fit, values, reports = fit.through(spec), found, [*reports, last]
-        if gain < SETTLED * last.stages[-1].rows:
+        if gain < LEAST_ROUND_GAIN * last.stages[-1].rows:
             break
     return fit, values, reports
 
@@ -305,7 +309,7 @@ def search_all(fit: NeighborFit, search: Search = _search) -> Found:
         search: Searches on the rows of a fit.
     """
     found, values, reports = search(fit)
-    while found.has_missed(values, reports[-1]):
+    while found.needs_more_rows(values, reports[-1]):
         fit = fit.with_more(values)
         found, values, more = search(fit)
         reports = [*reports, *more]
@@ -314,9 +318,9 @@ def search_all(fit: NeighborFit, search: Search = _search) -> Found:
 
 def more_rounds(fit: NeighborFit, values: Values, reports: list[FitReport]) -> tuple[Values, list[FitReport]]:
     """Search with new neighbors after the first searches, if the last one gained; return all reports."""
-    if not fit.gained(reports[-1]):
+    if not fit.has_gained(reports[-1]):
         return values, reports
-    values, more = rounds(fit, values, ROUNDS - AT_FIRST, AT_FIRST)
+    values, more = rounds(fit, values, ROUNDS - FIRST_ROUNDS, FIRST_ROUNDS)
     return values, [*reports, *more]
 
 
@@ -328,19 +332,19 @@ def rounds(
     for number in range(before, before + most):
         values, report = fit.search(values, name + f", neighbors {number + 1}" * bool(number), alone)
         reports.append(report)
-        if not fit.gained(report):
+        if not fit.has_gained(report):
             break
     return values, reports
 
 
-def from_local(fit: NeighborFit, begin: Values, likelihood: float) -> tuple[Values | None, list[FitReport]]:
+def from_neighbors_alone(fit: NeighborFit, begin: Values, likelihood: float) -> tuple[Values | None, list[FitReport]]:
     """Search with neighbors alone, and from there with features if that is likelier; else there are no values."""
-    values, reports = rounds(fit, begin, AT_FIRST, name=", the local process alone", alone=True)
+    values, reports = rounds(fit, begin, FIRST_ROUNDS, name=", the local process alone", alone=True)
     if not reports[-1].log_marginal_likelihood > likelihood:
         return None, reports
     weak = set(fit.feature_scales) & set(values.space.free(fit.plan.fixed))
-    values = values.replaced({name: torch.full_like(values.raw[name], WEAK) for name in weak})
-    values, more = rounds(fit, values, AT_FIRST, name=", from the local process")
+    values = values.replaced({name: torch.full_like(values.raw[name], WEAK_FEATURES) for name in weak})
+    values, more = rounds(fit, values, FIRST_ROUNDS, name=", from the local process")
     return values, [*reports, *more]
 
 
@@ -366,7 +370,7 @@ def finalize(found: Regression, plan: Plan, reports: list[FitReport], words: str
     last = reports[-1]
     if plan.most_rows is not None:
         return found, last.with_all(reports)
-    least = ROUGHLY if plan.is_begun else SETTLED
+    least = LEAST_ROUGH_GAIN if plan.is_continued else LEAST_ROUND_GAIN
     converged = last.converged or bool(words) or (last.iterations > 0 and last.stages[0].gain < least)
     message = last.message if last.converged else "new neighbors gained little" if converged else last.message
     rows = gathered(found.needed_rows("a fit"))

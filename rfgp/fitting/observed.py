@@ -36,9 +36,9 @@ MOST_ROWS = 10_000
 """The most rows of a search with few frequencies: more rows determine functions that few features cannot follow."""
 CLASS_ROWS = 800
 """The most rows for the hyperparameters of several classes: an evaluation costs n^3 a class."""
-COMPARED = 500
+COMPARED_ROWS = 500
 """The number of rows on which starts of a search for a bound are compared."""
-OF_CLASSES = 1e-4
+CLASS_GAIN = 1e-4
 """The least gain of an iteration for several classes, in nats a row, in a search for a bound.
 
 If inputs separate the classes, searches would continue for a hundred evaluations that gain 0.1 nats each."""
@@ -61,15 +61,15 @@ def fit_observed(regression: Regression, plan: Plan, strategy: Strategy) -> tupl
     fit = TermFit.of(few, plan)
     with torch.no_grad():
         if approximation_of(regression.family, rows) != "variational":
-            found, reports, words = _by_laplace(fit)
+            found, reports, message = _by_laplace(fit)
             inference = None
         else:
             found, reports, inference = _by_bound(fit, strategy)
-            words = reports[-1].message if reports else "every hyperparameter is fixed"
+            message = reports[-1].message if reports else "every hyperparameter is fixed"
         found = regression.replace(family=found.family, hyperparameters=found.hyperparameters)
         if few is not regression:
-            words, found = f"{words}, with fewer frequencies", found.replace(family=regression.family)
-        return _finished(fit, found, reports, words, inference if few is regression else None)
+            message, found = f"{message}, with fewer frequencies", found.replace(family=regression.family)
+        return _finished(fit, found, reports, message, inference if few is regression else None)
 
 
 def with_few(regression: Regression) -> Regression:
@@ -96,28 +96,30 @@ def _by_laplace(fit: TermFit) -> tuple[Regression, list[FitReport], str]:
         fit, report = approach(fit, CLASS_ROWS)
         return fit.regression, [report], f"on {report.stages[-1].rows:,} rows ({report.message})"
     if has_lattices(fit.prior) and len(fit.pool) > LATTICE_ROWS:
-        fit, reports, words = fit_lattices_by_laplace(fit)
+        fit, reports, message = fit_lattices_by_laplace(fit)
     else:
-        fit, reports, words = with_draws(*grow(fit))
-    return fit.regression, reports, words
+        fit, reports, message = with_draws(*grow(fit))
+    return fit.regression, reports, message
 
 
 def _by_bound(fit: TermFit, strategy: Strategy) -> tuple[Regression, list[FitReport], Inference]:
     """Return the regression with the highest bound, the reports, and the inference."""
-    rows, law, spec = fit.rows, fit.spec.options.likelihood, fit.spec
+    rows, likelihood, spec = fit.rows, fit.spec.options.likelihood, fit.spec
     has_features = any(isinstance(one, RandomFeatures) for one in spec.approximations.values())
-    if law.num_latents > 1 or (has_features and not law.has_noise_process):
-        fit, report = approach(fit, len(rows), COMPARED, OF_CLASSES if law.num_latents > 1 else None)
+    if likelihood.num_latents > 1 or (has_features and not likelihood.has_noise_process):
+        fit, report = approach(fit, len(rows), COMPARED_ROWS, CLASS_GAIN if likelihood.num_latents > 1 else None)
         return fit.regression, [report], fit.regression.infer(rows)
     cheaper = _cheaper(fit.regression)
     held = set(fit.values.space.names) - set(fit.free)
     fixed = tuple(name for name in cheaper.hyperparameters.space.names if name in held)
     reached, first = strategy(cheaper, replace(fit.plan, fixed=fixed))
-    begun = fit.at(_started(fit.values, reached, fit.free, spec.noise_prefix))
-    is_same = reached.family.options.likelihood is law
-    begun = begun.through(with_draws_of(spec, spec_of(reached)) if is_same else spec_of(redrawn(begun.regression)))
-    values, report = maximize(Objective.of(begun.regression, rows), begun.values, fit.plan, stage="bound")
-    fit, reports, _ = with_draws(begun.at(values), [first, report], "")
+    initial = fit.at(_started(fit.values, reached, fit.free, spec.noise_prefix))
+    is_same = reached.family.options.likelihood is likelihood
+    initial = initial.through(
+        with_draws_of(spec, spec_of(reached)) if is_same else spec_of(redrawn(initial.regression))
+    )
+    values, report = maximize(Objective.of(initial.regression, rows), initial.values, fit.plan, stage="bound")
+    fit, reports, _ = with_draws(initial.at(values), [first, report], "")
     return fit.regression, reports, fit.regression.infer(rows)
 
 
@@ -141,7 +143,7 @@ def _started(values: Values, found: Regression, free: list[str], prefix: str) ->
 
 
 def _finished(
-    fit: TermFit, found: Regression, reports: list[FitReport], words: str, inference: Inference | None
+    fit: TermFit, found: Regression, reports: list[FitReport], message: str, inference: Inference | None
 ) -> tuple[Regression, FitReport]:
     """Return the regression with its posterior given all rows, and the report."""
     rows = fit.rows
@@ -153,7 +155,7 @@ def _finished(
         left_out = float(left_out_observations(found, rows, inference).log_prob.mean())
     converged = not reports or reports[-1].converged
     used = inference.effective_dof_fraction
-    message = f"{'converged' if converged else 'stopped'}: {words}" if reports else words
+    message = f"{'converged' if converged else 'stopped'}: {message}" if reports else message
     at_bounds = reports[-1].at_bounds if reports else ()
     report = FitReport(converged, 0, 0, total, message, at_bounds, leave_one_out=left_out, effective_dof_fraction=used)
     return found, report.with_all(reports)

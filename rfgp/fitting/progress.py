@@ -62,7 +62,7 @@ class Reporter:
         self._callback = callback
         self._bar = Bar() if progress is True else None
         self._progress = progress if callable(progress) else (self._show if progress else None)
-        self._begun = self._stage_begun = time.monotonic()
+        self._start = self._stage_start = time.monotonic()
         self._stage, self._rows, self._iterations, self._total = "", 0, 1, 0
         self._about = ""
         self._value = math.nan
@@ -87,25 +87,25 @@ class Reporter:
         """Begin a stage that takes at most so many iterations."""
         stage = self._about + stage
         self._stage, self._rows, self._iterations = stage, rows, max(iterations, 1)
-        self._stage_begun = time.monotonic()
+        self._stage_start = time.monotonic()
 
     def iteration(self, done: int, value: float) -> None:
         """Tell that an iteration is done, `done` of this stage, with the likelihood reached."""
         self._total, self._value = self._total + 1, value
         if self._callback is not None:
             self._callback(self._total, value)
-        self._tell(done, value, "iterations")
+        self._notify(done, value, "iterations")
 
     def block(self, done: int) -> None:
         """Tell that a block of a pass is done, `done` of this stage."""
-        self._tell(done, self._value, "blocks")
+        self._notify(done, self._value, "blocks")
 
-    def _tell(self, done: int, value: float, unit: str) -> None:
+    def _notify(self, done: int, value: float, unit: str) -> None:
         if self._progress is None:
             return
         now = time.monotonic()
-        left = (now - self._stage_begun) / max(done, 1) * max(self._iterations - done, 0)
-        self._progress(Progress(self._stage, self._rows, done, self._iterations, value, now - self._begun, left, unit))
+        left = (now - self._stage_start) / max(done, 1) * max(self._iterations - done, 0)
+        self._progress(Progress(self._stage, self._rows, done, self._iterations, value, now - self._start, left, unit))
 
     def _show(self, progress: Progress) -> None:
         assert self._bar is not None

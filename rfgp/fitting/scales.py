@@ -42,11 +42,11 @@ def density_of(fit: TermFit, rows: Block) -> Density:
     first, start = fit.scales[0], fit.values
 
     def density(values: Values, warm_start: WarmStart = ()) -> Evaluation:
-        begun = values.replaced({first: start.raw[first]})
+        initial = values.replaced({first: start.raw[first]})
         with torch.no_grad():
-            c, solution = best_common_scale(fit.linear(begun.detached(), rows), rows.count)
+            c, solution = best_common_scale(fit.linear(initial.detached(), rows), rows.count)
         wanted = [name for name, raw in values.raw.items() if raw.requires_grad]
-        reached = begun.shifted(**dict.fromkeys((*fit.scales, "noise"), c.log())).leaves(wanted)
+        reached = initial.shifted(**dict.fromkeys((*fit.scales, "noise"), c.log())).leaves(wanted)
         return Evaluation(LowRankSolver(fit.linear(reached, rows), solution).log_marginal_likelihood(), reached)
 
     return density
@@ -127,7 +127,7 @@ def solve_scales(fit: TermFit, model: LinearModel, statistics: Statistics) -> Va
         return values.replaced({name: value.log() for name, value in found.items()})
 
 
-def calibrate_noise(model: LinearModel, values: Values, statistics: Statistics, kept_out: Block) -> Values:
+def calibrate_noise(model: LinearModel, values: Values, statistics: Statistics, held_out: Block) -> Values:
     """Return hyperparameters with the noise that predicts held-out rows best.
 
     The likelihood of the rows that frequencies were learned from takes some of their noise for signal, so that its
@@ -138,14 +138,14 @@ def calibrate_noise(model: LinearModel, values: Values, statistics: Statistics, 
         model: The model at these hyperparameters. No row has a noise of its own.
         values: The hyperparameters.
         statistics: The statistics of all rows.
-        kept_out: The held-out rows, which are among them.
+        held_out: The held-out rows, which are among them.
     """
     start = math.log(float(model.noise))
 
     def loss(log_noise: float) -> float:
         changed = replace(model, noise=torch.full_like(model.noise, math.exp(log_noise)))
         solver = LowRankSolver(changed, solve(statistics, changed.scale, changed.noise))
-        densities = left_out_densities(solver.leave_one_out(kept_out), kept_out, changed.noise)
+        densities = left_out_densities(solver.leave_one_out(held_out), held_out, changed.noise)
         return 0.5 * ((log_noise - start) / _SHRINKAGE) ** 2 - float(densities.sum())
 
     with torch.no_grad():

@@ -20,17 +20,17 @@ from rfgp.priors import SparsePrior
 from rfgp.regression import FitReport
 from rfgp.rows import Block
 
-MOST_COLUMNS, TRIED, MISSES = 12, 3, 2
+MOST_COLUMNS, TRIED_COLUMNS, MOST_MISSES = 12, 3, 2
 """The most columns that come in, the columns that are tried in a step, and the steps without a gain that end it."""
-STEP = 20
+STEP_ITERATIONS = 20
 """The most iterations of a search in a step."""
 ABSENT = 0.01
 """The effect of an absent column, in scales of its prior."""
 _DEGREE = 3
 _LEAST_GAIN = 0.1
 
-Ended = tuple[TermFit, FitReport]
-Optimize = Callable[..., Ended]
+SearchEnd = tuple[TermFit, FitReport]
+Optimize = Callable[..., SearchEnd]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Effects:
 
 def sparse_effects(fit: TermFit) -> list[Effects]:
     """Return the open hyperparameters with sparse priors, under a Gaussian likelihood."""
-    if not fit.spec.is_gaussian or fit.plan.is_begun:
+    if not fit.spec.is_gaussian or fit.plan.is_continued:
         return []
     priors, free, found = fit.values.space.hyperpriors, fit.free, list[Effects]()
     for term in fit.spec.terms:
@@ -74,7 +74,7 @@ def sparse_effects(fit: TermFit) -> list[Effects]:
     return found
 
 
-def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: float | None) -> Ended:
+def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: float | None) -> SearchEnd:
     """Let columns come in one after the other; return the fit at the end of a last search, and the report.
 
     Args:
@@ -89,15 +89,17 @@ def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: fl
         values = one.absent(values)
     best, score = fit.at(values), -math.inf
     errors = rows.targets.double() - rows.targets.double().mean(0)
-    while misses < MISSES and len(present) < MOST_COLUMNS:
-        places = [place for place in ranked_columns(rows.inputs, errors, effects) if place not in present][:TRIED]
+    while misses < MOST_MISSES and len(present) < MOST_COLUMNS:
+        places = [place for place in ranked_columns(rows.inputs, errors, effects) if place not in present][
+            :TRIED_COLUMNS
+        ]
         if not places:
             break
         start = best.at(_with_noise(best, errors)) if not present else best
-        place, begun = max(
-            _begun(start, rows, effects, places), key=lambda pair: objective.log_posterior(pair[1].values)
+        place, start = max(
+            _initialized(start, rows, effects, places), key=lambda pair: objective.log_posterior(pair[1].values)
         )
-        found, _ = optimize(begun, rows, most=STEP, again=True)
+        found, _ = optimize(start, rows, most=STEP_ITERATIONS, again=True)
         present.append(place)
         reached = objective.log_posterior(found.values)
         if reached > score + _LEAST_GAIN:
@@ -128,7 +130,9 @@ def ranked_columns(inputs: Tensor, errors: Tensor, effects: Sequence[Effects]) -
     return [places[number] for number in gains.nan_to_num(-math.inf).argsort(descending=True).tolist()]
 
 
-def _begun(fit: TermFit, rows: Block, effects: Sequence[Effects], places: Sequence[int]) -> list[tuple[int, TermFit]]:
+def _initialized(
+    fit: TermFit, rows: Block, effects: Sequence[Effects], places: Sequence[int]
+) -> list[tuple[int, TermFit]]:
     """Return the fit with each of some columns at each effect of each prior."""
     return [
         (place, fit.at(one.with_effect(fit.values, place, effect)))

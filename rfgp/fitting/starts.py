@@ -24,14 +24,14 @@ STARTS = (1 / 32, 1 / 16, 1 / 8, 0.25, 0.5, 1.0, 2.0, 4.0)
 SCREENED_ROWS = 500
 """The most rows by whose likelihood starts of matrices of all rows, and of the lengthscales of one term after the
 other, are compared."""
-MATRIX_ROWS, CLEARLY, DOUBT = 100, 2.0, 3.0
+MATRIX_ROWS, ADVANTAGE_FACTOR, LEAST_ADVANTAGE = 100, 2.0, 3.0
 """The most rows whose matrices are compared; and how many times as much, and more nats, another start than the usual
 one must gain on noise alone.
 
 Without the factor the sum of two kernels on concrete started elsewhere and ended lower by up to 118 nats."""
 FACTORS = (1.0, 0.3, 0.1)
 """The factors of one term's lengthscales that are compared. A search from a long one can end with noise alone."""
-FAR = 10.0
+NEIGHBOR_ADVANTAGE = 10.0
 """The nats by which a shorter lengthscale of neighbors must be likelier than the one that follows from the others."""
 COMPARED_ROWS = 1000
 """The number of rows on which the starts of a field are compared."""
@@ -78,7 +78,7 @@ def ranked_factors(fit: TermFit, rows: Block) -> list[float]:
     Lengthscales shorter than all distances are equal up to rounding. The only factor is 1 if none is open, if the
     hyperparameters are those of an earlier search, or if inducing points with a residual explain no more than noise.
     """
-    names = [] if fit.plan.is_begun else open_scales(fit)
+    names = [] if fit.plan.is_continued else open_scales(fit)
     if not names:
         return [1.0]
     density = density_of(fit, rows)
@@ -88,7 +88,7 @@ def ranked_factors(fit: TermFit, rows: Block) -> list[float]:
         return {"values": torch.tensor(totals, dtype=torch.float64)}
 
     likelihoods = fit.plan.journal.memoize("starts", compute)["values"].tolist()
-    if fit.prior.dense.has_residual and max(likelihoods) <= noise_alone(fit, rows) + DOUBT:
+    if fit.prior.dense.has_residual and max(likelihoods) <= noise_alone(fit, rows) + LEAST_ADVANTAGE:
         return [1.0]
     ranked = sorted(zip(likelihoods, STARTS, strict=True), key=lambda pair: (round(pair[0], _ROUNDED), pair[1]))
     return [factor for _, factor in reversed(ranked)]
@@ -109,7 +109,7 @@ def started_by_matrices(fit: TermFit) -> TermFit:
     those of one term after the other follow. Noise and variances are the best ones where the usual ones explain
     nothing.
     """
-    names, some = [] if fit.plan.is_begun else open_scales(fit), fit.subset(MATRIX_ROWS)
+    names, some = [] if fit.plan.is_continued else open_scales(fit), fit.subset(MATRIX_ROWS)
     if not names or not can_profile(fit, some):
         return fit
     density = profiled_density(fit, some)
@@ -121,12 +121,12 @@ def started_by_matrices(fit: TermFit) -> TermFit:
     totals, alone = fit.plan.journal.memoize("starts", compute)["values"].tolist(), noise_alone(fit, some)
     gains = {factor: total - alone for factor, total in zip(STARTS, totals, strict=True)}
     best = max(STARTS, key=lambda factor: (round(gains[factor], _ROUNDED), factor))
-    is_clear = gains[best] > CLEARLY * max(gains[1.0], 0.0) + DOUBT
-    begun = fit.at(started(fit, best if is_clear else 1.0, profiled_density))
-    value, reached, _ = density(begun.values)
-    usual = _total(plain_density(begun.regression, some), begun.values)
-    is_lost = usual <= alone + DOUBT < float(value + reached.log_hyperprior())
-    return begun.at(reached) if is_lost else begun
+    is_clear = gains[best] > ADVANTAGE_FACTOR * max(gains[1.0], 0.0) + LEAST_ADVANTAGE
+    initial = fit.at(started(fit, best if is_clear else 1.0, profiled_density))
+    value, reached, _ = density(initial.values)
+    usual = _total(plain_density(initial.regression, some), initial.values)
+    is_lost = usual <= alone + LEAST_ADVANTAGE < float(value + reached.log_hyperprior())
+    return initial.at(reached) if is_lost else initial
 
 
 def started(fit: TermFit, factor: float, density_of: Densities = density_of) -> Values:
@@ -148,11 +148,11 @@ def screened(fit: TermFit, density_of: Densities = density_of) -> Values:
     """
     rows = searched(fit.subset(MATRIX_ROWS if density_of is profiled_density else SCREENED_ROWS))
     values = fit.values
-    for name in [] if fit.plan.is_begun else _screened_names(fit):
+    for name in [] if fit.plan.is_continued else _screened_names(fit):
         ends = [values.shifted(**{name: math.log(factor)}) for factor in FACTORS]
         fits = [replace(fit, regression=redrawn(fit.at(end).regression)) for end in ends]
         found = [_total(density_of(one, rows), end) for one, end in zip(fits, ends, strict=True)]
-        values = ends[found.index(max(found)) if max(found) > found[0] + DOUBT else 0]
+        values = ends[found.index(max(found)) if max(found) > found[0] + LEAST_ADVANTAGE else 0]
     return values
 
 
@@ -168,7 +168,7 @@ def narrowed(fit: TermFit, names: Sequence[str]) -> Values:
     for name in names:
         ends = [values.shifted(**{name: math.log(factor)}) for factor in FACTORS]
         found = [_total(density, end) for end in ends]
-        values = ends[found.index(max(found)) if max(found) > found[0] + FAR else 0]
+        values = ends[found.index(max(found)) if max(found) > found[0] + NEIGHBOR_ADVANTAGE else 0]
     return values
 
 
@@ -219,10 +219,10 @@ def _starts(
     regression: Regression, names: list[str], factor: float, noises: tuple[float | None, ...], rows: Block
 ) -> Iterator[Values]:
     """Yield starts with some parameters times a factor, and with the noises."""
-    begun = scaled(regression.hyperparameters, names, factor)
+    initial = scaled(regression.hyperparameters, names, factor)
     for noise in noises:
         own = {} if noise is None else {"noise": torch.tensor(math.log(noise), dtype=torch.float64)}
-        values = begun.replaced(own)
+        values = initial.replaced(own)
         yield spec_of(regression).normalized(values, rows)
 
 

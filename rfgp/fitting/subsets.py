@@ -21,7 +21,7 @@ import torch
 from rfgp.approximations import Exact, RandomFeatures
 from rfgp.approximations.planning import sharing
 from rfgp.fitting.context import TermFit, redrawn, searched
-from rfgp.fitting.maximize import ENOUGH, Objective, maximize
+from rfgp.fitting.maximize import LEAST_GAIN, Objective, maximize
 from rfgp.fitting.scales import density_of, ratio_bounds
 from rfgp.fitting.sparse import search_sparsely, sparse_effects
 from rfgp.fitting.starts import SCREENED_ROWS, ranked_factors, started, started_by_matrices
@@ -33,7 +33,7 @@ LEAST_ROWS = 2000
 """The fewest rows of the first subset."""
 GROWTH, MOST_ROWS = 4, 2**16
 """The factor of the size of the next subset, and the most rows of the last, whose features are in memory at once."""
-SETTLED = 1e-3
+LEAST_SUBSET_GAIN = 1e-3
 """The gain of a larger subset in nats a row below which the optimum has converged."""
 APART = 4.0
 """The factor between the lengthscales of two starts that are both optimized."""
@@ -48,7 +48,7 @@ ROUNDS = 3
 """The most times that draws are made again on one subset."""
 ROUNDED = 6
 """The number of decimals, in nats, to which likelihoods are compared."""
-_APPROACHED, _POLISHED = 1e-3, 0.05
+_COARSE_GAIN, _LAST_GAIN = 1e-3, 0.05
 """The least gain of an iteration in nats, on the exact kernel's likelihood and then on that of the features.
 
 On 5 tables at 50 to 400 rows, 0.05 ends lower than 1e-3 by 0.03 nats in the median, in two thirds of the time.
@@ -61,7 +61,7 @@ COARSE = 1e-5
 Noise and lengthscales compensate each other along a ridge, and other points change the likelihood by more. (5,000 rows
 of elevators, 128 points, FITC: 18 s; with 1e-6 36 s, and an NLPD that is higher by 0.004.)"""
 
-Ended = tuple[TermFit, FitReport]
+SearchEnd = tuple[TermFit, FitReport]
 """A fit at the end of a search, and the report of the search."""
 
 
@@ -79,7 +79,7 @@ def grow(fit: TermFit) -> tuple[TermFit, list[FitReport], str]:
 def begin(fit: TermFit) -> tuple[TermFit, list[FitReport]]:
     """Optimize on the smallest subset, from several starts; return the fit and the reports."""
     rows = searched(fit.subset(sizes(fit)[0]))
-    if fit.plan.is_begun:
+    if fit.plan.is_continued:
         fit, report = optimize(fit, rows)
         return fit, [report]
     exact = None if len(rows) >= min(2 * fit.num_features, max(fit.num_features, MOST_EXACT)) else exact_twin(fit)
@@ -87,12 +87,12 @@ def begin(fit: TermFit) -> tuple[TermFit, list[FitReport]]:
         ends = _ends_of_starts(fit, rows)
         fit, report = max(ends, key=lambda end: round(end[1].log_marginal_likelihood, ROUNDED))
         return fit, [report.with_all([report for _, report in ends])]
-    ends = _ends_of_starts(exact, rows, _APPROACHED / rows.count, is_twin=True)
+    ends = _ends_of_starts(exact, rows, _COARSE_GAIN / rows.count, is_twin=True)
     density = density_of(fit, rows)
     best, _ = max(ends, key=lambda end: round(float(density(end[0].values)[0]), ROUNDED))
-    begun = ends[-1][1].with_all([report for _, report in ends])
-    fit, report = optimize(fit.at(best.values), rows, tolerance=_POLISHED / rows.count)
-    return fit, [begun, report]
+    initial = ends[-1][1].with_all([report for _, report in ends])
+    fit, report = optimize(fit.at(best.values), rows, tolerance=_LAST_GAIN / rows.count)
+    return fit, [initial, report]
 
 
 def exact_twin(fit: TermFit) -> TermFit | None:
@@ -110,7 +110,7 @@ def exact_twin(fit: TermFit) -> TermFit | None:
     return fit.through(spec.drawn(chosen, fit.values, len(fit.pool)))
 
 
-def approach(fit: TermFit, most: int, compared: int | None = None, tolerance: float | None = None) -> Ended:
+def approach(fit: TermFit, most: int, compared: int | None = None, tolerance: float | None = None) -> SearchEnd:
     """Optimize on at most so many rows from the best start, to a coarse tolerance; return the fit and the report.
 
     Args:
@@ -121,8 +121,8 @@ def approach(fit: TermFit, most: int, compared: int | None = None, tolerance: fl
     """
     rows = searched(fit.subset(most))
     some = rows if compared is None else searched(fit.subset(compared))
-    begun = fit.at(started(fit, ranked_factors(fit, some)[0]))
-    return optimize(begun, rows, tolerance=tolerance or _APPROACHED / rows.count)
+    initial = fit.at(started(fit, ranked_factors(fit, some)[0]))
+    return optimize(initial, rows, tolerance=tolerance or _COARSE_GAIN / rows.count)
 
 
 def enlarge(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitReport], str]:
@@ -130,7 +130,7 @@ def enlarge(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitRe
     for size in sizes(fit)[1:]:
         fit, report = optimize(fit, searched(fit.subset(size)))
         reports = [*reports, report]
-        if report.stages[0].gain < SETTLED:
+        if report.stages[0].gain < LEAST_SUBSET_GAIN:
             break
     last = reports[-1].stages[0]
     if last.rows == len(fit.rows):
@@ -138,7 +138,7 @@ def enlarge(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitRe
     if len(sizes(fit)) == 1:
         return fit, reports, f"on {last.rows:,} of {len(fit.rows):,} rows ({reports[-1].message})"
     gain = f"{last.rows:,} rows gained {last.gain:.1g} nats a row on the subset before"
-    return fit, reports, gain if last.gain < SETTLED else f"{gain}, and no more are searched on"
+    return fit, reports, gain if last.gain < LEAST_SUBSET_GAIN else f"{gain}, and no more are searched on"
 
 
 def sizes(fit: TermFit) -> list[int]:
@@ -153,7 +153,9 @@ def sizes(fit: TermFit) -> list[int]:
 # --- starts ----------------------------------------------------------------------------------------
 
 
-def _ends_of_starts(fit: TermFit, rows: Block, tolerance: float | None = None, *, is_twin: bool = False) -> list[Ended]:
+def _ends_of_starts(
+    fit: TermFit, rows: Block, tolerance: float | None = None, *, is_twin: bool = False
+) -> list[SearchEnd]:
     """Optimize from the best start, and from the usual one if that is short, else from one far away.
 
     With matrices of all rows there is one start, whatever its lengthscales, unless they stand for random features.
@@ -183,7 +185,7 @@ def optimize(
     restart: int = 0,
     tolerance: float | None = None,
     again: bool = False,
-) -> Ended:
+) -> SearchEnd:
     """Run L-BFGS on rows, with the common factor of variances solved for unless that leaves the bounds."""
     plan, values, reports = fit.plan, fit.values, list[FitReport]()
     stage = "all rows" if len(rows) == len(fit.rows) else f"subset of {len(rows)}"
@@ -208,7 +210,7 @@ def optimize(
 def _tolerance(fit: TermFit, rows: Block) -> float:
     if fit.prior.dense.has_residual and len(fit.rows) > LEAST_ROWS:
         return COARSE
-    return ENOUGH / rows.count if len(rows) <= LEAST_ROWS else TOLERANCE
+    return LEAST_GAIN / rows.count if len(rows) <= LEAST_ROWS else TOLERANCE
 
 
 # --- draws -----------------------------------------------------------------------------------------
@@ -233,7 +235,7 @@ def drawn_again(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[F
             reports = [*reports[:-1], last, reports[-1]]
             break
         fit, reports = found, [*reports, last]
-        if gain < SETTLED * len(rows):
+        if gain < LEAST_SUBSET_GAIN * len(rows):
             break
     return fit, reports
 

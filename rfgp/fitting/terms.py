@@ -86,7 +86,7 @@ def _fit_sparse(fit: TermFit) -> tuple[Regression, FitReport]:
     if fit.prior.moves and len(fit.rows) >= 4 * MIDDLE_ROWS:
         fit, report = optimize(fit, fit.subset(MIDDLE_ROWS))
         reports = [*reports, report]
-    last = replace(fit.plan, enough=max(fit.plan.enough, LAST_GAIN))
+    last = replace(fit.plan, least_gain=max(fit.plan.least_gain, LAST_GAIN))
     values, report = maximize(Objective.of(fit.regression, fit.rows), fit.values, last)
     return fit.at(values).regression, report.with_all([*reports, report])
 

@@ -10,7 +10,7 @@ from problems import exhausted, table
 import rfgp
 from rfgp.fitting import Plan, draws, frequencies
 from rfgp.fitting.context import TermFit
-from rfgp.fitting.frequencies import Learning, refusal
+from rfgp.fitting.frequencies import Learning, nothing_learned
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.VarianceStarvationWarning")  # most have few features, to be fast
 
@@ -31,7 +31,7 @@ class Watched(Learning):
 
     def __init__(self, fit):
         self.batches = []
-        super().__init__(fit, fit.held_out(), fit.values)
+        super().__init__(fit, fit.split(), fit.values)
 
     def gradient(self, parameters, rows, step=None):
         self.batches.append(rows)
@@ -78,8 +78,8 @@ def test_it_starts_where_a_short_climb_leads_highest():
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 @pytest.mark.parametrize(("density", "expected"), [(1e3, "fell back"), (-1e3, "learned")])
 def test_close_ones_are_compared_with_fixed_ones_fitted_to_the_end(density, expected, monkeypatch):
-    monkeypatch.setattr(draws, "CLOSE", np.inf)
-    monkeypatch.setattr(draws, "judged", lambda *_: torch.tensor(density))
+    monkeypatch.setattr(draws, "CLEAR_GAIN", np.inf)
+    monkeypatch.setattr(draws, "fixed_density", lambda *_: torch.tensor(density))
     X, y = exhausted(1000)
     report = (
         rfgp.SparseSpectrumGP(num_frequencies=16, seed=0, learn_frequencies=True)
@@ -94,7 +94,7 @@ def test_close_ones_are_compared_with_fixed_ones_fitted_to_the_end(density, expe
 
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 def test_those_with_more_numbers_than_rows_are_compared_with_fixed_ones_fitted_to_the_end(monkeypatch):
-    monkeypatch.setattr(draws, "CLOSE", -np.inf)
+    monkeypatch.setattr(draws, "CLEAR_GAIN", -np.inf)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((600, 30))
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(600)
@@ -138,8 +138,8 @@ def test_the_gradient_is_that_of_the_objective():
 
 def test_kept_out_rows_are_never_learned_from():
     fit = fit_of(300)
-    run, kept = Watched(fit), rows_of(fit.held_out().kept_out)
-    run.climb()
+    run, kept = Watched(fit), rows_of(fit.split().held_out)
+    run.run()
     assert len(kept) == 30
     assert len(run.batches) == 7
     assert not any(kept & rows_of(batch) for batch in run.batches)
@@ -148,7 +148,7 @@ def test_kept_out_rows_are_never_learned_from():
 def test_batches_cover_all_rows_of_an_epoch(monkeypatch):
     monkeypatch.setattr(frequencies, "BATCH_ROWS", 90)
     run = Watched(fit_of(300))
-    run.climb()
+    run.run()
     seen = torch.cat([batch.inputs for batch in run.batches[:3]])
     assert len(torch.unique(seen, dim=0)) == 270
     assert not torch.equal(run.batches[0].inputs, run.batches[3].inputs)
@@ -215,11 +215,11 @@ def test_noise_and_scale_are_found_on_all_rows_where_features_are_more():
 
 def test_the_report_is_of_rows_that_nothing_was_chosen_by():
     fit = fit_of(300)
-    held_out = fit.held_out()
-    chosen, judged = rows_of(held_out.chosen_by), rows_of(held_out.judged_by)
+    split = fit.split()
+    chosen, judged = rows_of(split.validation), rows_of(split.test)
     assert len(chosen) == len(judged) == 15
     assert not chosen & judged
-    others = rows_of(refusal(fit, held_out).others)
+    others = rows_of(nothing_learned(fit, split).others)
     assert len(others) == 285
     assert not others & judged
 
@@ -229,9 +229,9 @@ def test_copies_of_kept_out_rows_are_not_learned_from():
     gp = rfgp.SparseSpectrumGP(num_frequencies=5, seed=0, learn_frequencies=True).condition(
         np.tile(X, (2, 1)), np.tile(y, 2)
     )
-    held_out = TermFit.of(gp.regression, Plan(given_iterations=7)).held_out()
-    assert len(held_out.kept_out) == 30
-    assert not rows_of(held_out.kept_out) & rows_of(held_out.learned_from)
+    split = TermFit.of(gp.regression, Plan(given_iterations=7)).split()
+    assert len(split.held_out) == 30
+    assert not rows_of(split.held_out) & rows_of(split.training)
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
@@ -274,5 +274,5 @@ def test_learning_ends_if_its_curve_cannot_reach_a_gain(needed, steps):
     """After four scores of the test rows. The report counts the steps that were taken."""
     fit = fit_of(400)
     fit = replace(fit, plan=Plan(given_iterations=100, needed_gain=needed))
-    outcome = frequencies.learn(fit, fit.held_out(), fit.values, frequencies.NOTHING_BEFORE)
+    outcome = frequencies.learn(fit, fit.split(), fit.values, frequencies.NO_SEARCH)
     assert outcome.stage.iterations == outcome.stage.evaluations == len(outcome.trace) == steps

@@ -80,10 +80,10 @@ def test_fit_takes_noise_from_few_modes_back():
     X, _, y = waves(3000, 2, 0.05)
     gp = rfgp.GP(k.RBF(), approximation=rfgp.EquispacedFourier(), seed=0).condition(X, y)
     fit = lattices.TermFit.of(gp.regression, lattices.Plan())
-    few, many = lattices.laid(fit, 3000, 31), lattices.laid(fit, 3000)
+    few, many = lattices.with_lattices(fit, 3000, 31), lattices.with_lattices(fit, 3000)
     total = [
         float(one.values.standardized("noise")) + float(lattices.missing_of(one.spec.prior(one.values)))
-        for one in (few, lattices.laid(few, 3000))
+        for one in (few, lattices.with_lattices(few, 3000))
     ]
     assert total[0] == pytest.approx(total[1], rel=1e-6)
     assert few.num_features < many.num_features

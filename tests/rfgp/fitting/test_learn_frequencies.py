@@ -80,10 +80,10 @@ def test_noise_is_not_learned_and_few_rows_are_not_either():
 
 
 def test_kept_out_rows_judge_what_the_likelihood_would_take(monkeypatch):
-    """Of two candidates, one learned by heart: taken if its likelihood decides, and refused by kept-out rows."""
-    kept_out = [torch.zeros(20, dtype=torch.float64), torch.full((20,), -1.0, dtype=torch.float64)]
+    """Of two candidates, one learned by heart: taken if its likelihood decides, and refused by held-out rows."""
+    held_out = [torch.zeros(20, dtype=torch.float64), torch.full((20,), -1.0, dtype=torch.float64)]
     candidates = [
-        learn_frequencies.Candidate(None, name, None, density) for name, density in zip("ab", kept_out, strict=True)
+        learn_frequencies.Candidate(None, name, None, density) for name, density in zip("ab", held_out, strict=True)
     ]
     assert learn_frequencies.best_of(candidates)[0].name == "a"
     better = candidates[1]._replace(density=torch.linspace(0.1, 0.2, 20, dtype=torch.float64))

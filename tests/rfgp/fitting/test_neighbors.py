@@ -106,7 +106,7 @@ def test_more_rows_are_searched_on_where_some_mislead(monkeypatch):
     assert report.stages[0].rows == 40
     assert report.stages[-1].rows > 40
     assert float(found.hyperparameters.standardized("noise")) > 1e-4
-    monkeypatch.setattr(fitting.NeighborFit, "has_missed", lambda self, values, report: False)
+    monkeypatch.setattr(fitting.NeighborFit, "needs_more_rows", lambda self, values, report: False)
     found, _ = fit_neighbors(begin(chosen, Chunk(X, y)), Plan())
     assert float(found.hyperparameters.standardized("noise")) < 1e-5
 
@@ -124,10 +124,10 @@ def test_with_all_neighbors_the_likelihood_is_the_exact_one_at_the_end():
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_from_the_local_process_alone_there_is_another_start(wanted, monkeypatch):
-    original, asked = fitting.from_local, []
-    monkeypatch.setattr(fitting, "from_local", lambda fit, begin, _: original(fit, begin, -np.inf))
+    original, asked = fitting.from_neighbors_alone, []
+    monkeypatch.setattr(fitting, "from_neighbors_alone", lambda fit, begin, _: original(fit, begin, -np.inf))
     monkeypatch.setattr(fitting, "is_better", lambda fit, *both: asked.append(both) or wanted)
-    monkeypatch.setattr(fitting, "ROUNDS", fitting.AT_FIRST)
+    monkeypatch.setattr(fitting, "ROUNDS", fitting.FIRST_ROUNDS)
     found, report = fitted(150)
     ((one, _), (other, _)) = asked[0]
     names = [stage.name for stage in report.stages]
@@ -210,12 +210,12 @@ def test_a_sample_of_many_rows_shows_whether_fewer_mislead(monkeypatch, has_twin
     least = {"noise": fit.regression.hyperparameters.space.quantities["noise"].bounds[0].log()}
     values, report = fit.search(fit.regression.hyperparameters.replaced(least), "")
     values = values.replaced(least) if has_twins else values
-    by_all = fit.has_missed(values, report)
+    by_all = fit.needs_more_rows(values, report)
     monkeypatch.setattr(fitting, "MOST_CHECKED", 1000)
     monkeypatch.setattr(fitting, "MOST_ROWS", 300)
-    assert by_all == fit.has_missed(values, report) == has_twins
+    assert by_all == fit.needs_more_rows(values, report) == has_twins
     last, sizes = fitting.NeighborFit.of(fit.regression, Plan()), []
     monkeypatch.setattr(blocked, "is_large", lambda prior, count: sizes.append(count) or False)
     monkeypatch.setattr(fitting, "MOST_ROWS", 20)
-    dataclasses.replace(last, most=20).has_missed(values, report)
+    dataclasses.replace(last, most=20).needs_more_rows(values, report)
     assert sizes == [1200]  # all rows before the last fit

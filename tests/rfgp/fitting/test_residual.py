@@ -6,7 +6,7 @@ from stationary import spec_of
 
 import rfgp
 from rfgp.fitting import Plan, fit_terms
-from rfgp.fitting.neighbors import EACH
+from rfgp.fitting.neighbors import ITERATIONS_PER_ROUND
 from rfgp.regression import begin
 from rfgp.rows import Chunk
 
@@ -79,7 +79,7 @@ def test_learned_points_move_and_are_likelier(residual):
     found, report = fitted(**RESIDUAL, learn_locations=True)
     assert report.stages[-1].name == "all rows, draws too"
     assert report.converged
-    assert report.stages[-1].iterations > EACH
+    assert report.stages[-1].iterations > ITERATIONS_PER_ROUND
     assert total(found) > total(residual[0]) + 0.5
     assert not np.allclose(points(found), points(residual[0]))
 

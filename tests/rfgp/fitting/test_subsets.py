@@ -27,12 +27,12 @@ def assert_all_stages_are_traced(report):
 
 @pytest.mark.slow
 def test_a_large_table_is_not_optimised_as_a_whole(monkeypatch):
-    monkeypatch.setattr(subsets, "SETTLED", 0.02)
+    monkeypatch.setattr(subsets, "LEAST_SUBSET_GAIN", 0.02)
     X, y = table(20_000)
     gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X, y)
     report = gp.fit_report
     assert [stage.rows for stage in report.stages] == [2000, 2000, 8000]  # two starts, then a larger subset
-    assert report.stages[-1].gain < subsets.SETTLED
+    assert report.stages[-1].gain < subsets.LEAST_SUBSET_GAIN
     assert_all_stages_are_traced(report)
     assert report.message.startswith("converged: 8,000 rows gained")
     best = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X[:8000], y[:8000])
@@ -42,7 +42,7 @@ def test_a_large_table_is_not_optimised_as_a_whole(monkeypatch):
 
 
 def test_noise_and_scale_are_those_of_all_rows(monkeypatch):
-    monkeypatch.setattr(subsets, "SETTLED", 1.0)
+    monkeypatch.setattr(subsets, "LEAST_SUBSET_GAIN", 1.0)
     monkeypatch.setattr(subsets, "LEAST_ROWS", 500)
     X, y = table(6000)
     gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X, y)
@@ -54,7 +54,7 @@ def test_noise_and_scale_are_those_of_all_rows(monkeypatch):
 
 def test_scales_of_all_terms_are_those_of_all_rows(monkeypatch):
     """A sum of a smooth term, a linear one and a group, whose variances follow from the statistics of one pass."""
-    monkeypatch.setattr(subsets, "SETTLED", 1.0)
+    monkeypatch.setattr(subsets, "LEAST_SUBSET_GAIN", 1.0)
     monkeypatch.setattr(subsets, "LEAST_ROWS", 500)
     X, y = table(6000)
     rows = {"a": X[:, 0], "b": X[:, 1], "site": np.random.default_rng(1).integers(0, 9, 6000).astype(str)}
@@ -73,7 +73,7 @@ def test_scales_of_all_terms_are_those_of_all_rows(monkeypatch):
 @pytest.mark.parametrize(("most", "words"), [(3000, "no more are searched on"), (900, "on 900 of 6,000 rows")])
 def test_no_subset_is_larger_than_what_may_be_held_at_once(monkeypatch, most, words):
     """Nor is anything said of a subset before where there is none."""
-    monkeypatch.setattr(subsets, "SETTLED", -1.0)  # never
+    monkeypatch.setattr(subsets, "LEAST_SUBSET_GAIN", -1.0)  # never
     monkeypatch.setattr(subsets, "LEAST_ROWS", 500)
     monkeypatch.setattr(subsets, "MOST_ROWS", most)
     gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(*table(6000), max_iterations=3)
@@ -83,7 +83,7 @@ def test_no_subset_is_larger_than_what_may_be_held_at_once(monkeypatch, most, wo
 
 def test_weights_do_not_hide_that_a_subset_is_not_all_rows(monkeypatch):
     """A report that counted observations in the place of rows left noise and scale to the subset."""
-    monkeypatch.setattr(subsets, "SETTLED", 1.0)
+    monkeypatch.setattr(subsets, "LEAST_SUBSET_GAIN", 1.0)
     monkeypatch.setattr(subsets, "LEAST_ROWS", 500)
     rng = np.random.default_rng(1)
     X = rng.standard_normal((8000, 1))
