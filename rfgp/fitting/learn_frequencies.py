@@ -1,17 +1,16 @@
 """Learning frequencies together with a nearest-neighbor process.
 
-Frequencies that are learned alone explain structure that neighbors would explain better, and with neighbors they
-over-fit few rows. So a tenth of the rows is held out, at most 2,000, and scores candidates by their density given the
-rest:
+Frequencies that are learned alone explain structure that neighbors would explain better. With neighbors they overfit
+few rows. So a tenth of the rows is held out, at most 2,000, and scores these candidates by their predictive density:
 
-1. fixed frequencies and neighbors, fitted by their likelihood;
-2. learned frequencies alone (`rfgp.fitting.frequencies`), with neighbors switched off;
-3. everything by one likelihood, frequencies too, from the better of the two. After every 25 iterations the neighbors
-   are found again and the held-out rows scored; the best of these steps is kept.
+1. Fixed frequencies and neighbors, fitted by their likelihood.
+2. Learned frequencies alone (`rfgp.fitting.frequencies`), with neighbors switched off.
+3. Frequencies, neighbors and hyperparameters, fitted by one likelihood from the better of the two. After every 25
+   iterations the neighbors are found again and the held-out rows are scored. The best of these steps is kept.
 
-One half of the held-out rows selects steps and candidates. The other half tests whether the selected one is better than
-the first candidate by more than a standard error; otherwise the first is taken. There are at most n / (10 d)
-frequencies: neighbors replace many of them.
+Half of the held-out rows, for validation, selects steps and candidates. The first candidate is taken unless the
+selected one is better on the other half, for testing, by more than a standard error. There are at most n / (10 d)
+frequencies, because neighbors replace many of them.
 """
 
 import math
@@ -49,7 +48,7 @@ from rfgp.rows import Block
 FEWEST, A_ROW = 4, 0.1
 """The fewest frequencies, and the most of their entries for each row."""
 PATIENCE = 2
-"""The number of searches of 25 iterations in a row without a better validation score after which learning ends."""
+"""The number of consecutive searches without a better validation score after which learning ends."""
 
 
 class Candidate(NamedTuple):
@@ -73,7 +72,7 @@ class Candidate(NamedTuple):
 
     @property
     def half(self) -> int:
-        """The number of validation rows; the others test."""
+        """The number of validation rows. The others are test rows."""
         return (len(self.density) + 1) // 2
 
     @property
@@ -84,7 +83,7 @@ class Candidate(NamedTuple):
 
 
 def fit_learned_with_neighbors(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-    """Fit features, frequencies too, with neighbors; return the regression and the report."""
+    """Fit features and their frequencies with neighbors; return the regression and the report."""
     fit = NeighborFit.of(regression, plan)
     if len(fit.rows) < LEAST_LEARNED or plan.steps == 0:
         why = f"{counted(len(fit.rows), 'row')} are too few to learn frequencies from" if plan.steps else "no steps"
@@ -111,9 +110,12 @@ def fit_learned_with_neighbors(regression: Regression, plan: Plan) -> tuple[Regr
 
 
 def best_of(candidates: Sequence[Candidate]) -> tuple[Candidate, float, float]:
-    """Return the best by the validation rows, or the first if the gain on test rows is at most its standard error.
+    """Return the best candidate by validation rows, or the first if the test rows reject it.
 
-    Also return that gain and its standard error.
+    They reject it if its gain over the first candidate is at most the standard error.
+
+    Returns:
+        The candidate, the gain in nats a test row, and its standard error.
     """
     first, best = candidates[0], max(candidates, key=lambda each: each.score)
     gain, error = mean_and_error((best.density - first.density)[best.half :])
@@ -121,7 +123,7 @@ def best_of(candidates: Sequence[Candidate]) -> tuple[Candidate, float, float]:
 
 
 def _candidates(regression: Regression, plan: Plan, held_out: Block) -> tuple[list[Candidate], list[FitReport]]:
-    """Return the candidates, the one with fixed frequencies first, and the reports of all searches."""
+    """Return the candidates, fixed frequencies first, and the reports of all searches."""
     few = _with_fewer(regression)
     found, fixed, reports = search_all(NeighborFit.of(few, plan))
     few = found.regression.replace(hyperparameters=fixed)
@@ -131,13 +133,13 @@ def _candidates(regression: Regression, plan: Plan, held_out: Block) -> tuple[li
     reports.append(report)
     candidates.append(Candidate.of(alone, "learned frequencies alone", held_out))
     best = max(candidates, key=lambda each: each.score).regression
-    start = _halved(alone) if best is alone else best
+    start = _half_noise_to_neighbors(alone) if best is alone else best
     joint, more = _learn_jointly(start, plan, held_out)
     return [*candidates, *joint], [*reports, *more]
 
 
 def _learn_jointly(start: Regression, plan: Plan, held_out: Block) -> tuple[list[Candidate], list[FitReport]]:
-    """Return candidates from searches for everything by one likelihood, each with new neighbors."""
+    """Return candidates from joint searches over frequencies and hyperparameters, each with new neighbors."""
     fit, omega = NeighborFit.of(start, plan), learned_frequencies(TermFit.of(start, plan))
     hyperpriors = {p: Normal(w, torch.full_like(w, PRIOR_SCALE), validate_args=False) for p, w in omega.items()}
     values = start.hyperparameters.beside({path: draw.clone() for path, draw in omega.items()}, hyperpriors)
@@ -159,7 +161,7 @@ def _learn_jointly(start: Regression, plan: Plan, held_out: Block) -> tuple[list
 
 
 def _with_fewer(regression: Regression) -> Regression:
-    """Return a regression with no more frequencies than are learned with neighbors of so many rows."""
+    """Return a regression with at most n / (10 d) learned frequencies."""
     spec, values, count = spec_of(regression), regression.hyperparameters, regression.num_observations
     changed = dict(spec.approximations)
     for data in spec.term_data(values, count):
@@ -174,7 +176,7 @@ def _with_fewer(regression: Regression) -> Regression:
 
 
 def _without_neighbors(regression: Regression) -> Regression:
-    """Return a regression of the terms without neighbors, whose noise has a higher bound."""
+    """Return a regression of the terms without neighbors, with a higher lower bound of the noise."""
     spec, near = spec_of(regression), neighbors_of(regression.prior()).names
     alone = some_terms(spec, [term.name for term in spec.terms if term.name not in near])
     values = values_of_terms(alone, regression.hyperparameters)
@@ -186,7 +188,7 @@ def _without_neighbors(regression: Regression) -> Regression:
 
 
 def _with_neighbors(regression: Regression, alone: Regression) -> Regression:
-    """Return a regression with the features of another and neighbors of the least variance."""
+    """Return a regression with the features of `alone`, and neighbors of the least variance."""
     values, spec = regression.hyperparameters, spec_of(regression)
     near = neighbors_of(regression.prior()).names
     scales = [term.outputscale for term in spec.terms if term.name in near and term.outputscale is not None]
@@ -197,8 +199,8 @@ def _with_neighbors(regression: Regression, alone: Regression) -> Regression:
     )
 
 
-def _halved(alone: Regression) -> Regression:
-    """Return a regression that gives half of its noise to neighbors, at half the lengthscales of the features."""
+def _half_noise_to_neighbors(alone: Regression) -> Regression:
+    """Return a regression with half of the noise moved to neighbors, at half the lengthscales of the features."""
     values, half = alone.hyperparameters, math.log(0.5)
     near, terms = neighbors_of(alone.prior()).names, spec_of(alone).terms
     of_features = [prefix for term in terms if term.name not in near for prefix in term.prefixes]

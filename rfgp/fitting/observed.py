@@ -1,9 +1,9 @@
 """Fitting under a likelihood that is not Gaussian: on growing subsets, then on all rows.
 
-Unless rows are many, hyperparameters are searched for with few random features, whose matrices cost a fraction. The
-posterior is then computed once, with all features. By variational inference the bound is searched. If there are no
-random features, that search starts at the end of a cheaper one, by Laplace's approximation or with a Gaussian
-likelihood. For several classes no fit is cheaper.
+Up to 10,000 rows, hyperparameters are fitted with few random features, at a fraction of the cost. The posterior is then
+computed once, with all features. Variational inference maximizes the bound. Without random features, its search starts
+at the end of a cheaper fit, by Laplace's approximation or with a Gaussian likelihood. There is no cheaper fit for
+several classes.
 """
 
 from collections.abc import Callable
@@ -28,23 +28,23 @@ from rfgp.solvers import Inference
 from rfgp.solvers.onepass import has_lattices
 
 FEW_FREQUENCIES, FEWEST = 128, 64
-"""The number of frequencies of a search for the hyperparameters of one function, and of several.
+"""The number of frequencies of a search for the hyperparameters of one latent function, and of several.
 
 1,800 rows of four classes, 512 frequencies: 57 s with 64 and 87 s with 128, leave-one-out log densities -0.321 and
 -0.316."""
 MOST_ROWS = 10_000
-"""The most rows of a search with few frequencies: more rows determine functions that few features cannot follow."""
+"""The most rows of a search with few frequencies. More rows determine functions that few features cannot represent."""
 CLASS_ROWS = 800
-"""The most rows for the hyperparameters of several classes: an evaluation costs n^3 a class."""
+"""The most rows for the hyperparameters of several classes. An evaluation takes time n^3 a class."""
 COMPARED_ROWS = 500
-"""The number of rows on which starts of a search for a bound are compared."""
+"""The number of rows on which starts are compared before the bound is maximized."""
 CLASS_GAIN = 1e-4
-"""The least gain of an iteration for several classes, in nats a row, in a search for a bound.
+"""The least gain of an iteration on the bound for several classes, in nats a row.
 
-If inputs separate the classes, searches would continue for a hundred evaluations that gain 0.1 nats each."""
+If inputs separate the classes, a search would continue for a hundred evaluations that gain 0.1 nats each."""
 
 LATTICE_ROWS = 2000
-"""The number of rows above which lattices are searched for as they are under a Gaussian likelihood."""
+"""The number of rows above which the search on lattices is that under a Gaussian likelihood."""
 
 Strategy = Callable[[Regression, Plan], tuple[Regression, FitReport]]
 
@@ -53,9 +53,9 @@ def fit_observed(regression: Regression, plan: Plan, strategy: Strategy) -> tupl
     """Fit a regression; return it with its posterior, and the report.
 
     Args:
-        regression: The regression, whose likelihood is not Gaussian.
+        regression: The regression. Its likelihood is not Gaussian.
         plan: The options of the fit.
-        strategy: The fit of a cheaper regression, from whose end a search for a bound starts.
+        strategy: Fits a cheaper regression, to start the search of a bound.
     """
     rows, few = regression.needed_rows("a fit"), with_few(regression)
     fit = TermFit.of(few, plan)
@@ -89,7 +89,7 @@ def _fewer(approximation: Approximation, few: int) -> Approximation:
 
 
 def _by_laplace(fit: TermFit) -> tuple[Regression, list[FitReport], str]:
-    """Return the regression with the likeliest hyperparameters, the reports, and a message."""
+    """Return the regression with the most likely hyperparameters, the reports, and a message."""
     if not fit.free:
         return fit.regression, [], "every hyperparameter is fixed"
     if fit.spec.options.likelihood.num_latents > 1:
@@ -133,7 +133,7 @@ def _cheaper(regression: Regression) -> Regression:
 
 
 def _started(values: Values, found: Regression, free: list[str], prefix: str) -> Values:
-    """Return values with the free ones found. The logarithm of the noise starts with the kernel of the function."""
+    """Return values with the free ones found. A noise process starts with the kernel of the function."""
     reached = found.hyperparameters
     own = {name: reached.value(name) for name in reached.space.names if name in free}
     scales = {term.outputscale for term in spec_of(found).terms}

@@ -10,7 +10,7 @@ from rfgp.fitting.neighbors import ITERATIONS_PER_ROUND
 from rfgp.regression import begin
 from rfgp.rows import Chunk
 
-AGAIN, ALONE = ", points chosen again", ", no points"
+AGAIN, ALONE = ", points selected again", ", no points"
 
 
 def table(n=400, seed=0):

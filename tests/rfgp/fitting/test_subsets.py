@@ -70,7 +70,7 @@ def test_scales_of_all_terms_are_those_of_all_rows(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
-@pytest.mark.parametrize(("most", "words"), [(3000, "no more are searched on"), (900, "on 900 of 6,000 rows")])
+@pytest.mark.parametrize(("most", "words"), [(3000, "no larger subset is searched"), (900, "on 900 of 6,000 rows")])
 def test_no_subset_is_larger_than_what_may_be_held_at_once(monkeypatch, most, words):
     """Nor is anything said of a subset before where there is none."""
     monkeypatch.setattr(subsets, "LEAST_SUBSET_GAIN", -1.0)  # never
