@@ -1,4 +1,4 @@
-"""Covariances of predictions that are never formed: products, solves and draws."""
+"""Implicit covariances of predictions: products, solves and draws without forming the matrix."""
 
 from dataclasses import dataclass
 
