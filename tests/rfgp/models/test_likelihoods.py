@@ -267,7 +267,7 @@ class TestRefusals:
         law = fitted["poisson"].predict(new).observed()
         with pytest.raises(rfgp.InvalidArgumentError, match="covariance"):
             law.covariance  # noqa: B018
-        with pytest.raises(rfgp.InvalidArgumentError, match="sample them"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="Sums of observations"):
             law.linear(np.ones(NEW))
         assert law.operator() is None
         with pytest.raises(rfgp.InvalidArgumentError, match="no exponentials"):

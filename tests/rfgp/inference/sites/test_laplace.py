@@ -278,7 +278,7 @@ class TestSearch:
 
     @pytest.mark.parametrize("names", [("exact",), ("smooth",), ("field",)])
     def test_density_that_is_not_finite_is_an_error(self, names):
-        with pytest.raises(SolverError, match="not finite"):
+        with pytest.raises(SolverError, match="must be finite"):
             Observed(names, "poisson").moved(0.0, {"mean": [800.0]}).infer().log_marginal_likelihood()
 
 
@@ -291,7 +291,7 @@ def test_choice_is_by_the_numbers_of_rows_and_features():
 @pytest.mark.parametrize("names", [("fitc",), ("vfe", "field")])
 @pytest.mark.parametrize("approximation", ["laplace", "variational"])
 def test_residuals_are_refused(names, approximation):
-    with pytest.raises(InvalidArgumentError, match="normal likelihood"):
+    with pytest.raises(InvalidArgumentError, match="Gaussian likelihood"):
         Observed(names).infer(approximation)
 
 
@@ -299,7 +299,7 @@ def test_neighbors_that_are_responses_are_refused():
     problem = Observed(("neighbors",))
     given = problem.rows, problem.mean, problem.likelihood, problem.learned, "laplace"
     for changes in ({"condition_on": "responses"}, {"condition_on": "responses", "residual_of": "nothing"}):
-        with pytest.raises(InvalidArgumentError, match="normal likelihood"):
+        with pytest.raises(InvalidArgumentError, match="Gaussian likelihood"):
             infer([Prior(neighbors=replace(problem.prior.neighbors, **changes))], *given)
 
 

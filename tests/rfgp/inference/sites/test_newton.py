@@ -64,7 +64,7 @@ def test_best_of_several_starts_is_taken():
 
 
 def test_start_that_is_not_finite_is_an_error():
-    with pytest.raises(SolverError, match="not finite"):
+    with pytest.raises(SolverError, match="must be finite"):
         find_mode(LogCosh(CENTER, [CENTER + torch.inf]))
 
 

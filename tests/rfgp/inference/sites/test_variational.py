@@ -245,7 +245,7 @@ def test_large_counts_and_wide_priors_converge(names):
 
 
 def test_density_that_is_not_finite_is_an_error():
-    with pytest.raises(SolverError, match="not finite"):
+    with pytest.raises(SolverError, match="must be finite"):
         variational(Observed(("exact",)).moved(0.0, {"mean": [800.0]})).log_marginal_likelihood()
 
 
