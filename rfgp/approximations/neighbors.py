@@ -25,7 +25,7 @@ from rfgp.kernels.terms import BoundTerm, constants_of
 from rfgp.local.kinds import kind_of
 
 CONDITIONS = ("auto", "responses", "latent")
-"""What rows are conditioned on."""
+"""The options of `condition_on`."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,8 +58,8 @@ class Vecchia(Approximation):
         seed: The seed of the order of the rows. If None, that of the model.
 
     Raises:
-        InvalidArgumentError: the number of neighbors or rows of a block is not a positive integer, or `condition_on` is
-            unknown.
+        InvalidArgumentError: If the number of neighbors or rows of a block is not a positive integer, or `condition_on`
+            is unknown.
 
     Examples:
         >>> import rfgp
@@ -81,10 +81,10 @@ class Vecchia(Approximation):
             )
 
     def refusal(self, data: TermData) -> str | None:
-        """Return why the approximation cannot serve a term."""
+        """Return why the approximation does not support a term, or None."""
         factors = data.term.term.factors
         if any(factor.kind is Kind.NODE for factor in factors):
-            return "nodes of a graph have no places to be near. Use RandomWalks() or SparsePrecision()."
+            return "nodes of a graph have no coordinates. Use RandomWalks() or SparsePrecision()."
         if not any(factor.columns for factor in factors):
             return "it reads no column. Use Exact()."
         if self.condition_on == "responses" and not data.is_gaussian:
@@ -110,7 +110,7 @@ class Vecchia(Approximation):
 
 
 def loops_of(term: BoundTerm) -> str | None:
-    """Return the name of the kernel of a term. None if there are no loops for it."""
+    """Return the name of the kernel of a term, or None if there are no compiled loops for it."""
     measures = [factor.measure for factor in term.term.factors]
     if len(measures) == 1:
         return None if measures[0] is None else kind_of(measures[0])
@@ -126,7 +126,7 @@ class NeighborTerm(TermPrior):
         kind: The name of the kernel.
         num_neighbors: The most neighbors of a row.
         seed: The seed of the order of the rows.
-        condition_on: What rows are conditioned on.
+        condition_on: The option of `Vecchia`.
         block_size: The most rows of a block that shares its neighbors.
     """
 
@@ -165,7 +165,7 @@ class KernelNeighborTerm(TermPrior):
         names: The paths of its hyperparameters.
         num_neighbors: The most neighbors of a row.
         seed: The seed of the order of the rows.
-        condition_on: What rows are conditioned on.
+        condition_on: The option of `Vecchia`.
     """
 
     term: BoundTerm

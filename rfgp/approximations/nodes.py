@@ -31,8 +31,7 @@ _NO_OPTIONS = ("seed", "columns")
 COLUMNS = RandomFeatures(32)
 """The default random features of columns.
 
-On 400 nodes and 50 times, 32 frequencies give a KL of 1e-4 to 3e-3 a point.
-"""
+On 400 nodes and 50 times, 32 frequencies give a KL of 1e-4 to 3e-3 a point."""
 
 
 class NodeApproximation(Approximation):
@@ -42,7 +41,7 @@ class NodeApproximation(Approximation):
         kind: The kind of features, of `rfgp.approximations.node_features`.
         count: The name of the option that is a positive integer.
         columns: The random features of stationary kernels on columns that multiply the kernel on nodes. Kernels of
-            finitely many functions have these, and periodic ones their harmonics. If None, products are refused.
+            finitely many functions use these, and periodic kernels their harmonics. If None, products raise.
     """
 
     kind: ClassVar[str]
@@ -62,16 +61,16 @@ class NodeApproximation(Approximation):
 
     @property
     def budget(self) -> int:
-        """The number of features of a node that are planned."""
+        """The planned number of features of a node."""
         return int(self.options.get("max_nonzeros") or self.options.get("rank") or 64)
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The options of the features of nodes: all but the seed and those of columns."""
+        """The options of the features of nodes: all except the seed and those of columns."""
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _NO_OPTIONS}
 
     def refusal(self, data: TermData) -> str | None:
-        """Return why the approximation cannot serve a term."""
+        """Return why the approximation does not support a term, or None."""
         nodes = [part for part in data.term.parts() if part[0].kind is Kind.NODE]
         if len(nodes) != 1:
             return "it has no kernel on the nodes of one graph."
@@ -79,7 +78,7 @@ class NodeApproximation(Approximation):
         return self.refusal_of_product(data) if others else None
 
     def refusal_of_product(self, data: TermData) -> str | None:
-        """Return why the approximation cannot serve a kernel on nodes times kernels on columns."""
+        """Return why the approximation does not support a kernel on nodes times kernels on columns."""
         others = columns_of(data)
         if self.columns is not None:
             return refusal_of_columns(self.columns, others)
@@ -100,7 +99,7 @@ class NodeApproximation(Approximation):
         return draw_product(data, features, self.columns, self.seed_of(seed))
 
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with the harmonics that other hyperparameters need, or the same one if they stay."""
+        """Return the term with the harmonics that other hyperparameters need, or the same term if they are equal."""
         if isinstance(prior, NodeProductTerm) and self.columns is not None:
             return prior.with_columns(data, self.columns, self.seed_of(seed))
         return prior
@@ -123,7 +122,7 @@ class NodeApproximation(Approximation):
 
 
 _OF_COUPLINGS = ("permutation", "num_quantiles", "tuples")
-"""The options of walks that belong to single couplings of their lengths."""
+"""The options of walks that only some couplings of their lengths have."""
 
 
 Walking = TypeVar("Walking", NodeTerm, NodeProductTerm)
@@ -136,7 +135,7 @@ def retuned(prior: Walking, features: NodeFeatures) -> Walking:
 
 
 def with_more_fields(prior: NodeTerm, features: NodeFeatures) -> NodeTerm:
-    """Return a term with other fields of a rational precision, or the same one if these are not more."""
+    """Return a term with other fields of a rational precision, or the same term if they are not more."""
     is_enough = features.size["degree"] <= prior.features.size["degree"]
     return prior if is_enough else replace(prior, features=features)
 
@@ -162,7 +161,7 @@ class RandomWalks(NodeApproximation):
         seed: The seed of the walks. If None, that of the model.
 
     Raises:
-        GraphError: an option is invalid; see `graphs.sample_walks`.
+        GraphError: If an option is invalid. See `graphs.sample_walks`.
 
     Examples:
         >>> import rfgp
@@ -186,12 +185,12 @@ class RandomWalks(NodeApproximation):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The options of the features: all but the seed, and those of single couplings if they are given."""
+        """The options of the features: all except the seed, and options of some couplings only if given."""
         known = dict(super().options)
         return {name: value for name, value in known.items() if value is not None or name not in _OF_COUPLINGS}
 
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with exact hops and harmonics for other hyperparameters, or the same one if they stay."""
+        """Return the term with exact hops and harmonics for other hyperparameters, or the same term if equal."""
         prior = super().redraw(data, seed, prior)
         if self.exact_hops != "auto" or not nodes_of(data)[2]:
             return prior
@@ -285,7 +284,7 @@ class RationalPrecision(NodeApproximation):
     kind: ClassVar[str] = "rational"
 
     def refusal(self, data: TermData) -> str | None:
-        """Return why the approximation cannot serve a term."""
+        """Return why the approximation does not support a term, or None."""
         why = super().refusal(data)
         if why is not None:
             return why
@@ -293,13 +292,13 @@ class RationalPrecision(NodeApproximation):
         try:
             order = kernel.resolvent().order
         except graphs.GraphError:
-            return "its kernel is no power of the resolvent of the Laplacian. Use RandomWalks() or Chebyshev()."
+            return "its kernel is not a power of the resolvent of the Laplacian. Use RandomWalks() or Chebyshev()."
         if order == int(order):
             return "its kernel has an integer order. Use SparsePrecision(), which is exact."
         return None
 
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with the fields that other hyperparameters need, if they are more and `degree` is None."""
+        """Return the term with more fields if other hyperparameters need them and `degree` is None."""
         if self.degree is not None:
             return prior
         assert isinstance(prior, NodeTerm)
