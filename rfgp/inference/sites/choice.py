@@ -167,7 +167,7 @@ def _without_draws(prior: Prior, block: Block, given: _Given) -> Solver:
     """
     if uses_cg(prior, block):
         is_large = len(block) > MOST_DENSE
-        limit = f"at most {MOST_DENSE:,} observations" if is_large else "no further fields or groups"
+        limit = f"at most {MOST_DENSE:,} observations" if is_large else "a model without fields or groups"
         count = f", got {len(block):,}" if is_large else ""
         raise InvalidArgumentError(
             f'Variational inference through sparse features requires {limit}{count}. Use inference="laplace".'
