@@ -212,7 +212,7 @@ class TestPlantedErrors:
         right = getattr(softmax, fault)
         monkeypatch.setattr(softmax, fault, lambda *given: 1.01 * right(*given))
         with pytest.raises((AssertionError, rfgp.SolverError)):
-            test_value_and_gradient_match_the_whole_system(make)
+            test_value_and_gradient_match_the_full_system(make)
 
     def test_dropped_determinant_is_seen(self, monkeypatch):
         precision = coupled_dense.class_precision
@@ -221,10 +221,10 @@ class TestPlantedErrors:
             coupled_dense, "class_precision", lambda *given: precision(*given)._replace(log_determinant=zero)
         )
         with pytest.raises(AssertionError):
-            test_value_and_gradient_match_the_whole_system(by_rows)
+            test_value_and_gradient_match_the_full_system(by_rows)
 
     def test_swapped_scales_are_seen(self, monkeypatch):
         by_block = Weights.by_block
         monkeypatch.setattr(Weights, "by_block", lambda self, values: by_block(self, values).flip(0))
         with pytest.raises(AssertionError):
-            test_value_and_gradient_match_the_whole_system(by_weights)
+            test_value_and_gradient_match_the_full_system(by_weights)
