@@ -32,7 +32,7 @@ SHARPER = 0.1
 
 @dataclass(frozen=True, repr=False)
 class EquispacedFourier(Approximation):
-    """Fourier features on a lattice of frequencies, for one to three columns and any number of rows.
+    """Fourier features on a lattice of frequencies, for one to three columns.
 
     A fit needs only sums over the rows that do not depend on hyperparameters. One pass of non-uniform fast Fourier
     transforms computes them, so that a fit costs hardly more for more rows. The number of features is larger for rough
@@ -122,7 +122,7 @@ class EquispacedFourier(Approximation):
         return _cost(plan.modes, plan.missing, plan.num_wanted)
 
     def cost_of(self, data: TermData, prior: TermPrior) -> Cost:
-        """Return the cost of the modes of a term, with the variance that they omit at the hyperparameters."""
+        """Return the cost of the modes of a term, with the variance that they omit."""
         assert isinstance(prior, LatticeTerm)
         design, product = prior.design, spectral_product(data.term)
         wanted = active_modes(product, data.values, design.lattice, self._level(data), self.max_features).num_wanted
@@ -221,7 +221,7 @@ class LatticeTerm(TermPrior):
 def with_shared_lattices(
     priors: Sequence[TermPrior], data: Sequence[TermData], approximations: Mapping[str, Approximation]
 ) -> tuple[TermPrior, ...]:
-    """Return priors whose terms on the same columns share a lattice, so that they share sums over the rows.
+    """Return priors whose terms on the same columns share a lattice.
 
     Args:
         priors: The priors of all terms.
@@ -259,7 +259,7 @@ def places_of(term: BoundTerm) -> tuple[int, ...]:
 
 
 def _cost(modes: Modes, missing: float, num_wanted: int) -> Cost:
-    """Return the cost of modes that omit a share of the variance, if `num_wanted` would reach the tolerance."""
+    """Return the cost of modes that omit a share of the variance."""
     size = modes.num_features
     note = f"{size:,} equispaced Fourier features, which omit {missing:.1g} of the variance"
     if num_wanted > size:

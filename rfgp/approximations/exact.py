@@ -89,7 +89,7 @@ class Exact(Approximation):
         return super().least_noise(data) if self.has_grid(data) else LEAST_NOISE_OF_MATRICES
 
     def has_grid(self, data: TermData) -> bool:
-        """Return whether the rows lie on a grid of positions, so that their covariance is not formed."""
+        """Return whether the rows are on a grid, so that no covariance is formed."""
         return _num_functions(data) is None and _grid_of(data) is not None
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
@@ -144,7 +144,7 @@ class KernelTerm(TermPrior):
         return Prior(kernels=(kernel,))
 
     def gram(self, inputs: Tensor, columns: ColumnSummary) -> TermGram | None:
-        """Return the covariance of rows (n, D) as a function, if the term is one stationary factor."""
+        """Return the covariance of rows (n, D) of one stationary factor, or None."""
         measure, scale = self.term.measure, self.term.outputscale
         if measure is None or not measure.has_slope or scale is None:
             return None
@@ -186,7 +186,7 @@ def splits_of(term: BoundTerm) -> Iterator[Split]:
 
 
 def _num_positions(data: TermData, side: tuple[int, ...]) -> int:
-    """Return the number of distinct positions of rows in the columns of some factors, 1 without factors."""
+    """Return the number of distinct positions of rows in the columns of factors, or 1."""
     return len(torch.unique(data.columns.sample[:, _places(data.term, side)], dim=0)) if side else 1
 
 
@@ -202,7 +202,7 @@ def _sides(term: BoundTerm, names: tuple[str, ...], constants: Values, split: Sp
 
 
 def _side(term: BoundTerm, names: tuple[str, ...], constants: Values, own: tuple[int, ...], name: str) -> Side:
-    """Return the product of some factors, with the variance of the term `name` if it is among the values."""
+    """Return the product of some factors, with the variance of the term `name`."""
     if not own:
         return Side(_ones, ())
     factors = Term(tuple(term.term.factors[i] for i in own), name)

@@ -147,7 +147,7 @@ class InducingPoints(Approximation):
         return Cost(size + near.num_features, memory, f"{size} inducing points, and {near.note} for their residual")
 
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with points selected for other hyperparameters, or the same term if they change little.
+        """Return the term with other points if the lengthscales changed enough.
 
         A common factor of all lengthscales does not change centers of k-means. Pivots change if lengthscales become
         shorter.
@@ -158,7 +158,7 @@ class InducingPoints(Approximation):
         return super().redraw(data, seed, prior)
 
     def _has_moved(self, data: TermData, prior: TermPrior) -> bool:
-        """Return whether lengthscales differ so much from those of a term that points should be selected again."""
+        """Return whether lengthscales changed so much that points should be selected again."""
         assert isinstance(prior, PointTerm)
         assert prior.lengthscales is not None
         places = _places(data.term)
@@ -213,7 +213,7 @@ def _places(term: BoundTerm) -> list[int]:
 
 
 def _lengthscales(data: TermData, rows: Tensor) -> Tensor:
-    """Return the shortest lengthscale of each column of rows (r, D), 1 for those that the term does not read."""
+    """Return the shortest lengthscale of each column of rows (r, D), or 1."""
     scale = torch.ones(rows.shape[1], dtype=rows.dtype)
     read = torch.zeros(rows.shape[1], dtype=torch.bool)
     for _, places, prefix in data.term.parts():

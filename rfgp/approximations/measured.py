@@ -132,7 +132,7 @@ def choose(
     make: Callable[[str, int], NodeFeatures],
     rank: int,
 ) -> Advice:
-    """Return a sparse precision if its factor is small, else the kind of features with the least measured error.
+    """Return a sparse precision with a small factor, or the features of least error.
 
     Args:
         graph: The graph.
@@ -165,7 +165,7 @@ def measure(
     sample: NDArray[np.int64],  # (n,)
     exact: NDArray[np.float64],  # (n, n)
 ) -> Candidate:
-    """Return the error |Phi Phi^T - K| / |K| of features on a sample, for walks its root mean square over draws."""
+    """Return the error |Phi Phi^T - K| / |K| of features on a sample."""
     errors, nonzeros, options = [], 0.0, {}
     for seed in range(DRAWS if kind == "walks" else 1):
         features = make(kind, seed)
@@ -184,11 +184,11 @@ def options_of(features: NodeFeatures) -> dict[str, Any]:
 
 
 def is_worth_it(advice: Advice, present: str) -> bool:
-    """Return whether recommended features are much better than the present ones, so a fit should start again."""
+    """Return whether recommended features are much better than the present ones."""
     errors: Mapping[str, float] = {candidate.features: candidate.error for candidate in advice.candidates}
     return advice.best.features != present and errors.get(present, np.inf) > WORTH * advice.best.error
 
 
 def has_small_precision(graph: graphs.Graph, kernel: GraphKernel) -> bool:
-    """Return whether the exact kernel of many nodes has a sparse precision with a small factor."""
+    """Return whether a kernel of many nodes has a sparse precision with a small factor."""
     return graph.num_nodes > MOST_EXACT_NODES and precision_candidate(graph, kernel) is not None

@@ -30,7 +30,7 @@ CONDITIONS = ("auto", "responses", "latent")
 
 @dataclass(frozen=True, repr=False)
 class Vecchia(Approximation):
-    """A Vecchia approximation: each row is conditioned on its nearest predecessors in a random order.
+    """A Vecchia approximation: each row is conditioned on its nearest predecessors.
 
     It supports any term with a covariance function. If several terms of a model use it, their sum is approximated as
     one process.

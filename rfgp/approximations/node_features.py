@@ -62,7 +62,7 @@ class NodeFeatures(ABC):
         """Warn if these features are known to be poor for a kernel."""
 
     def spectral_error(self, kernel: GraphKernel) -> float | None:
-        """Return the largest relative error |k_hat / k - 1| of the spectrum at a kernel, or None if unknown."""
+        """Return the largest relative error of the spectrum, |k_hat / k - 1|, or None."""
         return None
 
     def forget(self) -> None:
@@ -159,7 +159,7 @@ class RationalFeatures(NodeFeatures):
         return {"degree": self.terms}
 
     def spectral_error(self, kernel: GraphKernel) -> float:
-        """Return the largest relative error |k_hat / k - 1| of the spectrum at a kernel of the family."""
+        """Return the largest relative error of the spectrum, |k_hat / k - 1|."""
         return self.field.error(kernel.resolvent().shift)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -113,7 +113,7 @@ class NodeProductTerm(TermPrior):
         return other.columns is self.columns
 
     def with_columns(self, data: TermData, columns: RandomFeatures, seed: int) -> "NodeProductTerm":
-        """Return the term with the harmonics that other hyperparameters need, or the same term if they are equal.
+        """Return the term with the harmonics that other hyperparameters need.
 
         Args:
             data: The term, at the other hyperparameters.

@@ -19,7 +19,7 @@ from rfgp.kernels.terms import BoundTerm
 
 
 def nodes_of(data: TermData) -> tuple[Any, Any, tuple[str, ...]]:
-    """Return the graph of a term, its kernel at the hyperparameters, and the paths of the kernel's parameters."""
+    """Return the graph of a term, its kernel, and the paths of the kernel's parameters."""
     factor, _, prefix = next(part for part in data.term.parts() if part[0].kind is Kind.NODE)
     paths = tuple(f"{prefix}{name}" for name in factor.graph_kernel.parameters)
     return factor.nodes, factor.graph_kernel.with_values([float(data.values[path]) for path in paths]), paths

@@ -1,4 +1,4 @@
-"""Approximations of kernels on the nodes of a graph: walks, series, truncated spectra and rational precisions."""
+"""Approximations of kernels on the nodes of a graph."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -35,7 +35,7 @@ On 400 nodes and 50 times, 32 frequencies give a KL of 1e-4 to 3e-3 a point."""
 
 
 class NodeApproximation(Approximation):
-    """An approximation of a kernel on the nodes of a graph, alone or multiplied by kernels on columns.
+    """An approximation of a kernel on nodes, alone or times kernels on columns.
 
     Attributes:
         kind: The kind of features, of `rfgp.approximations.node_features`.
@@ -78,7 +78,7 @@ class NodeApproximation(Approximation):
         return self.refusal_of_product(data) if others else None
 
     def refusal_of_product(self, data: TermData) -> str | None:
-        """Return why the approximation does not support a kernel on nodes times kernels on columns."""
+        """Return why kernels on nodes times kernels on columns are not supported."""
         others = columns_of(data)
         if self.columns is not None:
             return refusal_of_columns(self.columns, others)
@@ -92,14 +92,14 @@ class NodeApproximation(Approximation):
         return Cost(data.num_rows, 12.0 * self.budget * data.num_rows, f"{self.kind} of the nodes")
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
-        """Return the term with features drawn for the graph, tuned to the kernel at its hyperparameters."""
+        """Return the term with features drawn for the graph and the present kernel."""
         features = self.make(data, self.kind, seed, self.options)
         if self.columns is None or len(data.term.places) == 1:
             return node_term(data, features)
         return draw_product(data, features, self.columns, self.seed_of(seed))
 
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with the harmonics that other hyperparameters need, or the same term if they are equal."""
+        """Return the term with the harmonics that other hyperparameters need."""
         if isinstance(prior, NodeProductTerm) and self.columns is not None:
             return prior.with_columns(data, self.columns, self.seed_of(seed))
         return prior
@@ -129,13 +129,13 @@ Walking = TypeVar("Walking", NodeTerm, NodeProductTerm)
 
 
 def retuned(prior: Walking, features: NodeFeatures) -> Walking:
-    """Return a term with other walks, or the same one if their exact hops follow the same rule."""
+    """Return a term with other walks if their exact hops follow another rule."""
     walks = prior.features.walks
     return prior if walks is None or same_hops(features, walks) else replace(prior, features=features)
 
 
 def with_more_fields(prior: NodeTerm, features: NodeFeatures) -> NodeTerm:
-    """Return a term with other fields of a rational precision, or the same term if they are not more."""
+    """Return a term with other fields of a rational precision if they are more."""
     is_enough = features.size["degree"] <= prior.features.size["degree"]
     return prior if is_enough else replace(prior, features=features)
 
@@ -185,12 +185,12 @@ class RandomWalks(NodeApproximation):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The options of the features: all except the seed, and options of some couplings only if given."""
+        """The options of the features. Those of some couplings are included only if given."""
         known = dict(super().options)
         return {name: value for name, value in known.items() if value is not None or name not in _OF_COUPLINGS}
 
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with exact hops and harmonics for other hyperparameters, or the same term if equal."""
+        """Return the term with exact hops and harmonics for other hyperparameters."""
         prior = super().redraw(data, seed, prior)
         if self.exact_hops != "auto" or not nodes_of(data)[2]:
             return prior
@@ -225,7 +225,7 @@ class Chebyshev(NodeApproximation):
 
 @dataclass(frozen=True, repr=False)
 class Taylor(NodeApproximation):
-    """The square root of the kernel as a power series of the adjacency matrix, cut off at a degree.
+    """The square root of the kernel as a truncated power series of the adjacency matrix.
 
     Attributes:
         degree: The degree. If None, the largest one with at most 64 non-zero features of a node on average.
@@ -298,7 +298,7 @@ class RationalPrecision(NodeApproximation):
         return None
 
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with more fields if other hyperparameters need them and `degree` is None."""
+        """Return the term with more fields if other hyperparameters need them."""
         if self.degree is not None:
             return prior
         assert isinstance(prior, NodeTerm)

@@ -1,4 +1,4 @@
-"""Approximations from text, such as "RandomFeatures(256)" or "trend=Vecchia(30)", without running code."""
+"""Approximations from text, such as "RandomFeatures(256)", without running code."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -39,7 +39,7 @@ _EXAMPLE = '"RandomFeatures(256)" or "trend=Vecchia(30), local=RandomFeatures(12
 
 
 def parse(text: str) -> Any:
-    """Return the approximation of a text, or approximations by the names of terms. No code is run.
+    """Return the approximation of a text, or approximations by names. No code is run.
 
     Args:
         text: "auto", a class with or without arguments, or approximations by the names of terms, such as

@@ -336,7 +336,7 @@ class NewLevels:
     def through(
         cls, term: BoundTerm, names: tuple[str, ...], constants: Values, columns: ColumnSummary
     ) -> "NewLevels | None":
-        """Return the covariance of new levels through functions of a term's factors, or None without levels."""
+        """Return the covariance of new levels of a term, or None without levels."""
         found = [
             factor.functions(columns.select(places)) if factor.kind is Kind.LEVEL else None
             for factor, places, _ in term.parts()

@@ -111,7 +111,7 @@ def assign(
 def with_lattices(
     planned: Mapping[str, Approximation], terms: Sequence[TermData], names: Sequence[str]
 ) -> dict[str, Approximation]:
-    """Return approximations with equispaced instead of random frequencies if all stationary terms support them.
+    """Return approximations with equispaced instead of random frequencies if possible.
 
     This requires many rows, other terms with few functions, and lattices on the same columns or on at most three
     columns in total.

@@ -135,7 +135,7 @@ def _is_gaussian(factor: Factor) -> bool:
 
 
 def finite_factor(data: TermData, factor: Factor, places: list[int], prefix: str) -> Factor | None:
-    """Return a factor with finitely many functions, its series at the starting values, or None without either."""
+    """Return a factor with finitely many functions, its series, or None."""
     if factor.functions(data.columns.select(places)) is not None:
         return factor
     return factor.series(of_prefix(data.values, prefix))

@@ -71,7 +71,7 @@ def weights_memory(size: int, num_rows: int) -> float:
 
 
 class TermGram(NamedTuple):
-    """The covariance of some rows by a term as a function of the hyperparameters, with its gradient in closed form.
+    """The covariance of rows as a function of hyperparameters, with its gradient.
 
     Attributes:
         names: The paths of the hyperparameters with a gradient, in the order of the tensors of a `Gram`.
@@ -150,7 +150,7 @@ class Approximation(ABC):
         return self.cost(data)
 
     def least_noise(self, data: TermData) -> float:
-        """Return the least noise for accurate means in double precision, in variances of the target."""
+        """Return the least noise for accurate means, in variances of the target."""
         return LEAST_NOISE
 
     def is_tuned(self, data: TermData) -> bool:
@@ -177,9 +177,10 @@ class Approximation(ABC):
         """
 
     def bounding(self, term: TermPrior) -> TermPrior | None:
-        """Return a term whose features phi have a known, positive semidefinite residual k - phi phi^T.
+        """Return a term whose features have a known, positive semidefinite residual.
 
-        Such terms bound the exact log marginal likelihood (`rfgp.solvers.lowrank.bounds`).
+        The residual is k - phi phi^T for the kernel k and the features phi. Such terms bound the exact log
+        marginal likelihood (`rfgp.solvers.lowrank.bounds`).
 
         Args:
             term: A term from `draw`.
@@ -223,7 +224,9 @@ def names_of(term: BoundTerm) -> str:
 
 
 def scale_name(term: BoundTerm, values: Values) -> str | None:
-    """Return the path of the variance of a term, which is its output scale or the one variance of a factor, or None.
+    """Return the path of the one variance of a term, or None.
+
+    It is the output scale, or the only variance of a factor.
 
     Args:
         term: The term.

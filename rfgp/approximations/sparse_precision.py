@@ -83,7 +83,7 @@ class SparsePrecision(Approximation):
         return None
 
     def cost(self, data: TermData) -> Cost:
-        """Return the cost of the latent values, at the starting hyperparameters and a sample of the rows."""
+        """Return the cost of the latent values, from a sample of the rows."""
         chosen = fields_of(data.term, data.columns)
         if not len(data.columns.sample) and any(factor.kind is Kind.NUMBER for factor, _, _ in chosen):
             return Cost(0, 0.0, "latent values with a sparse precision, whose number is unknown without rows")
@@ -102,7 +102,7 @@ class SparsePrecision(Approximation):
 
 
 def fields_of(term: BoundTerm, columns: ColumnSummary) -> tuple[Part, ...]:
-    """Return the factors of a term that have latent fields: those of places and columns, or else one of levels."""
+    """Return the factors of a term that have latent fields."""
     found = [part for part in term.parts() if part[0].latent_field(columns.select(part[1])) is not None]
     places = [part for part in found if part[0].kind is not Kind.LEVEL]
     places.sort(key=lambda part: part[0].kind is Kind.NUMBER)
@@ -124,7 +124,7 @@ def _latent(part: Part, columns: ColumnSummary, values: Values) -> LatentField:
 
 
 def _field_at(part: Part, data: TermData) -> tuple[Any, Array]:
-    """Return the field of a factor with the sample of rows among its values, and its parameters (p,) at the start."""
+    """Return the field of a factor on the sample of rows, and its parameters (p,)."""
     known, (_, places, prefix) = {**data.constants, **data.values}, part
     latent = _latent(part, data.columns, known)
     field = latent.refine(data.columns.sample[:, places])[0] if latent.is_refined else latent.field
@@ -184,7 +184,7 @@ class PrecisionTerm(TermPrior):
 
 
 def _column_of(term: BoundTerm, columns: ColumnSummary) -> MaternColumn | None:
-    """Return the column of a term that is a Matern process of one column, or None for other terms."""
+    """Return the column of a Matern process of one column, or None."""
     (factor, places, _), *others = term.parts()
     latent = factor.latent_field(columns.select(places))
     if others or factor.measure is None or latent is None or not isinstance(latent.field, ChainField):
@@ -193,7 +193,7 @@ def _column_of(term: BoundTerm, columns: ColumnSummary) -> MaternColumn | None:
 
 
 def _mixes(term: BoundTerm, chosen: tuple[Part, ...]) -> bool:
-    """Return whether a row reads several copies of the field, because their functions are not level indicators."""
+    """Return whether a row reads several copies of the field."""
     return any(factor.kind is not Kind.LEVEL for factor, _, _ in _others(term, chosen))
 
 

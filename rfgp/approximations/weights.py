@@ -55,7 +55,7 @@ class WeightTerm(TermPrior):
         return Prior(weights=(block,))
 
     def gram(self, inputs: Tensor, columns: ColumnSummary) -> TermGram | None:
-        """Return the covariance of rows (n, D) as a function if hyperparameters only scale the features, or None."""
+        """Return the covariance of rows (n, D) if hyperparameters only scale features."""
         parts = tuple(part.functions(columns) for part in self.parts)
         if self.learnable or any(part.design is None or part.reads for part in parts):
             return None

@@ -1,4 +1,4 @@
-"""Scoring steps with the average information, for a marginal likelihood whose gradient is estimated.
+"""Scoring steps with the average information, for estimated gradients.
 
 Conjugate gradients estimate the log determinant. A line search on such a likelihood may stop anywhere. With fixed draws
 the estimated gradient is a smooth function of the hyperparameters. Steps x += A^-1 g find its root, with the average
@@ -134,7 +134,7 @@ class Scoring(ABC, Generic[S]):
         return values, FitReport(*figures, likelihood_error=error)
 
     def step(self, point: Floats, gradient: Floats, information: Floats, radius: float) -> tuple[Floats, float]:
-        """Return the best step within bounds and radius, and twice the gain expected without the radius.
+        """Return the best step within bounds and radius, and twice its unrestricted gain.
 
         The expected gain is g^T s - s^T A s / 2, with eigenvalues of the scaled A of at least 1e-4. If the radius
         limits one entry, the others are optimized again: a shorter step along the same line would leave a narrow
@@ -189,7 +189,7 @@ class Scoring(ABC, Generic[S]):
         return torch.cat([(torch.zeros_like(p) if g is None else g).reshape(-1) for p, g in pairs]).double()
 
     def _prior(self, point: Floats) -> tuple[Tensor, Tensor]:
-        """Return the gradient and negative second derivatives (p,) of the log hyperpriors, by finite differences."""
+        """Return the gradient and negative second derivatives (p,) of the log hyperpriors."""
 
         def slope(at: Floats) -> Tensor:
             with torch.enable_grad():

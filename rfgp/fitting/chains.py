@@ -1,4 +1,4 @@
-"""The fit of a half-integer Matern process of one column, by scoring steps from passes over the rows.
+"""The fit of a half-integer Matern process of one column, by scoring steps.
 
 The first searches are on subsets, as for other terms. On all rows only a few steps remain. Each step takes one pass,
 which yields both the score and the information.

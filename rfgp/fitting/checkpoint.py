@@ -127,7 +127,7 @@ class FileJournal(Journal):
             self._file.close()
 
     def _compare(self, before: Tensors, now: Tensors) -> None:
-        """Raise if the first step has other likelihoods: hyperpriors, for example, are not in the identity."""
+        """Raise if the first step has other likelihoods, for example other hyperpriors."""
         alike = all(
             key in now
             and (value.shape, value.dtype) == (now[key].shape, now[key].dtype)
@@ -235,7 +235,7 @@ def open_journal(path: str | Path | None, identity: Callable[[], str]) -> Iterat
 
 
 def fingerprint(regression: Regression, fixed: tuple[str, ...], max_iterations: int | None) -> str:
-    """Return a hash of all inputs of a fit: family, data, starting values, draws, options and version.
+    """Return a hash of all inputs of a fit, such as data, starts and options.
 
     Hyperpriors are not included. The journal compares the likelihoods of the first step instead.
 
@@ -243,6 +243,12 @@ def fingerprint(regression: Regression, fixed: tuple[str, ...], max_iterations: 
         regression: The regression at its starting values.
         fixed: The names of fixed hyperparameters.
         max_iterations: The most iterations. If None, the default.
+
+    Examples:
+        >>> import rfgp
+        >>> regression = rfgp.ExactGP().condition([[0.0], [1.0]], [0.0, 1.0]).regression
+        >>> fingerprint(regression, (), None) == fingerprint(regression, ("noise",), None)
+        False
     """
     header = [version("rfgp"), str(sorted(fixed)), str(max_iterations), torch.__version__]
     digest = hashlib.sha256("\n".join(header).encode())

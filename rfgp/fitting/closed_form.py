@@ -123,7 +123,7 @@ class ClosedForm:
 
 
 def _add_hyperprior(total: dict[str, Tensor], values: Values, free: Sequence[str]) -> Tensor:
-    """Return the log density of the hyperpriors, 0-d, and add its gradient to the totals of free names."""
+    """Return the log density of the hyperpriors, 0-d, and add its gradient to totals."""
     with torch.enable_grad():
         leaves = values.leaves(free)
         found = leaves.log_hyperprior()

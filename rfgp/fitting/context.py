@@ -1,4 +1,4 @@
-"""The common parts of all stages of a fit: rows, random draws, and variances with a closed-form optimum."""
+"""The common parts of all stages of a fit."""
 
 import math
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from rfgp.rows import Block, Rows, pool_of, repeat_groups
 from rfgp.solvers.lowrank import LinearModel
 
 PRECISE_ROWS = 2000
-"""The most rows of a search that always runs in double precision."""
+"""The most rows of a search that always runs in double precision. Rounding would stop its line searches."""
 HELD_OUT = (0.1, 2000)
 """The share and the most rows that are held out when frequencies are learned."""
 
@@ -99,7 +99,7 @@ class TermFit:
 
     @cached_property
     def scales(self) -> tuple[str, ...]:
-        """The paths of all variances of terms, or none if their common factor has no closed-form optimum.
+        """The paths of all variances, if their common factor has a closed-form optimum.
 
         It has one for weights without a residual, given the ratios of all variances. No variance may be fixed, have a
         prior, or be several numbers, such as those of slopes.
@@ -115,7 +115,7 @@ class TermFit:
         return bool(self.scales) and self.is_primal(rows)
 
     def is_primal(self, rows: Rows) -> bool:
-        """Return whether all terms are weights, at most as many as some rows. Matrices are then F x F."""
+        """Return whether all terms are weights, at most as many as the rows."""
         return self.prior.has_weights_only and self.num_features <= len(rows)
 
     def linear(self, values: Values, rows: Rows, most_rounding: float | None = None) -> LinearModel:
@@ -148,7 +148,7 @@ def redrawn(regression: Regression) -> Regression:
 
 
 def searched(rows: Block) -> Block:
-    """Return rows for a search. Few rows are in double precision, because rounding would stop line searches."""
+    """Return rows for a search. Few rows are in double precision."""
     return replace(rows.whole, inputs=rows.inputs.double()) if len(rows) <= PRECISE_ROWS else rows
 
 
@@ -172,7 +172,7 @@ def observation_densities(
     mean: Tensor,  # (b, k)
     variance: Tensor,  # (b, 1) or (k,)
 ) -> Tensor:  # (b, k)
-    """Return the mean log densities (b, k) of the observations of rows, from the moments of one observation."""
+    """Return the mean log densities (b, k) of the observations of rows."""
     density = normal_log_density(rows.targets, mean, variance)
     if rows.scatter is None:
         return density
@@ -184,6 +184,6 @@ def of_observations(
     rows: Block,
     noise: Tensor,  # 0-d
 ) -> tuple[Tensor, Tensor]:  # (b, k), (b, 1)
-    """Return the mean (b, k) and variance (b, 1) of one observation of each row, from those of their mean."""
+    """Return the mean (b, k) and variance (b, 1) of one observation of each row."""
     mean, variance = moments
     return mean, (variance + rows.observation_noise(noise) - rows.noise_diag(noise))[:, None]

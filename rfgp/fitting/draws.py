@@ -1,4 +1,4 @@
-"""Learning random draws: frequencies by Adam, other draws by L-BFGS together with the hyperparameters."""
+"""Learning of random draws: frequencies by Adam, other draws by L-BFGS."""
 
 import math
 from collections.abc import Container
@@ -42,7 +42,7 @@ def fit_draws(fit: TermFit) -> tuple[Regression, FitReport]:
 
 
 def _fit_fixed(fit: TermFit, outcome: Outcome | None = None) -> tuple[Regression, FitReport]:
-    """Fit with fixed frequencies. The outcome is that of learning; if None, learning was not tried."""
+    """Fit with fixed frequencies, after an outcome of learning or None."""
     if not fit.free:
         return finish(fit, [], "every hyperparameter is fixed", True, outcome)
     fit, reports, words = grow(fit)

@@ -31,7 +31,7 @@ CHECKED_ROWS = 2000
 def finish(
     fit: TermFit, reports: list[FitReport], words: str, is_done: bool, outcome: Outcome | None = None
 ) -> tuple[Regression, FitReport]:
-    """Solve noise and variances on all rows; return the regression with its posterior, and the report.
+    """Solve for noise and variances on all rows; return the regression and the report.
 
     Args:
         fit: The fit at the hyperparameters found.
@@ -68,7 +68,7 @@ def finish(
 
 
 def validated(fit: TermFit, report: FitReport) -> tuple[Regression, FitReport]:
-    """Return a regression with its posterior, and the report with leave-one-out scores of some rows.
+    """Return a regression with its posterior, and the report with leave-one-out scores.
 
     Args:
         fit: The fit at the hyperparameters found.
@@ -122,7 +122,7 @@ def _statistics(fit: TermFit) -> Statistics:
 
 
 def _check(fit: TermFit, inference: Inference, learned: Outcome | None) -> tuple[float, float, float]:
-    """Return the mean squared leave-one-out z-score, the mean log density and the neighbors' correlation."""
+    """Return the leave-one-out calibration, log density and neighbors' correlation."""
     rows = fit.subset(CHECKED_ROWS) if learned is None else learned.split.test
     if isinstance(inference, LowRankSolver | OnePassSolver):
         moments = inference.leave_one_out(rows)
@@ -136,7 +136,7 @@ def _check(fit: TermFit, inference: Inference, learned: Outcome | None) -> tuple
 
 
 def left_out(regression: Regression, moments: tuple[Tensor, Tensor], rows: Block) -> tuple[float, float, float]:
-    """Return the mean squared leave-one-out z-score, the mean log density, and the correlation of neighbors' errors.
+    """Return the leave-one-out calibration, log density and neighbors' correlation.
 
     Args:
         regression: The regression, at its hyperparameters.

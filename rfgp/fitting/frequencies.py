@@ -1,4 +1,4 @@
-"""Learning frequencies (Lazaro-Gredilla et al. 2010), with held-out rows against overfitting.
+"""Learning of frequencies, with held-out rows against overfitting.
 
 Frequencies start from the model's draw. Short runs from a few candidates select the starting hyperparameters. Adam
 (Kingma and Ba 2015) maximizes the marginal likelihood of random batches of rows over frequencies and hyperparameters.
@@ -134,7 +134,7 @@ def fixed_density(fit: TermFit, split: Split) -> Tensor:
 
 
 def learn(fit: TermFit, split: Split, start: Values, initial: FitReport) -> Outcome:
-    """Learn frequencies; return the best step if it gains more than a standard error over fixed ones.
+    """Learn frequencies; return the best step if it gains significantly.
 
     Args:
         fit: The fit at hyperparameters found with fixed frequencies.
@@ -261,13 +261,13 @@ class Learning:
         return reached < max(fixed + outputs * plan.needed_gain, outputs * plan.needed_score) + outputs * MARGIN
 
     def in_units(self, likelihood: float) -> float:
-        """Return the likelihood of all rows in the user's units, from the mean over standardized rows."""
+        """Return the likelihood of all rows in the user's units."""
         count = self.pool.count
         return likelihood * count + self._fit.regression.scaling.targets.log_jacobian(count)
 
     @cached_property
     def best_fixed(self) -> _Candidate:
-        """The fixed frequencies, with noise and scale solved for on held-out rows and some training rows."""
+        """The fixed frequencies, with noise and scale solved for."""
         values, rows, fit = self.values(self._initial), self._scored, self._fit
         has_more_rows = fit.scales and len(rows) > fit.num_features
         if has_more_rows and block_scales(fit.spec, fit.prior):
@@ -281,7 +281,7 @@ class Learning:
     # --- steps -----------------------------------------------------------------------------------
 
     def _segment(self, state: _AdamState, first: int, last: int) -> dict[str, Tensor]:
-        """Return the state after steps `first` to `last`, their likelihoods per row, and the held-out densities."""
+        """Return the state, likelihoods and held-out densities of steps `first` to `last`."""
         likelihoods = []
         for step in range(first, last):
             value, gradients = self.gradient(state.parameters, self._batch(step), step)
@@ -306,7 +306,7 @@ class Learning:
     def gradient(
         self, parameters: dict[str, Tensor], rows: Block, step: int | None = None
     ) -> tuple[float, dict[str, Tensor]]:
-        """Return the log density of a row in standardized units, and the gradient of the objective per row.
+        """Return the standardized log density of a row, and the gradient of the objective.
 
         Args:
             parameters: The free hyperparameters, 0-d or (d,), and frequencies (m, d) by path.
@@ -357,7 +357,7 @@ class Learning:
         return clamped
 
     def _held_out_density(self, parameters: dict[str, Tensor]) -> Tensor:
-        """Return the standardized leave-one-out log densities of the held-out rows, summed over outputs."""
+        """Return the standardized leave-one-out log densities of the held-out rows."""
         values, rows = self._with_frequencies(self.values(parameters), parameters), self._scored
         with torch.no_grad():
             if self._fit.is_primal(rows):
@@ -370,7 +370,7 @@ class Learning:
 
 
 def mean_and_error(values: Tensor) -> tuple[float, float]:
-    """Return the mean of independent values (n,) and its standard error, infinite for a single value."""
+    """Return the mean of independent values (n,) and its standard error."""
     error = float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else math.inf
     return float(values.mean()), error
 

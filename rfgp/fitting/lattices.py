@@ -1,4 +1,4 @@
-"""Fits of terms on lattices of frequencies, by scoring steps from the statistics of one pass over the rows.
+"""Fits of terms on lattices of frequencies, by scoring steps.
 
 1. Starts: A few steps from several lengthscales, on a small subset with few features.
 2. Subset: The lattices are rebuilt for the hyperparameters, and steps are taken, in turns, until lengthscales converge.
@@ -60,7 +60,7 @@ PASSES = 2
 def fit_lattices(
     fit: TermFit, other: Callable[[Regression, Plan], tuple[Regression, FitReport]]
 ) -> tuple[Regression, FitReport]:
-    """Fit terms on lattices, alone or with other fixed designs; return the regression and the report.
+    """Fit terms on lattices and other fixed designs; return the regression and report.
 
     Args:
         fit: The fit.
@@ -105,7 +105,7 @@ def fit_lattices_by_laplace(fit: TermFit) -> tuple[TermFit, list[FitReport], str
 
 
 def searched_in_rounds(fit: TermFit, rows: Rows) -> tuple[TermFit, list[FitReport]]:
-    """Search from several starts, then on rows with rebuilt lattices; return the fit and the reports.
+    """Search from several starts, then on rows; return the fit and the reports.
 
     Args:
         fit: The fit.
@@ -160,7 +160,7 @@ def started(fit: TermFit) -> TermFit:
 
 
 def lacks_modes(fit: TermFit) -> bool:
-    """Return whether modes omit so much of a function that its likelihood is that of another model.
+    """Return whether modes omit a large part of a function.
 
     Under a Gaussian likelihood the omitted variance is part of the noise. Under another likelihood, few modes at a
     short lengthscale represent a smooth function, which may be spuriously likely.
@@ -252,7 +252,7 @@ def can_score(fit: TermFit, rows: Rows) -> bool:
 
 
 class Searched(Inference, Protocol):
-    """The role: inference with a known Fisher information of the mean, a variance and scales of weights."""
+    """The role: inference with a known Fisher information."""
 
     @abstractmethod
     def score(self) -> Tensor:
@@ -278,7 +278,13 @@ class Searched(Inference, Protocol):
         """Return the inference with the factors of another at the same hyperparameters and rows."""
 
     def information(self, in_mean: Tensor, in_variance: Tensor, in_scale: Tensor) -> Tensor:
-        """Return the Fisher information (p, p), for derivatives of mean (k, p), log v (p,) and log s^2 (F, p)."""
+        """Return the Fisher information (p, p).
+
+        Args:
+            in_mean: The derivatives of the mean in the parameters, (k, p).
+            in_variance: The derivatives of log v, (p,).
+            in_scale: The derivatives of log s^2, (F, p).
+        """
 
 
 class FisherScoring(Scoring[Searched]):

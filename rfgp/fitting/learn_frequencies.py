@@ -139,7 +139,7 @@ def _candidates(regression: Regression, plan: Plan, held_out: Block) -> tuple[li
 
 
 def _learn_jointly(start: Regression, plan: Plan, held_out: Block) -> tuple[list[Candidate], list[FitReport]]:
-    """Return candidates from joint searches over frequencies and hyperparameters, each with new neighbors."""
+    """Return candidates from joint searches over frequencies and hyperparameters."""
     fit, omega = NeighborFit.of(start, plan), learned_frequencies(TermFit.of(start, plan))
     hyperpriors = {p: Normal(w, torch.full_like(w, PRIOR_SCALE), validate_args=False) for p, w in omega.items()}
     values = start.hyperparameters.beside({path: draw.clone() for path, draw in omega.items()}, hyperpriors)
@@ -176,7 +176,7 @@ def _with_fewer(regression: Regression) -> Regression:
 
 
 def _without_neighbors(regression: Regression) -> Regression:
-    """Return a regression of the terms without neighbors, with a higher lower bound of the noise."""
+    """Return a regression of the terms without neighbors, with a larger least noise."""
     spec, near = spec_of(regression), neighbors_of(regression.prior()).names
     alone = some_terms(spec, [term.name for term in spec.terms if term.name not in near])
     values = values_of_terms(alone, regression.hyperparameters)
@@ -200,7 +200,7 @@ def _with_neighbors(regression: Regression, alone: Regression) -> Regression:
 
 
 def _half_noise_to_neighbors(alone: Regression) -> Regression:
-    """Return a regression with half of the noise moved to neighbors, at half the lengthscales of the features."""
+    """Return a regression with half of the noise moved to neighbors."""
     values, half = alone.hyperparameters, math.log(0.5)
     near, terms = neighbors_of(alone.prior()).names, spec_of(alone).terms
     of_features = [prefix for term in terms if term.name not in near for prefix in term.prefixes]

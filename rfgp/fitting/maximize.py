@@ -1,4 +1,4 @@
-"""Maximization of a marginal likelihood: the options of a fit, and L-BFGS over raw hyperparameters."""
+"""The options of a fit, and L-BFGS over raw hyperparameters."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,11 +34,14 @@ _BACK, _WORTH = 0.03, 0.1
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Coordinates u(x) = -log(e^(-2x) + e^(-2f)) / 2 of raw numbers x = log l, or u = x for infinite f.
+    """Coordinates u of raw numbers x in which lengthscales do not fade.
 
-    A kernel depends on 1 / l^2, so its slope in log l fades like 1 / l^2. An irrelevant column takes dozens of
-    iterations to reach the upper bound of its lengthscale, and never comes back. The coordinate u is the logarithm up
-    to l = e^f and then nearly linear in 1 / l^2, so the slope does not fade.
+    A kernel depends on 1 / l^2, so its slope in x = log l fades like 1 / l^2. An irrelevant column takes dozens of
+    iterations to reach the upper bound of its lengthscale, and never comes back. The coordinate
+
+        u(x) = -log(e^(-2x) + e^(-2f)) / 2,    or u = x for infinite f,
+
+    is the logarithm up to l = e^f and then nearly linear in 1 / l^2, so the slope does not fade.
 
     Attributes:
         fading: The f of each entry (p,).
@@ -74,7 +77,7 @@ class Coordinates:
         return np.asarray(1 + np.exp(2 * np.where(self._fades, x - self.fading, -np.inf)))
 
     def restart(self, x: Floats, gradient: Floats) -> Floats:
-        """Return raw numbers (p,) with shorter faded lengthscales if the objective would gain by that.
+        """Return raw numbers (p,) with faded lengthscales shortened if that should gain.
 
         The gradient in 1 / l^2 = e^(-2x) is -e^(2x) / 2 times the gradient in x. It does not fade, so it estimates the
         gain of a faded column.
@@ -185,7 +188,7 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """The log marginal likelihood and the log hyperpriors of some rows, as a function of the hyperparameters.
+    """The log marginal likelihood and log hyperpriors as a function of hyperparameters.
 
     Attributes:
         density: The likelihood.
@@ -223,7 +226,7 @@ class Objective:
             return found.item()
 
     def evaluated(self, values: Values, free: Iterable[str], warm_start: WarmStart = ()) -> dict[str, Tensor]:
-        """Return the negative objective per observation, 0-d, its gradient (p,) in free values, and these values.
+        """Return the negative objective per observation, 0-d, and its gradient (p,).
 
         The Jacobian is omitted, so that no search depends on the unit of the targets. The warm start (...) is included,
         so that a fit resumed from a journal takes the same steps.
@@ -320,7 +323,7 @@ class _Search:
         return reached, FitReport(search.converged, *figures, search.message, at_bounds, trace, (done,))
 
     def _again(self, search: Descent, bounds: list[Limits], tolerance: float) -> Descent:
-        """Search again with shorter lengthscales of faded columns if a gain is expected; return the better end."""
+        """Search again from shorter lengthscales of faded columns; return the better end."""
         value, slope = self._evaluate(search.point)
         end = self._coordinates.raw(search.point)
         restarted = self._coordinates.restart(end, slope / self._coordinates.slope(end) * self._objective.count)

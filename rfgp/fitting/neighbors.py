@@ -121,7 +121,7 @@ class NeighborFit:
         return tuple(name for name in self.of_features if name in scales)
 
     def with_more(self, values: Values) -> "NeighborFit":
-        """Return the fit on twice as many rows. Rough fits of neighbors alone start at the last values."""
+        """Return the fit on twice as many rows. Rough fits of neighbors alone continue."""
         wider = replace(self, most=2 * self.most)
         if self.plan.most_rows is None or self.of_features or self.has_residual:
             return wider
@@ -138,7 +138,7 @@ class NeighborFit:
         return len(self.rows) if len(self.rows) <= enough else self.most
 
     def needs_more_rows(self, values: Values, report: FitReport) -> bool:
-        """Return whether all rows, each given its neighbors, are far less likely than those of the search."""
+        """Return whether all rows are far less likely than those of the search."""
         if self.size == len(self.rows) or not report.stages:
             return False
         with torch.no_grad():
@@ -148,7 +148,7 @@ class NeighborFit:
         return not every > searched - MOST_LOSS - STANDARD_ERRORS / math.sqrt(count)
 
     def _density_of_all(self, values: Values) -> float:
-        """Return the mean log density of all rows, or of 16,384 in a rough search on very many rows."""
+        """Return the mean log density of all rows, or of many in a rough search."""
         if self.plan.most_rows is not None and len(self.rows) > MOST_CHECKED:
             wider = replace(self, most=MOST_ROWS)._objective(values, alone=False)
             return float(wider.density(values).value) / wider.count
@@ -183,7 +183,7 @@ class NeighborFit:
             return maximize(objective, values, plan, stage=name, held=held, bounds=self._bounds(), tolerance=tolerance)
 
     def _bounds(self) -> Bounds:
-        """Return bounds of the output scales of features, except those with a prior or a given start.
+        """Return bounds of the output scales of features without a prior or start.
 
         Without bounds one of three splits of elevators had an output scale of 18,000 and an RMSE of 1.55 instead of
         0.35. On 12 tables of 159 to 3,338 rows, three splits each, the mean NLPD was the same.
@@ -284,7 +284,7 @@ def _search(fit: NeighborFit) -> Found:
 
 
 def _with_points_again(fit: NeighborFit, values: Values, reports: list[FitReport]) -> Found:
-    """Select points again and search on the same rows, while lengthscales change and the likelihood grows."""
+    """Select points again and search on the same rows, while the likelihood grows."""
     for _ in range(MOST_REDRAWS if reports[-1].stages else 0):
         spec = spec_of(redrawn(fit.regression.replace(hyperparameters=values)))
         if spec is fit.spec:
@@ -318,7 +318,7 @@ def search_all(fit: NeighborFit, search: Search = _search) -> Found:
 
 
 def more_rounds(fit: NeighborFit, values: Values, reports: list[FitReport]) -> tuple[Values, list[FitReport]]:
-    """Search further with new neighbors if the last search gained; return the values and all reports."""
+    """Search further with new neighbors if the last search gained enough."""
     if not fit.has_gained(reports[-1]):
         return values, reports
     values, more = rounds(fit, values, ROUNDS - FIRST_ROUNDS, FIRST_ROUNDS)
@@ -328,7 +328,7 @@ def more_rounds(fit: NeighborFit, values: Values, reports: list[FitReport]) -> t
 def rounds(
     fit: NeighborFit, values: Values, most: int, before: int = 0, name: str = "", alone: bool = False
 ) -> tuple[Values, list[FitReport]]:
-    """Search at most `most` times, each time with new neighbors, after `before` earlier searches."""
+    """Search at most `most` times with new neighbors, after `before` earlier searches."""
     reports = list[FitReport]()
     for number in range(before, before + most):
         values, report = fit.search(values, name + f", neighbors {number + 1}" * bool(number), alone)
@@ -339,7 +339,7 @@ def rounds(
 
 
 def from_neighbors_alone(fit: NeighborFit, begin: Values, likelihood: float) -> tuple[Values | None, list[FitReport]]:
-    """Search with neighbors alone, and with features from there; return None if neighbors are less likely."""
+    """Search with neighbors alone, and with features from there if that is likely."""
     values, reports = rounds(fit, begin, FIRST_ROUNDS, name=", neighbors alone", alone=True)
     if not reports[-1].log_marginal_likelihood > likelihood:
         return None, reports
@@ -350,7 +350,7 @@ def from_neighbors_alone(fit: NeighborFit, begin: Values, likelihood: float) -> 
 
 
 def is_better(fit: NeighborFit, one: tuple[Values, FitReport], other: tuple[Values, FitReport]) -> bool:
-    """Return whether the first has the better leave-one-out score, or likelihood for very many rows."""
+    """Return whether the first result has the better leave-one-out score."""
     if len(fit.rows) <= MOST_CHECKED:
         return fit.density_left_out(one[0]) > fit.density_left_out(other[0])
     return one[1].log_marginal_likelihood > other[1].log_marginal_likelihood

@@ -73,7 +73,7 @@ def fit_observed(regression: Regression, plan: Plan, strategy: Strategy) -> tupl
 
 
 def with_few(regression: Regression) -> Regression:
-    """Return the regression with fewer random features, if it has many features and not too many rows."""
+    """Return the regression with fewer random features, if rows are not too many."""
     spec, count = spec_of(regression), len(regression.needed_rows("a fit"))
     few = FEW_FREQUENCIES if spec.options.likelihood.num_latents == 1 else FEWEST
     changed = {name: _fewer(one, few) for name, one in spec.approximations.items()}
@@ -133,7 +133,7 @@ def _cheaper(regression: Regression) -> Regression:
 
 
 def _started(values: Values, found: Regression, free: list[str], prefix: str) -> Values:
-    """Return values with the free ones found. A noise process starts with the kernel of the function."""
+    """Return values with the free ones found, also for the kernel of a noise process."""
     reached = found.hyperparameters
     own = {name: reached.value(name) for name in reached.space.names if name in free}
     scales = {term.outputscale for term in spec_of(found).terms}

@@ -33,7 +33,7 @@ _REACH, _SHRINKAGE = 1.5, 0.3
 
 
 def density_of(fit: TermFit, rows: Block) -> Density:
-    """Return the log density of rows, with the common factor of all variances solved for if possible.
+    """Return the log density of rows, solved for the common factor if possible.
 
     A search then varies the ratios to the variance of the first term, which stays at its starting value.
     """
@@ -60,7 +60,7 @@ def can_profile(fit: TermFit, rows: Block) -> bool:
 
 
 def profiled_density(fit: TermFit, rows: Block) -> Density:
-    """Return the log density of rows, with the noise and the common factor of terms solved for by dense algebra.
+    """Return the log density of rows, solved for noise and factor by dense algebra.
 
     Let K be the covariance with eigenvalues l, c the factor and r c the noise. At the optimal c = q(r) / (N k), with
     q(r) = y^T (K + r)^-1 y, -2 log density is N k log q(r) + k sum log(l + r) plus a constant. If the two cannot be

@@ -1,4 +1,4 @@
-"""Searches under sparse priors by forward selection: columns are added while the posterior density grows.
+"""Searches under sparse priors, by forward selection of columns.
 
 If every column has an effect at the start, a search may explain a few rows by many columns. So all columns start
 without an effect. Each step ranks the columns by polynomial fits to the leave-one-out errors. It tries the first few at
@@ -78,7 +78,7 @@ def sparse_effects(fit: TermFit) -> list[Effects]:
 
 
 def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: float | None) -> SearchEnd:
-    """Add columns one after the other; return the fit at the end of a last search, and the report.
+    """Add columns one after the other; return the fit after a last search.
 
     Args:
         fit: The fit at its start.

@@ -1,4 +1,4 @@
-"""Starting values of a fit. The likelihood of a kernel has several maxima, and a search finds the nearest."""
+"""Starting values of a fit. The likelihood of a kernel has several maxima."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -131,7 +131,7 @@ def started_by_matrices(fit: TermFit) -> TermFit:
 
 
 def started(fit: TermFit, factor: float, density_of: Densities = density_of) -> Values:
-    """Return values with scaled open lengthscales. In a sum, those of each term are then screened.
+    """Return values with scaled open lengthscales, screened for each term of a sum.
 
     Args:
         fit: The fit.
@@ -158,7 +158,7 @@ def screened(fit: TermFit, density_of: Densities = density_of) -> Values:
 
 
 def narrowed(fit: TermFit, names: Sequence[str]) -> Values:
-    """Return values with shorter lengthscales of some names if those are far more likely on 500 rows.
+    """Return values with shorter lengthscales if those are far more likely.
 
     The noise and the common factor of all terms are solved for, so that short lengthscales do not explain noise.
     """
@@ -196,7 +196,7 @@ def first_rows(rows: Block, order: Tensor, count: int) -> Block:
 
 
 def starts_of_field(fit: TermFit) -> list[Values]:
-    """Return the most likely start of a field for each factor of its parameters, the best first."""
+    """Return the starts of a field, one for each factor of its parameters, best first."""
     names, regression = open_scales(fit), fit.regression
     if not names:
         return [fit.values]

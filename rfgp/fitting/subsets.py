@@ -64,7 +64,7 @@ SearchEnd = tuple[TermFit, FitReport]
 
 
 def grow(fit: TermFit) -> tuple[TermFit, list[FitReport], str]:
-    """Optimize on growing subsets; return the fit at the values found, the reports, and a message."""
+    """Optimize on growing subsets; return the fit, the reports, and a message."""
     fit, reports = begin(fit)
     fit, reports = drawn_again(fit, reports)
     first = reports[-1].stages[-1].rows
@@ -94,7 +94,7 @@ def begin(fit: TermFit) -> tuple[TermFit, list[FitReport]]:
 
 
 def exact_twin(fit: TermFit) -> TermFit | None:
-    """Return the fit with the exact kernel instead of random features, or None if that is slow or there are none."""
+    """Return the fit with the exact kernel instead of random features, or None."""
     spec = fit.spec
     features = [name for name, one in spec.approximations.items() if isinstance(one, RandomFeatures)]
     measures = [
@@ -109,7 +109,7 @@ def exact_twin(fit: TermFit) -> TermFit | None:
 
 
 def approach(fit: TermFit, most: int, compared: int | None = None, tolerance: float | None = None) -> SearchEnd:
-    """Optimize on some rows from the best start, to a coarse tolerance; return the fit and the report.
+    """Optimize on some rows from the best start, to a coarse tolerance.
 
     Args:
         fit: The fit.
@@ -185,7 +185,7 @@ def optimize(
     tolerance: float | None = None,
     again: bool = False,
 ) -> SearchEnd:
-    """Run L-BFGS on rows. The common factor of variances is solved for unless that leaves the bounds.
+    """Run L-BFGS on rows, solving for the common factor of variances if possible.
 
     Args:
         fit: The fit at its starting values.
@@ -228,7 +228,7 @@ def _tolerance(fit: TermFit, rows: Block) -> float:
 
 
 def drawn_again(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitReport]]:
-    """Make draws again at the hyperparameters found, and search again, while the likelihood grows.
+    """Make draws again and search again, while the likelihood grows.
 
     Features that share a budget are divided again even if the likelihood does not grow.
 
@@ -254,7 +254,7 @@ def drawn_again(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[F
 
 
 def _divided(fit: TermFit, rows: Block) -> TermFit:
-    """Return a fit with the budget of features divided by the terms' effective degrees of freedom."""
+    """Return a fit with features divided by the terms' effective degrees of freedom."""
     spec = fit.spec
     names = sharing(spec.options.approximations, spec.approximations)
     if spec.options.budget is None or len(names) < 2 or not spec.is_gaussian:

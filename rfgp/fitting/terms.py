@@ -109,7 +109,7 @@ def _fit_sparse(fit: TermFit) -> tuple[Regression, FitReport]:
 
 
 def _fit_field(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-    """Fit one kernel on nodes, roads or a mesh, with features drawn again at the hyperparameters found."""
+    """Fit one kernel on nodes, roads or a mesh."""
     with in_one_thread(len(regression.needed_rows("a fit")) <= SMALL):
         starts = starts_of_field(TermFit.of(regression, plan))
         regression, report = _searched(regression, starts, plan, is_continued=False)
@@ -126,7 +126,7 @@ def _fit_field(regression: Regression, plan: Plan) -> tuple[Regression, FitRepor
 def _searched(
     regression: Regression, starts: list[Values], plan: Plan, *, is_continued: bool
 ) -> tuple[Regression, FitReport]:
-    """Search on all rows from several starts, or by conjugate gradients from the first; return the best."""
+    """Search on all rows from several starts; return the best result."""
     rows, best = regression.needed_rows("a fit"), None
     if uses_cg(regression.prior(), rows):
         return fit_by_scoring(regression.replace(hyperparameters=starts[0]), plan, has_subset=not is_continued)
@@ -145,7 +145,7 @@ def _searched(
 
 
 def fit_by_scoring(regression: Regression, plan: Plan, *, has_subset: bool = True) -> tuple[Regression, FitReport]:
-    """Take scoring steps with gradients by conjugate gradients; return the regression and the report.
+    """Take scoring steps with conjugate gradients; return the regression and report.
 
     Args:
         regression: The regression at its starting values.

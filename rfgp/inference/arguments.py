@@ -1,4 +1,4 @@
-"""Conversion of the arguments and results of predictions between the caller's arrays and tensors."""
+"""Conversion of arguments and results of predictions between arrays and tensors."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from rfgp.errors import InvalidArgumentError
 
 
 def in_caller_form(value: Tensor, template: Tensor, as_numpy: bool) -> Any:
-    """Return a result (...) with the dtype and device of a template, optionally as a numpy array."""
+    """Return a result (...) like a template, or as a numpy array."""
     value = (value.detach() if as_numpy else value).to(template)
     return value.cpu().numpy() if as_numpy else value
 

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class ResultCache:
-    """A cache of results by name. A call with gradients enabled never gets a result without them.
+    """A cache of results by name that is safe with gradients.
 
     - A result that requires a gradient is not kept, because a backward pass may free its graph.
     - A result computed with gradients disabled is returned only while they are disabled.
@@ -50,7 +50,7 @@ class ResultCache:
         return self.put(name, compute())
 
     def put(self, name: str, result: T) -> T:
-        """Keep a result if that is safe. Return the kept result of this name, or else the result itself."""
+        """Keep a result if that is safe. Return the kept one, or else the result itself."""
         if any(tensor.requires_grad or tensor.is_inference() for tensor in _tensors_in(result)):
             return result
         kept: T = self._results.setdefault((name, torch.is_grad_enabled()), result)

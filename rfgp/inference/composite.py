@@ -67,7 +67,7 @@ class IndependentFunctions(Posterior):
         return lambda inputs: torch.cat([sample(inputs) for sample in samples], dim=2)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors (...) of all functions, named by function and tensor, such as "0.weights"."""
+        """Return the tensors (...) of all functions, with names such as "0.weights"."""
         return numbered(function.tensors() for function in self.functions)
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
@@ -79,7 +79,7 @@ class IndependentFunctions(Posterior):
         return IndependentFunctions(tuple(function.of(names) for function in self.functions))
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariances (n, n, C) between the sums of some terms and of others, at n inputs."""
+        """Return the posterior covariances (n, n, C) between two sums of terms."""
         parts = [function.cross_covariance(inputs, first, second) for function in self.functions]
         return torch.stack(parts, dim=2)
 
@@ -153,7 +153,7 @@ class HeteroscedasticPosterior(Posterior):
         return replace(self, function=self.function.of(names))
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) between the sums of some terms of f and of others, at n inputs."""
+        """Return the posterior covariance (n, n) between two sums of terms of f."""
         return self.function.cross_covariance(inputs, first, second)
 
 
@@ -171,7 +171,7 @@ def prefixed(prefix: str, values: Mapping[str, T]) -> dict[str, T]:
 
 
 def numbered(values: Iterable[Mapping[str, T]]) -> dict[str, T]:
-    """Return values by name, such as tensors (...), of several posteriors, with its number before the names."""
+    """Return values (...) by name of several posteriors, with the number as a prefix."""
     found: dict[str, T] = {}
     for number, own in enumerate(values):
         found |= prefixed(str(number), own)

@@ -1,4 +1,4 @@
-"""A Gaussian process given data: distributions at any points, of all terms or of some terms."""
+"""A Gaussian process given data, of all terms or of some terms."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -76,7 +76,7 @@ class ConditionedGP:
         return self.of(*(name for name in self.terms if name not in left_out))
 
     def cross_covariance(self, inputs: Tensor, first: Terms, second: Terms) -> Tensor:
-        """Return the posterior covariance between the sums of some terms and of others, at n inputs.
+        """Return the posterior covariance between two sums of terms at n inputs.
 
         Args:
             inputs: The points, (n, d) or (n,).

@@ -1,4 +1,4 @@
-"""Joint Gaussian distributions of standardized latent values at some points, computed lazily."""
+"""Joint Gaussian distributions of standardized latent values, computed lazily."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
@@ -51,7 +51,7 @@ class Distribution(ABC):
 
     @property
     def noise(self) -> "Distribution | None":
-        """The distribution of the log noise at the points, or None if the noise is not a function of the inputs."""
+        """The distribution of the log noise at the points, or None for constant noise."""
         return None
 
     def mean(self) -> Tensor:
@@ -131,7 +131,7 @@ class LatentDistribution(Distribution):
 
     @property
     def noise(self) -> "LatentDistribution | None":
-        """The distribution of the log noise at the points, or None if the noise is not a function of the inputs."""
+        """The distribution of the log noise at the points, or None for constant noise."""
         posterior = self.posterior.noise_process
         return None if posterior is None else self._kept("noise", lambda: LatentDistribution(posterior, self.inputs))
 
@@ -189,7 +189,7 @@ class LatentDistribution(Distribution):
 
 @dataclass(frozen=True, eq=False)
 class LinearFunctionals(Distribution):
-    """The distribution of linear functionals of latent values, such as differences and averages.
+    """The distribution of linear functionals of latent values, such as differences.
 
     Attributes:
         latent: The distribution of the values at n points.
@@ -348,7 +348,7 @@ def sample_functions_jointly(
 
 
 def normal_log_density(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """Return the log density of each value (...) under Gaussian distributions with some means and variances.
+    """Return the log density of each value (...) under Gaussian distributions.
 
     Examples:
         >>> round(float(normal_log_density(torch.tensor(0.0), torch.tensor(0.0), torch.tensor(1.0))), 4)

@@ -1,4 +1,4 @@
-"""Integrals of the latent function over boxes, by Gauss-Legendre quadrature of its joint distribution.
+"""Integrals of the latent function over boxes, by Gauss-Legendre quadrature.
 
 The integral over a box is the sum over nodes x_q of v_q f(x_q). It is Gaussian with the mean sum_q v_q m(x_q) and the
 variance v^T C v, with C the covariance of the nodes. The residual variance of features is independent between points.
@@ -101,7 +101,7 @@ def gauss_legendre(count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, An
 
 @dataclass(frozen=True, eq=False)
 class BoxIntegrals(Distribution):
-    """The joint distribution of the integrals of the latent function over m boxes, without new levels.
+    """The joint distribution of integrals over m boxes, without new levels.
 
     Attributes:
         posterior: The posterior.
@@ -179,7 +179,7 @@ class BoxIntegrals(Distribution):
         return self._functionals(self.corners)
 
     def _left_out(self, corners: Tensor) -> Tensor:
-        """Return the variances (m,) of sums over nodes of residuals that are independent between points."""
+        """Return the variances (m,) of sums over nodes of independent residuals."""
         blocks = [b for b in self.posterior.prior.weights if b.residual is not None and b.residual.is_noise]
         blocks = [b for b in blocks if self.names is None or b.name in self.names]
         nodes, weights = self._nodes(corners)
@@ -270,7 +270,7 @@ class IntegratedGP(ConditionedGP):
         return replace(self, posterior=self.posterior.of(names), names=tuple(names), shift=0 * self.shift)
 
     def cross_covariance(self, inputs: Tensor, first: Terms, second: Terms) -> Tensor:
-        """Return the posterior covariance (m, m) or (m, m, C) between sums of terms, integrated over boxes.
+        """Return the covariance (m, m) or (m, m, C) between integrated sums of terms.
 
         Raises:
             InvalidArgumentError: If no term or an unknown term is named, or the boxes have too many nodes.
@@ -328,7 +328,7 @@ def rule_for(priors: Sequence[Prior], corners: Tensor, places: tuple[int, ...], 
 
 
 def _slice(corners: Tensor, places: tuple[int, ...], place: int) -> Tensor:
-    """Return the line (1, 2, D) along a column through the center of the box that is widest in it."""
+    """Return the line (1, 2, D) along a column through the box that is widest in it."""
     widest = corners[int((corners[:, 1, place] - corners[:, 0, place]).argmax())]
     line = widest.clone()
     line[:, list(places)] = widest.mean(0)[list(places)]
@@ -337,7 +337,7 @@ def _slice(corners: Tensor, places: tuple[int, ...], place: int) -> Tensor:
 
 
 def _errors(priors: Sequence[Prior], line: Tensor, place: int) -> Iterator[float]:
-    """Yield the largest relative change over terms of the variance of an integral, for each number of nodes.
+    """Yield the largest relative change of a term's variance for each number of nodes.
 
     It ends once an error is at most `LEAST_ERROR`.
     """
@@ -362,7 +362,7 @@ NEGLIGIBLE = 1e-6
 
 
 def _variance_of(prior: Prior, nodes: Tensor, weights: Tensor) -> Tensor:
-    """Return the prior variance of an integral, and its upper bound by the variances of the nodes, (2,)."""
+    """Return the prior variance of an integral and its upper bound, (2,)."""
     again = nodes.clone()  # a copy: residuals that are independent between points do not contribute
     new = (block.new_covariance(nodes, again) for block in blocks_with_new_levels(prior, None))
     kernel = sum(new, start=prior.kernel(nodes, again).double())

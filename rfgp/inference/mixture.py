@@ -1,4 +1,4 @@
-"""Weighted mixtures of Gaussian processes with one output: posteriors, distributions and predictions."""
+"""Weighted mixtures of Gaussian processes with one output."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -144,7 +144,7 @@ class MixturePosterior(Posterior):
         raise InvalidArgumentError(NO_FUNCTIONS)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors (...) of all members, named by member and tensor, such as "0.factor"."""
+        """Return the tensors (...) of all members, with names such as "0.factor"."""
         return numbered(member.tensors() for member in self.members)
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
@@ -246,6 +246,15 @@ class MixturePrediction(Prediction):
     Moments, densities, probabilities, quantiles and draws are those of the mixture. Its tails are longer than those of
     the Gaussian distribution with the same moments. `exp()` and divergences use that Gaussian distribution. `latent` is
     a `MixtureDistribution`.
+
+    Examples:
+        >>> from rfgp.inference.distributions import MarginalDistribution
+        >>> low, high = (MarginalDistribution(torch.tensor([[m]]), torch.tensor([1.0])) for m in (-2.0, 2.0))
+        >>> zero, one = torch.zeros(()), torch.ones(())
+        >>> latent = MixtureDistribution((low, high), (0.5, 0.5), (zero[None], zero[None]), (zero, zero))
+        >>> prediction = MixturePrediction(latent, zero, one, zero, torch.empty(0), as_numpy=True)
+        >>> prediction.quantile([0.25, 0.75])[:, 0].round(1)
+        array([-2.,  2.], dtype=float32)
     """
 
     def cdf(self, y: Any) -> Any:
@@ -313,7 +322,7 @@ class MixturePrediction(Prediction):
             yield weight, member.mean_tensor(), variance
 
     def exp(self) -> LogNormal:
-        """Return the log-normal distribution of the exponentials of Gaussian values with these moments."""
+        """Return the log-normal distribution with these moments of the logarithm."""
         parts = (self.latent, self.location, self.scale, self.noise, self.template, self.as_numpy, self.has_noise)
         return LogNormal(Prediction(*parts))
 

@@ -1,4 +1,4 @@
-"""Distributions at inputs with new levels, that is, levels of a group without training rows."""
+"""Distributions at inputs with new levels, which no training row has."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ def prior_kernel(prior: Prior, inputs: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class WithNewLevels(Distribution):
-    """The sum of a posterior distribution and of independent effects of new levels with mean 0.
+    """The sum of a posterior distribution and independent effects of new levels.
 
     Attributes:
         known: The posterior distribution without new levels.
@@ -77,7 +77,7 @@ class WithNewLevels(Distribution):
 
     @property
     def noise(self) -> Distribution | None:
-        """The distribution of the log noise at the points, or None if the noise is not a function of the inputs."""
+        """The distribution of the log noise at the points, or None for constant noise."""
         return self.known.noise
 
     def function_covariance(self) -> Tensor:

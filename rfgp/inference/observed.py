@@ -1,4 +1,4 @@
-"""Predictive and leave-one-out distributions of observations and labels under any likelihood, in the user's units."""
+"""Predictive and leave-one-out distributions of observations, in the user's units."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -138,7 +138,10 @@ class ObservedClasses(Prediction):
 
     @plain()
     def quantile(self, probability: Any) -> Any:
-        """Return the smallest labels with a cdf of at least a probability: (n,), or (q, n) for q probabilities."""
+        """Return the quantiles of labels: (n,), or (q, n) for q probabilities.
+
+        A quantile is the smallest label with a cdf of at least the probability.
+        """
         found = self._probabilities()
         p = check_probabilities("probability", probability, found)
         cumulative = found.cumsum(1).clamp_max(1.0)
@@ -190,7 +193,7 @@ _ROUNDING = 2.0**-50
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ObservedPrediction(Prediction):
-    """The distribution of observations at n points under a likelihood that is not Gaussian, in the user's units.
+    """The distribution of observations under a likelihood that is not Gaussian.
 
     Marginal distributions are integrals over the latent function. Draws are joint.
 
@@ -227,7 +230,7 @@ class ObservedPrediction(Prediction):
         return self._unit**2 * self._moments()[1]
 
     def log_prob(self, y: Any) -> Any:
-        """Return the log density of each observation (n,), or the log probability of counts and labels.
+        """Return the log density, or log probability, of each observation (n,).
 
         Raises:
             InvalidArgumentError: If y has another shape than the mean, or is impossible under the likelihood.
@@ -246,7 +249,10 @@ class ObservedPrediction(Prediction):
 
     @plain()
     def quantile(self, probability: Any) -> Any:
-        """Return the smallest y with a cdf of at least a probability: (n,), or (q, n) for q probabilities."""
+        """Return the quantiles of observations: (n,), or (q, n) for q probabilities.
+
+        A quantile is the smallest y with a cdf of at least the probability.
+        """
         mean, predictive = self._moments()[0], self._predictive
         p = check_probabilities("probability", probability, mean)
         found = [self._unit * quantile_of(predictive, self.likelihood, one.expand_as(mean)) for one in p.reshape(-1)]

@@ -1,4 +1,4 @@
-"""Implicit covariances of predictions: products, solves and draws without forming the matrix."""
+"""Implicit covariances of predictions, with products, solves and draws."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Predictions in the user's units: joint Gaussian and log-normal distributions at some points."""
+"""Joint Gaussian and log-normal predictions at some points, in the user's units."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -144,7 +144,7 @@ class Prediction:
         self,
         weights: Any,  # (n,) or (m, n)
     ) -> "Prediction":
-        """Return the joint distribution of linear functionals of the values, such as sums, means and differences.
+        """Return the joint distribution of linear functionals, such as sums.
 
         `p.linear([1, -1])` is the distribution of f(a) - f(b), and `1 - p.linear([1, -1]).cdf(0)` the probability that
         f(a) > f(b). `observed()` adds the noise of the observations, if it is Gaussian. The covariance of all points is
@@ -173,7 +173,7 @@ class Prediction:
         return replace(self, latent=latent, location=0 * self.location, noise=noise, of_observations=refused)
 
     def exp(self) -> "LogNormal":
-        """Return the log-normal distribution of the exponentials, for a model fitted to logarithms."""
+        """Return the log-normal distribution of the exponentials."""
         refusals.check_closed_form(self._has_closed_form, refusals.NO_LOGARITHM)
         return LogNormal(self)
 
@@ -268,7 +268,7 @@ class Prediction:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LogNormal:
-    """The joint log-normal distribution of exp(value), with the Gaussian distribution `log` of the values.
+    """The joint log-normal distribution of exp(value) for Gaussian values.
 
     It suits positive targets that span orders of magnitude. After `gp.fit(X, np.log(y))`, `gp.predict(X_new).exp()` is
     the distribution of the latent function and `gp.predict(X_new).observed().exp()` that of an observation, in the
@@ -336,7 +336,7 @@ class LogNormal:
         return self.log.cdf(check_values(y, self.log.mean_tensor(), may_be_one=True).clamp_min(0).log())
 
     def log_prob(self, y: Any) -> Any:
-        """Return the log density of each value (n,) under its marginal distribution, -inf unless positive."""
+        """Return the log density of each value (n,), -inf unless it is positive."""
         variance, mean = self.log.variance_tensor(), self.log.mean_tensor()
         values = check_values(y, mean)
         log = values.clamp_min(torch.finfo(values.dtype).tiny).log()
@@ -365,7 +365,7 @@ def _per_output(prediction: Prediction, variance: Tensor) -> Tensor:
 
 
 def _noise(prediction: Prediction) -> Tensor:
-    """Return the standardized noise of a distribution, (), (n,) or (n, n). It is 0 for the latent function."""
+    """Return the standardized noise of a distribution, (), (n,) or (n, n)."""
     noise = prediction.noise
     return noise.double() if prediction.has_noise else torch.zeros_like(noise, dtype=torch.float64)
 
@@ -385,7 +385,7 @@ def _deviation(prediction: Prediction) -> Tensor:
 
 
 def _quantile(prediction: Prediction, probability: Any) -> Tensor:
-    """Return the marginal quantiles (n,) or (n, k), float64. For q probabilities, (q, n) or (q, n, k)."""
+    """Return the marginal quantiles (n,), (n, k), (q, n) or (q, n, k), float64."""
     deviation, mean = _deviation(prediction), prediction.mean_tensor()
     p = check_probabilities("probability", probability, mean)
     standard: Tensor = torch.special.ndtri(p.reshape(*p.shape, *(1 for _ in mean.shape)))

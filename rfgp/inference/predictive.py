@@ -1,4 +1,4 @@
-"""Posterior predictive distributions of observations: integrals over Gaussian distributions of the latent function.
+"""Posterior predictive distributions, by integrals over the latent function.
 
 Moments without a closed form and cumulative probabilities are integrals of smooth functions against N(mean, variance).
 They use the trapezoidal rule, which is exact to rounding for analytic functions. Its error is at most 0.03 if the
@@ -87,7 +87,7 @@ class LatentPredictive:
 
 @dataclass(frozen=True, eq=False)
 class HeteroscedasticPredictive:
-    """Gaussian observations with the noise variance e^g, integrated over the Gaussian distribution of g.
+    """Gaussian observations with the noise variance e^g and Gaussian g.
 
     Attributes:
         level: The noise variance at g = 0, 0-d.
@@ -137,7 +137,7 @@ class HeteroscedasticPredictive:
         return latent_moments(self._noise, torch.zeros_like(self.location))
 
     def _given_noise(self, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield y - E f (b, 1) and the variances (b, q) of observations at values of g, in chunks of points."""
+        """Yield y - E f (b, 1) and the variances (b, q) of observations, in chunks."""
         mean, variance = self._function_moments
         for residual, own, m, v in chunks(y - mean, variance, *self._noise_moments):
             noise = self.level * (m[:, None] + v.sqrt()[:, None] * PLACES).exp()
@@ -149,7 +149,7 @@ Predictive = LatentPredictive | HeteroscedasticPredictive
 
 
 def latent_moments(latent: Distribution, location: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean and the variance (n,) of the first function of a distribution, with its mean added."""
+    """Return the mean and variance (n,) of the first function of a distribution."""
     variance = latent.variance().clamp_min(0).double().cpu()  # first: its pass over the points finds the mean too
     return (location + latent.mean()[:, 0]).double().cpu(), variance
 
@@ -187,7 +187,7 @@ def log_predictive_density(
     mean: Tensor,  # (n,)
     variance: Tensor,  # (n,)
 ) -> Tensor:  # (n,)
-    """Return the log of the integral of p(y | f) N(f; mean, variance), by a Gauss-Hermite rule at its peak.
+    """Return the log of the integral of p(y | f) N(f; mean, variance).
 
     Newton's method finds the peak of concave log densities. Other likelihoods implement `Likelihood.mixture`.
     """
@@ -217,12 +217,12 @@ def chunks(*columns: Tensor) -> Iterator[tuple[Tensor, ...]]:
 
 
 def _scale_mixture_log_density(residual: Tensor, variance: Tensor) -> Tensor:
-    """Return the log density (n,) of a mixture over variances (n, q) of Gaussians, at y - mean (n, 1)."""
+    """Return the log density (n,) of a scale mixture at y - mean (n, 1)."""
     inside = -0.5 * (residual.square() / variance + (2 * math.pi * variance).log())
     return torch.logsumexp(inside + WEIGHTS.log(), dim=1)
 
 
 def _scale_mixture_cdf(residual: Tensor, variance: Tensor) -> Tensor:
-    """Return the probability (n,) of at most y under a mixture over variances (n, q), at y - mean (n, 1)."""
+    """Return the cumulative probability (n,) of a scale mixture at y - mean (n, 1)."""
     out: Tensor = torch.special.ndtr(residual / variance.sqrt()) @ WEIGHTS
     return out

@@ -44,7 +44,7 @@ def refuse_integrals(prediction: Any) -> NoReturn:
 
 
 def refuse_functionals(prediction: Any) -> NoReturn:
-    """Raise for the observations of linear functionals under a likelihood that is not Gaussian.
+    """Raise for observations of functionals if the likelihood is not Gaussian.
 
     Raises:
         InvalidArgumentError: Always.

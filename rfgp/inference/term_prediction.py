@@ -68,12 +68,12 @@ class TermPrediction(Prediction):
         return replace(self, latent=self.latent.centered(), location=zero, process=None)
 
     def linear(self, weights: Any) -> Prediction:
-        """Return the joint distribution of linear functionals (m,) of the values, as `Prediction.linear`."""
+        """Return the joint distribution of linear functionals (m,) of the values."""
         found = super().linear(weights)
         return replace(found, process=None) if isinstance(found, TermPrediction) else found
 
     def cross_covariance(self, first: Any, second: Any) -> Any:
-        """Return the posterior covariance between the sums of some terms and of others at the points.
+        """Return the posterior covariance between two sums of terms at the points.
 
         Args:
             first: The names of the terms of the rows, or one name.

@@ -1,4 +1,4 @@
-"""The choice of an approximation for a likelihood that is not Gaussian, by prior and number of rows."""
+"""The choice of an approximation for a likelihood that is not Gaussian."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -128,7 +128,7 @@ class _Given:
 
 
 def _laplace(prior: Prior, given: _Given) -> Laplace | LowRankLaplace | LatticeLaplace:
-    """Return Laplace's approximation for one function, by F x F algebra if there are at most n features."""
+    """Return Laplace's approximation for one function."""
     if is_low_rank(prior, given.rows) and has_lattices(prior):
         model = LinearModel(prior.dense, given.rows, given.mean, given.one)
         return LatticeLaplace(model, given.likelihood, given.learned, given.warm_start)
@@ -142,7 +142,7 @@ def _laplace(prior: Prior, given: _Given) -> Laplace | LowRankLaplace | LatticeL
 
 
 def _coupled(prior: Prior, given: _Given) -> Inference:
-    """Return Laplace's approximation for several classes, by weights if rows are many, else by n x n matrices."""
+    """Return Laplace's approximation for several classes."""
     if prior.has_weights_only and len(given.rows) > SHARED_RATIO * prior.num_features:
         return CoupledLowRankLaplace(LinearModel(prior.dense, given.rows, given.mean, given.one), given.likelihood)
     if prior.precisions or prior.neighbors is not None:

@@ -1,4 +1,4 @@
-"""Posteriors of C dependent latent functions, such as those of several classes under a softmax."""
+"""Posteriors of C dependent latent functions, such as those of several classes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -101,7 +101,7 @@ class CoupledDensePosterior(Posterior):
         return replace(self, terms=known_terms(self.prior, names))
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariances (n, n, C) between the sums of some terms and of others, at n inputs.
+        """Return the posterior covariances (n, n, C) between two sums of terms.
 
         Raises:
             InvalidArgumentError: If an unknown term or no term is named.
@@ -202,7 +202,7 @@ class CoupledLowRankPosterior(Posterior):
         return replace(self, terms=known_terms(self.prior, names), full=self.full or self)
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariances (n, n, C) between the sums of some terms and of others, at n inputs.
+        """Return the posterior covariances (n, n, C) between two sums of terms.
 
         Raises:
             InvalidArgumentError: If an unknown term or no term is named.
@@ -234,7 +234,7 @@ def function_covariance(
     phi: Tensor,  # (n, F)
     inverse: Tensor,  # (C, F, C F)
 ) -> tuple[Tensor, Tensor]:
-    """Return Phi (A^-1)_cd (n, C, C, F) and the covariances of the functions at each point, (n, C, C)."""
+    """Return Phi (A^-1)_cd (n, C, C, F) and the covariances of functions (n, C, C)."""
     C, F = inverse.shape[:2]
     products = torch.einsum("bf,cfg->bcg", phi, inverse).reshape(len(phi), C, C, F)
     return products, torch.einsum("bcdf,bf->bcd", products, phi)

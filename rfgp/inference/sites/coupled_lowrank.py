@@ -135,7 +135,7 @@ class ClassWeightProblem(ModeProblem[WeightState]):
         return Step(change, float((change * ascent).sum()))
 
     def move(self, state: WeightState, step: Step, least: float) -> WeightState | None:
-        """Return the state at the longest of the step's lengths whose objective is at least `least`, or None."""
+        """Return the state at the longest length with an objective of at least `least`."""
         along = [
             (block, self._f(phi, state.position), self._model.fitted(phi, step.change)) for block, phi in self._features
         ]

@@ -69,7 +69,7 @@ class Laplace(Inference):
 
     @property
     def likelihood_error(self) -> float:
-        """The standard error of the log evidence, from an estimated log determinant, or 0 if it is exact."""
+        """The standard error of the log evidence, or 0 if it is exact."""
         return self._regression.likelihood_error
 
     def warm_start(self) -> WarmStart:

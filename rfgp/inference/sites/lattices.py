@@ -1,4 +1,4 @@
-"""Laplace's approximation through features on lattices, by non-uniform fast Fourier transforms.
+"""Laplace's approximation through features on lattices, by fast transforms.
 
 No features are formed. The notation is that of `rfgp.inference.sites.lowrank`, with Phi = phi S and features phi that
 depend on no hyperparameter. A Newton step needs f at the rows, a Fourier series, and the sums phi^T W phi and phi^T g
@@ -74,7 +74,7 @@ SERIES = SeriesReading()
 
 @dataclass(frozen=True, eq=False)
 class LatticeLaplace(Inference):
-    """Laplace's approximation to the posterior of weights on fixed designs, one of them on a lattice.
+    """Laplace's approximation to the posterior of weights on lattices.
 
     Attributes:
         model: The rows, with one target each, and their features. Its noise has no effect.
@@ -211,7 +211,7 @@ class LatticeLaplace(Inference):
         return self
 
     def information(self, in_mean: Tensor, in_variance: Tensor, in_scale: Tensor) -> Tensor:
-        """Return the Fisher information (p, p) of p parameters in the Gaussian regression of working observations.
+        """Return the Fisher information (p, p) of the regression of working observations.
 
         It is an approximation, because W in the noise 1 / W is held constant. See `rfgp.solvers.onepass.solver`.
 
@@ -269,7 +269,10 @@ def _weighted(block: Block, weight: Tensor, target: Tensor) -> Block:
 def _newton_weights(
     at: _Rows, is_final: bool, has_excess: bool, block: Block
 ) -> tuple[Sequence[Block], Sequence[Tensor]]:
-    """Return rows with strengths W and g, then those with the majorizer's excess, and the log density, 0-d."""
+    """Return rows for the sums of a Newton step, and the log density, 0-d.
+
+    The first rows have the strengths W and g, and the second, if any, the majorizer's excess.
+    """
     terms = RowLikelihood(at.likelihood, block).terms(at.values(block))
     found = [_weighted(block, terms.weight if is_final else terms.majorizer, terms.gradient)]
     if has_excess:

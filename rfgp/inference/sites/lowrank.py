@@ -1,4 +1,4 @@
-"""Laplace's approximation through features, in blocks of rows, with memory O(block x F + F^2).
+"""Laplace's approximation through features, in blocks of rows.
 
 At the mode w of the weights (`rfgp.inference.sites.weights`)
 
@@ -109,7 +109,7 @@ class LowRankLaplace(Inference):
         return self.mode.evidence, partial(self._gradients, needs)
 
     def _gradients(self, needs: Needs) -> list[Tensor | None]:
-        """Return the gradients in the mean (1,), the variances (T,), and the parameters of features and likelihood."""
+        """Return the gradients in the mean (1,), variances (T,), features and likelihood."""
         model, mode, count = self._detached, self.mode, len(self.model.parameters)
         inverse = torch.cholesky_inverse(mode.factor)
         covariance = model.scale[:, None] * inverse * model.scale
@@ -125,7 +125,7 @@ class LowRankLaplace(Inference):
 
 
 def with_typical_noise(model: LinearModel, likelihood: Likelihood) -> LinearModel:
-    """Return a model with the noise 1 / mean(W) of some rows at the mean, for the choice of precision.
+    """Return a model with the noise 1 / mean(W) of some rows at the mean.
 
     Args:
         model: The rows and their features.
@@ -164,7 +164,7 @@ def _implicit_sums(at: _AtMode, model: LinearModel) -> Sums:
 
 
 def _gradient_sums(at: _AtMode, b: Tensor, features: Needs, learned: Needs, model: LinearModel) -> Sums:
-    """Return the gradients in the mean (1,) and in the parameters of the features and of the likelihood.
+    """Return the gradients in the mean (1,), the features and the likelihood.
 
     Args:
         at: The mode.
@@ -202,7 +202,7 @@ def learned_gradients(
     block: Block,
     values: tuple[Tensor, Tensor, Tensor],
 ) -> list[Tensor]:
-    """Return the gradients in the learned parameters of a likelihood, 0-d each, or 0 if not needed.
+    """Return the gradients in the learned parameters of a likelihood, 0-d each.
 
     Args:
         likelihood: The likelihood, with its given parameters.

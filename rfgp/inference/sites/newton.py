@@ -1,4 +1,4 @@
-"""Damped Newton's method for the mode of a posterior, with one loop for all kinds of sites.
+"""Damped Newton's method for the mode of a posterior.
 
 The objective is psi(x) = sum_i log p(y_i | f_i) + the log prior density of f. The position x is the latent values at
 the rows, or the weights of features. With the gradient g of psi and an approximation -H < 0 of its Hessian, a step is
@@ -79,7 +79,7 @@ class ModeProblem(ABC, Generic[S]):
 
     @abstractmethod
     def starts(self) -> Sequence[Tensor]:
-        """Return starting positions (...). The search starts at the best of them, the first of equals."""
+        """Return starting positions (...). The search starts at the best of them."""
 
     @abstractmethod
     def objective(self, position: Tensor) -> float:
@@ -104,7 +104,7 @@ class ModeProblem(ABC, Generic[S]):
         return max(self.floor, ROUNDING * abs(state.objective))
 
     def move(self, state: S, step: Step, least: float) -> S | None:
-        """Return the state at the longest of the step's lengths whose objective is at least `least`, or None."""
+        """Return the state at the longest length with an objective of at least `least`."""
         for length in LENGTHS:
             position = state.position + length * step.change
             if self.objective(position) >= least:
@@ -113,7 +113,7 @@ class ModeProblem(ABC, Generic[S]):
 
 
 class Mode(NamedTuple, Generic[S]):
-    """A mode: the last state of a search, and the next step, whose curvature is that at the state."""
+    """A mode: the last state of a search, and the next step."""
 
     state: S
     step: Step

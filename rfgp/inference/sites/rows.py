@@ -1,4 +1,4 @@
-"""Sites of rows over any solver: Newton's steps are Gaussian regressions of working observations.
+"""Sites of rows over any solver, with Gaussian regressions as Newton's steps.
 
 With the derivatives g of the log density and weights W > 0 at f, a step leads to the posterior mean of a Gaussian
 regression on z = f + g / W with noise 1 / W (Rasmussen and Williams 2006, Algorithm 3.1). Positions are pairs (f -
@@ -33,7 +33,7 @@ def regression(
     mean: Tensor,  # (k,)
     signs: Tensor | None = None,  # (k,)
 ) -> Solver:
-    """Return the Gaussian regression of working observations with noise 1 / weight, under the prior of a solver."""
+    """Return the Gaussian regression of working observations with noise 1 / weight."""
     block = Block(rows.inputs, working, fixed_noise=1 / weight, signs=signs)
     return solver.at(block, mean, working.new_zeros(()))
 
@@ -100,7 +100,7 @@ class RowProblem(ModeProblem[RowState]):
         return Step(change, float(change[0] @ ascent))
 
     def _newton(self, solver: Solver, terms: LikelihoodTerms, ascent: Tensor) -> Tensor | None:
-        """Return Newton's step (2, n), preconditioned by a solver, or None if the curvature is negative."""
+        """Return Newton's step (2, n), or None if the curvature is negative."""
         n, curvature = len(ascent), terms.curvature[:, None]
 
         def precondition(residual: Tensor) -> Tensor:
@@ -118,7 +118,7 @@ class RowProblem(ModeProblem[RowState]):
         return None if bool(found.is_indefinite) or float(change[0] @ ascent) <= 0 else change
 
     def _regression(self, solver: Solver, working: Tensor, terms: LikelihoodTerms) -> Solver:
-        """Return the regression of working observations z - mean (n,), with the majorizer as curvature."""
+        """Return the regression of working observations z - mean (n,) by the majorizer."""
         return regression(solver, self._rows.rows, working[:, None], terms.majorizer, torch.zeros_like(working[:1]))
 
 
@@ -128,7 +128,7 @@ def _position(found: Solver) -> Tensor:
 
 
 def row_mode(problem: RowProblem) -> RowState:
-    """Return the mode of the latent function at its rows, after one more step than `find_mode` takes.
+    """Return the mode of the latent function at its rows, after one more step.
 
     The step costs only an evaluation, because `find_mode` has solved for it.
     """

@@ -34,7 +34,7 @@ def determinant_gradient(
     counts: Tensor,  # (n, 1)
     covariance: Tensor,  # (n, C, C)
 ) -> Tensor:  # (n, C)
-    """Return the gradient s of -log|I + K W| / 2 in f, -1/2 d(sum_i tr V_i W_i) / df with constant V.
+    """Return the gradient s of -log|I + K W| / 2 in f.
 
     s_ic = -w_i p_ic / 2 ((V_cc - p^T diag V) - 2 ((V p)_c - p^T V p)).
     """

@@ -12,7 +12,7 @@ from rfgp.rows import Block
 
 
 class LikelihoodTerms(NamedTuple):
-    """The log density of rows at latent values f, with derivatives in f. Rows are multiplied by their counts.
+    """The log density of rows at latent values f, with derivatives, times the counts.
 
     Attributes:
         value: The log density of all rows, 0-d.
@@ -64,13 +64,13 @@ class RowLikelihood:
         )
 
     def log_prob(self, f: Tensor) -> Tensor:
-        """Return the log density of all rows at f (n,) or (n, C), 0-d, or -inf if it is not finite."""
+        """Return the log density, 0-d, of all rows at f (n,) or (n, C), or -inf."""
         offset = self.rows.offset() if f.ndim == 1 else self.rows.offset()[:, None]
         total = (self.likelihood.log_prob(self.targets, f + offset) * self.rows.counts()).sum()
         return torch.where(torch.isfinite(total), total, -torch.inf)
 
     def parameter_objective(self, f: Tensor, change: Tensor, variance: Tensor) -> Tensor:
-        """Return a sum, 0-d, with the gradient of Laplace's evidence in the likelihood's parameters.
+        """Return a sum, 0-d, with the gradient of the evidence in the likelihood.
 
         The sum is log p(y | f) + change^T g - variance^T W / 2, with constant latent values.
 

@@ -1,4 +1,4 @@
-"""Variational inference over any solver, for rows in memory: the Gaussian that is closest to a posterior.
+"""Variational inference over any solver, for rows in memory.
 
 The approximation is the prior times a Gaussian factor, or site, for each row. For f = mean + h with h ~ N(0, K) and
 factors exp(beta_i h_i - lambda_i h_i^2 / 2), it is the posterior of a Gaussian regression on h = beta / lambda with
@@ -176,7 +176,7 @@ def find_sites(problem: VariationalProblem, start: Sites, most_steps: int = MOST
 
 
 def _damped_step(problem: VariationalProblem, now: Approximation, length: float) -> tuple[Approximation | None, float]:
-    """Return an approximation with a bound that is no lower, or None, and the length of the next step."""
+    """Return an approximation with a bound that is no lower, and the next length."""
     least = now.bound - ROUNDING * now.bound.abs()
     while length >= _LEAST_LENGTH:
         moved = problem.at(now.natural_gradient_step(problem.counts, length))
@@ -204,7 +204,7 @@ class AndersonAcceleration:
         self._steps: list[Tensor] = []
 
     def extrapolated(self, now: Approximation) -> Approximation | None:
-        """Return the approximation at the next position, or None if its bound is no higher or it is the first."""
+        """Return the approximation at the next position, or None without a gain."""
         position = torch.stack(now.sites).reshape(-1)
         step = torch.stack(now.natural_gradient_step(self._problem.counts, 1.0)).reshape(-1) - position
         self._positions, self._steps = [*self._positions, position][-MEMORY:], [*self._steps, step][-MEMORY:]
@@ -294,7 +294,7 @@ class Variational(Inference):
         return mean_sites(problem) if self.mode is None else laplace_sites(problem, self.mode())
 
     def _class_start(self, problem: VariationalProblem) -> Sites:
-        """Return the starting sites for several classes, the better of the warm start and the prior's sites."""
+        """Return the better starting sites for several classes, warm or from the prior."""
         cold = prior_sites(problem)
         return max([cold, Sites(*self.start)], key=problem.bound) if self.start else cold
 
@@ -337,7 +337,7 @@ class Variational(Inference):
         return mean, left[:, 0] if len(self.solvers) == 1 else left
 
     def _regressions(self) -> list[Solver]:
-        """Return the Gaussian regressions at the sites, with gradients in the priors and the means."""
+        """Return the Gaussian regressions at the sites, with gradients."""
         precision, linear = self.approximation.sites
         working = torch.split(self.mean.detach() + linear / precision, 1, dim=1)
         each = zip(self.approximation.solvers, working, precision.mT, torch.split(self.mean, 1), strict=True)

@@ -1,4 +1,4 @@
-"""Sites over the weights of a low-rank model: Newton's steps are passes over blocks of rows.
+"""Sites over the weights of a low-rank model, by passes over blocks of rows.
 
 The model is f = mean + Phi w with w ~ N(0, I) and Phi = phi S, with the prior standard deviations S of the weights.
 With the derivatives g of the log density and curvatures W at f, a step is A^-1 (Phi^T g - w), A = I + Phi^T W Phi (the
@@ -38,7 +38,7 @@ _MATRIX = "The feature matrix I + Phi^T W Phi"
 
 
 def precision_of(model: LinearModel) -> tuple[float, float]:
-    """Return the tolerance and the floor of a search with the features of a model (see `ModeProblem`)."""
+    """Return the tolerance and the floor (see `ModeProblem`) for the features."""
     block, count = next(iter(model.blocks())), len(model.rows)
     if model.phi(block.take(slice(1))).dtype == torch.float64:
         return TOLERANCE * (1 + count / 1000), FLOOR
@@ -70,7 +70,10 @@ class WeightState:
 
 
 class Reading(Protocol):
-    """The role: passes over rows that read the features of a model. It is pickled for rows on other machines."""
+    """The role: passes over rows that read the features of a model.
+
+    It is pickled for rows on other machines.
+    """
 
     def precision(self, model: LinearModel) -> tuple[float, float]:
         """Return the tolerance and the floor of a search (see `ModeProblem`)."""
@@ -82,7 +85,7 @@ class Reading(Protocol):
         """Return Phi w (b, m), float64, for weights (F, m)."""
 
     def step(self, model: LinearModel, likelihood: Likelihood, weights: Tensor, is_final: bool) -> Sums:
-        """Return the log density at weights (F,), 0-d, Phi^T g (F,), Phi^T W Phi (F, F) and the majorizer's excess.
+        """Return the log density, Phi^T g (F,), Phi^T W Phi (F, F) and the excess.
 
         The excess is omitted if the log density is concave. If `is_final`, it is omitted too, and W is that of
         Laplace's approximation.
@@ -144,13 +147,13 @@ class WeightProblem(ModeProblem[WeightState]):
         return WeightState(position, *self._reading.step(self._model, self._likelihood, position, False))
 
     def step(self, state: WeightState, last_decrement: float) -> Step:
-        """Return Newton's step, or a step by the majorizer if A is not positive definite, with the factor of A."""
+        """Return Newton's step, or a step by the majorizer, with the factor of A."""
         factor, ascent = _step_factor(state), state.gradient - state.position
         change = torch.cholesky_solve(ascent[:, None], factor)[:, 0]
         return Step(change, float(change @ ascent), factor)
 
     def move(self, state: WeightState, step: Step, least: float) -> WeightState | None:
-        """Return the state after the full step, or the best one along it if the full step is too long."""
+        """Return the state after the full step, or the best one along it."""
         moved = self.evaluate(state.position + step.change)
         if moved.objective >= least:
             return moved
@@ -207,7 +210,7 @@ def _factor(gram: Tensor) -> Tensor:
 
 
 def _step_factor(state: WeightState) -> Tensor:
-    """Return the factor of A with the curvature if that is positive definite, and else with its majorizer."""
+    """Return the factor of A, with the majorizer unless A is positive definite."""
     if state.excess is not None:
         newton = state.gram - state.excess
         factor, failed = torch.linalg.cholesky_ex(newton.diagonal_scatter(newton.diagonal() + 1))
@@ -225,14 +228,14 @@ def terms_at(
     weights: Tensor,  # (F,)
     block: Block,
 ) -> tuple[Tensor, Tensor, LikelihoodTerms]:
-    """Return the features (b, F) of a block without scales, f (b,) at weights, and the derivatives there."""
+    """Return the features (b, F) of a block, f (b,) at weights, and derivatives there."""
     phi = model.phi(block)
     f = model.mean + model.fitted(phi, weights[:, None])[:, 0]
     return phi, f, RowLikelihood(likelihood, block).terms(f)
 
 
 def _step_sums(likelihood: Likelihood, weights: Tensor, is_final: bool, model: LinearModel) -> Sums:
-    """Return the value, Phi^T g (F,), and the upper triangles of Phi^T W Phi (F, F) and of the majorizer's excess.
+    """Return the sums of `Reading.step`, with upper triangles of matrices (F, F).
 
     The excess is omitted if the log density is concave. If `is_final`, it is omitted too, and W is that of Laplace's
     approximation.
