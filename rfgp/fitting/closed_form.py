@@ -1,7 +1,7 @@
 """The log marginal likelihood of rows under exact terms, with its gradient in closed form.
 
-On few rows, the terms, their blocks and autograd's graph cost several times as much as the matrices. A search evaluates
-hundreds of times, so that all that does not depend on the hyperparameters is prepared once.
+On few rows, terms, blocks and autograd's graph cost several times as much as the matrices. A search takes hundreds of
+evaluations, so everything that does not depend on the hyperparameters is prepared once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ class ClosedForm:
 
     @classmethod
     def of(cls, regression: GPState, rows: Rows) -> "ClosedForm | None":
-        """Return the likelihood of rows under a regression. None if another solver serves, or a term has no gradient.
+        """Return the likelihood of rows, or None if another solver applies or a term has no gradient.
 
         Args:
             regression: The regression.
@@ -61,14 +61,15 @@ class ClosedForm:
         return cls(block, terms) if len(terms) == len(found) else None
 
     def __call__(self, values: ParameterValues, free: Sequence[str]) -> tuple[Tensor, Tensor] | None:
-        """Return the log likelihood and hyperpriors, 0-d, and their gradient in free raw values, (p,).
+        """Return the log likelihood with hyperpriors and its gradient.
 
         Args:
             values: The hyperparameters.
             free: Names of hyperparameters, in the order of the gradient.
 
         Returns:
-            Both, float64. None if a row is too far out for a closed form.
+            The value, 0-d, and its gradient in free raw values, (p,), float64. None if a row is too far out for a
+            closed form.
         """
         with torch.no_grad():
             known = {name: values.standardized(name).double() for name in values.space.quantities}
@@ -84,14 +85,14 @@ class ClosedForm:
         return value, torch.cat([part.reshape(-1) for part in parts])
 
     def value(self, values: ParameterValues) -> Tensor | None:
-        """Return the log likelihood and hyperpriors, 0-d, float64. None if a row is too far out for a closed form."""
+        """Return the log likelihood with hyperpriors, 0-d, float64, or None if a row is too far out."""
         with torch.no_grad():
             known = {name: values.standardized(name).double() for name in values.space.quantities}
             solver = self._solver(values, known)
             return None if solver is None else solver.log_marginal_likelihood() + values.log_hyperprior()
 
     def _solver(self, values: ParameterValues, known: Mapping[str, Tensor]) -> DenseSolver | None:
-        """Return the solver at hyperparameters, whose standardised values are known. None without a closed form."""
+        """Return the solver at standardized values, or None without a closed form."""
         grams = [term.at(known) for term in self.terms]
         found = [gram for gram in grams if gram is not None]
         if len(found) < len(grams):
@@ -105,7 +106,7 @@ class ClosedForm:
         of_terms: "zip[tuple[str, Tensor | None]]",
         of_noise_and_residual: Sequence[Tensor | None],
     ) -> dict[str, Tensor]:
-        """Return the gradients in raw values (...) by name, given those in standardised ones."""
+        """Return the gradients in raw values (...) by name, from those in standardized values."""
         in_noise, in_residual = of_noise_and_residual
         assert in_noise is not None
         assert in_residual is not None
@@ -122,7 +123,7 @@ class ClosedForm:
 
 
 def _add_hyperprior(total: dict[str, Tensor], values: ParameterValues, free: Sequence[str]) -> Tensor:
-    """Return the log density of the hyperpriors, 0-d, and add its gradient to the totals of free names."""
+    """Return the log density of the hyperpriors, 0-d, and add its gradient to totals."""
     with torch.enable_grad():
         leaves = values.leaves(free)
         found = leaves.log_hyperprior()

@@ -86,7 +86,7 @@ def _fit_to_all_rows(rounds: SuccessiveHalving, state: CandidateState) -> tuple[
         return _condition_on_all_rows(rounds, state)
     plan = validation.plan_of(candidate, found)
     if found is not None and len(candidate.terms) > 1 and found.searched < RESTART_SHARE * len(rows):
-        plan = replace(plan, is_begun=False)
+        plan = replace(plan, is_continued=False)
     return fit_terms(start_of(regression, candidate, rows, found), plan)
 
 

@@ -209,8 +209,8 @@ class Validation:
 
     def plan_of(self, candidate: Candidate, start: FittedCandidate | None, plan: Plan | None = None) -> Plan:
         """Return the options of a fit, whose search is shorter if candidates are averaged."""
-        plan = replace(plan or self.plan, is_begun=is_warm(candidate, start))
-        return replace(plan, enough=AVERAGING_GAIN) if self.averages else plan
+        plan = replace(plan or self.plan, is_continued=is_warm(candidate, start))
+        return replace(plan, least_gain=AVERAGING_GAIN) if self.averages else plan
 
     def _fit(self, candidate: Candidate, size: int, start: FittedCandidate | None, plan: Plan) -> FittedCandidate:
         is_all, has_neighbors = size == len(self.rows), candidate.neighbors is not None
@@ -222,7 +222,7 @@ class Validation:
         most = size if has_neighbors and not is_whole else None
         plan = replace(self.plan_of(candidate, start, plan), most_rows=most)
         if self.held_out is not None and not has_neighbors:
-            plan = replace(plan, enough=max(plan.enough, HELD_OUT_GAIN * size))
+            plan = replace(plan, least_gain=max(plan.least_gain, HELD_OUT_GAIN * size))
         if candidate.is_exact and not is_whole:
             plan = replace(plan, given_iterations=min(SUBSET_ITERATIONS, plan.max_iterations))
         found, report = fit_terms(initial, plan)
@@ -244,7 +244,7 @@ class Validation:
             initial = initial.replace(
                 hyperparameters=initial.hyperparameters.replaced(found.regression.hyperparameters.raw)
             )
-            plan = replace(self.plan_of(found.candidate, None), is_begun=True)
+            plan = replace(self.plan_of(found.candidate, None), is_continued=True)
             refitted, _ = fit_terms(
                 initial, replace(plan, given_iterations=min(SUBSET_ITERATIONS, plan.max_iterations))
             )

@@ -60,7 +60,7 @@ CASES = {
 
 @pytest.fixture(params=CASES.values(), ids=CASES.keys())
 def case(request):
-    """A regression of 30 rows, two of which coincide, hyperparameters away from its start, and formulas of terms."""
+    """A regression of 30 rows, two of them equal, hyperparameters away from its start, and formulas of terms."""
     kernel, formulas, d, outputs, own = request.param
     rng = np.random.default_rng(3)
     X = rng.normal(size=(30, d))
@@ -75,7 +75,7 @@ def case(request):
 
 
 def density(regression, values, formulas):
-    """Return the log density of standardised targets and that of the hyperpriors by dense algebra."""
+    """Return the log density of standardized targets and that of the hyperpriors by dense algebra."""
     rows = regression.rows
     x, y = rows.inputs.numpy(), rows.targets.numpy()
     known = {name: values.standardized(name).numpy() for name in values.space.names}
@@ -123,7 +123,7 @@ def test_gradient_matches_autograd(case):
 
 
 @pytest.mark.parametrize("planted", ["slope", "noise"])
-def test_a_planted_error_in_the_gradient_is_found(case, planted, monkeypatch):
+def test_planted_error_in_the_gradient_is_found(case, planted, monkeypatch):
     regression, values, formulas = case
     if planted == "slope" and not any("lengthscale" in name for name in values.space.names):
         pytest.skip("no term is stationary")
@@ -155,7 +155,7 @@ def test_other_models_have_no_closed_form(kernel, approximation):
     assert ClosedForm.of(regression, regression.rows) is None
 
 
-def test_a_row_far_out_is_left_to_autograd():
+def test_row_far_out_has_no_closed_form():
     X = np.random.default_rng(0).normal(size=(30, 2))
     gp = rfgp.GP(k.RBF(name="rbf"), approximation=rfgp.Exact())
     regression = begin(gp.spec, Chunk(X, X[:, 0]))
