@@ -153,11 +153,11 @@ def _solved(
     matrices: Tensor,  # (b, k, k)
     right: Tensor,  # (b, k)
 ) -> Tensor:  # (b, k)
-    out: Tensor = _Solved.apply(matrices, right)
+    out: Tensor = _Solve.apply(matrices, right)
     return out
 
 
-class _Solved(torch.autograd.Function):
+class _Solve(torch.autograd.Function):
     """C^-1 c of each matrix C (b, k, k) and vector c (b, k), 0 for rows that those before them determine."""
 
     @staticmethod

@@ -69,17 +69,17 @@ class LatentRoot:
         """What the neighbours leave of each row, sqrt(d) (r,)."""
         return self.entries[self.pattern.indptr[1:] - 1]
 
-    def spread(self, u: Tensor) -> Tensor:
+    def root_times(self, u: Tensor) -> Tensor:
         """Return L u, (n, c)."""
         from rfgp.local import products
 
-        return self._through(products.spread_rows, u)
+        return self._through(products.multiply_root, u)
 
-    def gather(self, v: Tensor) -> Tensor:
+    def transposed_root_times(self, v: Tensor) -> Tensor:
         """Return L^T v, (n, c)."""
         from rfgp.local import products
 
-        return self._through(products.gather_rows, v)
+        return self._through(products.multiply_transposed_root, v)
 
     def _through(self, loop: Callable[..., Any], x: Tensor) -> Tensor:
         array = as_array(x)

@@ -11,7 +11,7 @@ from rfgp.local.runs import LONGEST, most_entries, run_end
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def spread_rows(entries, near, starts, x):
+def multiply_root(entries, near, starts, x):
     """Turn x (n, c) into L x: row i is sqrt(d_i) x_i and the weighted rows of its neighbours, those of L x."""
     for i in range(x.shape[0]):
         a, b = starts[i], starts[i + 1] - 1
@@ -24,7 +24,7 @@ def spread_rows(entries, near, starts, x):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def gather_rows(entries, near, starts, x):
+def multiply_transposed_root(entries, near, starts, x):
     """Turn x (n, c) into L^T x."""
     for i in range(x.shape[0] - 1, -1, -1):
         a, b = starts[i], starts[i + 1] - 1

@@ -13,7 +13,7 @@ from rfgp.sparse.patterns import Pattern as Pattern
 from rfgp.sparse.patterns import SparseValues as SparseValues
 from rfgp.sparse.patterns import SparsityPattern as SparsityPattern
 from rfgp.sparse.products import add_outer as add_outer
-from rfgp.sparse.products import gather as gather
+from rfgp.sparse.products import transposed_product as transposed_product
 from rfgp.sparse.products import gram as gram
 from rfgp.sparse.products import multiply as multiply
 from rfgp.sparse.products import product as product

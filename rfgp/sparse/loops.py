@@ -80,7 +80,7 @@ def quadratic_forms(starts, columns, values, indptr, indices, entries, out, cove
 
 
 @jit()
-def gather(starts, columns, values, dense, out):
+def transposed_product(starts, columns, values, dense, out):
     """Overwrite out (N, p) with A^T dense, for A (n, N) in CSR form and dense (n, p)."""
     out[:] = 0.0
     for i in range(starts.size - 1):

@@ -118,7 +118,7 @@ def add_outer(
     loops.add_outer(np.ascontiguousarray(left), np.ascontiguousarray(right), *places, out)
 
 
-def gather(
+def transposed_product(
     matrix: sp.csr_array,  # (n, N)
     dense: Array,  # (n, p)
     out: Array,  # (N, p)
@@ -127,7 +127,7 @@ def gather(
     from rfgp.sparse import loops
 
     arrays = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data
-    loops.gather(*arrays, np.ascontiguousarray(dense), out)
+    loops.transposed_product(*arrays, np.ascontiguousarray(dense), out)
 
 
 def product(

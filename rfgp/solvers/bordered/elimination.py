@@ -16,7 +16,7 @@ from rfgp.blocks.precision import COLUMNS, Array, Factor, solved_forms
 from rfgp.linalg import cholesky
 from rfgp.solvers.bordered.latent import SparseReads
 from rfgp.solvers.bordered.pattern import JointPattern
-from rfgp.sparse import add_outer, gather, quadratic_forms
+from rfgp.sparse import add_outer, transposed_product, quadratic_forms
 
 
 class BorderProducts(NamedTuple):
@@ -54,7 +54,7 @@ class RowSolves:
         for begin in range(0, width, COLUMNS):
             part = slice(begin, min(begin + COLUMNS, width))
             x = room[: size * (part.stop - begin)].reshape(size, -1)
-            gather(self._over_noise, columns[:, part].numpy(), x)
+            transposed_product(self._over_noise, columns[:, part].numpy(), x)
             self._factor.solve_in_place(x)
             yield part, x
 

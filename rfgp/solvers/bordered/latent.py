@@ -64,7 +64,7 @@ class SparseReads:
         """Return A u, (n, p)."""
         return torch.from_numpy(np.asarray(self.matrix @ u.numpy()))
 
-    def gather(self, v: Tensor) -> Tensor:
+    def transposed_times(self, v: Tensor) -> Tensor:
         """Return A^T v, (N, p)."""
         return torch.from_numpy(np.asarray(self._transposed @ v.numpy()))
 

@@ -66,11 +66,11 @@ def completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> t
         return rows, torch.zeros_like(noise), torch.zeros_like(noise)
     own, counts = border[:, : weights.num_features], rows.counts()
     by_kind = ([b.name for b in weights.blocks if b.residual and b.residual.is_noise == flag] for flag in (True, False))
-    noisy, bounding = (weights.with_residuals_of(names).residual_variance(rows.inputs, own) for names in by_kind)
+    as_noise, bounding = (weights.with_residuals_of(names).residual_variance(rows.inputs, own) for names in by_kind)
     if weights.adds_noise:
-        rows = replace(rows.whole, fixed_noise=noisy if rows.fixed_noise is None else rows.fixed_noise + noisy)
+        rows = replace(rows.whole, fixed_noise=as_noise if rows.fixed_noise is None else rows.fixed_noise + as_noise)
     bound = -0.5 * rows.each.sum() * (counts * bounding / rows.observation_noise(noise)).sum()
-    return rows, bound, (1 - 1 / counts) * noisy + bounding
+    return rows, bound, (1 - 1 / counts) * as_noise + bounding
 
 
 def bordered_system(

@@ -76,7 +76,7 @@ class BorderedSystem:
     def values(self) -> Tensor:
         """The posterior mean u, (N, k)."""
         known = self.elimination
-        return known.solve(known.prior.gather(known.over_noise(self.residual - known.border @ self.weights)))
+        return known.solve(known.prior.transposed_times(known.over_noise(self.residual - known.border @ self.weights)))
 
     @cached_property
     def fitted(self) -> Tensor:

@@ -55,12 +55,12 @@ class KroneckerPart(Part):
         """K_1 (N_1, N_1) and K_2 (N_2, N_2)."""
         return self._first @ self._first.mT, self._second @ self._second.mT
 
-    def spread(self, u: Tensor) -> Tensor:
+    def root_times(self, u: Tensor) -> Tensor:
         """Return H u, (n, p), of u (N_1 N_2, p)."""
         cells = on_grid(self._first.to(u), self._second.to(u), u.reshape(*self._shape, -1))
         return cells[self._rows, self._columns]
 
-    def gather(self, v: Tensor) -> Tensor:
+    def transposed_root_times(self, v: Tensor) -> Tensor:
         """Return H^T v, (N_1 N_2, p), of v (n, p)."""
         cells = on_grid(self._first.mT.to(v), self._second.mT.to(v), self.scattered(v))
         return cells.reshape(self.num_columns, -1)
@@ -175,7 +175,7 @@ class KroneckerTerm(Term):
 
     def weights(self, coefficients: Tensor) -> Tensor:
         """Return H^T a, (N_1 N_2, p), in the precision of a."""
-        return self.part.gather(coefficients)
+        return self.part.transposed_root_times(coefficients)
 
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
         """Return u itself, (N_1 N_2, p)."""

@@ -87,7 +87,7 @@ class NeighborsTerm(Term):
 
     def covariance(self, matrix: Matrix) -> Tensor:
         """Return X L L^T X^T, (n, n)."""
-        root = self.part.gather(_transposed(matrix))
+        root = self.part.transposed_root_times(_transposed(matrix))
         return root.mT @ root
 
     def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
@@ -102,7 +102,7 @@ class NeighborsTerm(Term):
 
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
         """Return L u, (rows, p)."""
-        return self.part.spread(standard)
+        return self.part.root_times(standard)
 
     def joined(self, inputs: Tensor) -> None:
         """Return None, since points have neighbours of their own."""

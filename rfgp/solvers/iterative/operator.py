@@ -95,13 +95,13 @@ class CGOperator:
         """Return the rows (N_t, p) of u (N, p) that belong to each part."""
         return torch.split(u, [part.num_columns for part in self.parts])
 
-    def spread(self, u: Tensor) -> Tensor:
+    def root_times(self, u: Tensor) -> Tensor:
         """Return H u, (n, p), of u (N, p)."""
-        return total([part.spread(own) for part, own in zip(self.parts, self.split(u), strict=True)])
+        return total([part.root_times(own) for part, own in zip(self.parts, self.split(u), strict=True)])
 
-    def gather(self, v: Tensor) -> Tensor:
+    def transposed_root_times(self, v: Tensor) -> Tensor:
         """Return H^T v, (N, p), of v (n, p)."""
-        return torch.cat([part.gather(v) for part in self.parts])
+        return torch.cat([part.transposed_root_times(v) for part in self.parts])
 
     @cached_property
     def _scaled_parts(self) -> list[Part]:
@@ -110,12 +110,12 @@ class CGOperator:
 
     def covariance_times(self, v: Tensor) -> Tensor:
         """Return H H^T v, (n, p), without preparing further products."""
-        return total([part.spread(part.gather(v)) for part in self.parts])
+        return total([part.root_times(part.transposed_root_times(v)) for part in self.parts])
 
     def product(self, v: Tensor) -> Tensor:
         """Return C v, (n, p), without preparing further products."""
         scaled = self.deviation[:, None] * v
-        image = scaled + total([part.spread(part.gather(scaled)) for part in self._scaled_parts])
+        image = scaled + total([part.root_times(part.transposed_root_times(scaled)) for part in self._scaled_parts])
         return self.deviation[:, None] * image
 
     def scaled_product(self, v: Tensor) -> Tensor:
@@ -147,7 +147,7 @@ class CGOperator:
         """
         u, e = self.prior_weights(count)
         parts = zip(self._scaled_parts, self.split(u), strict=True)
-        right = self.deviation[:, None] * (total([part.spread(own) for part, own in parts]) + e)
+        right = self.deviation[:, None] * (total([part.root_times(own) for part, own in parts]) + e)
         w, search = self._searched(right, tolerance)
         logs = 2 * float(self.deviation.log().sum()) + self.preconditioner.log_determinant
         return Draws(w, (w * right).sum(0), search, logs)

@@ -32,19 +32,19 @@ class Part(ABC):
     def formed(self) -> Tensor | None:
         """Return H (n, N) if its columns are few or dense, else None."""
         eye = torch.eye(self.num_columns, dtype=torch.float64) if self.num_columns <= FEW else None
-        return None if eye is None else self.spread(eye)
+        return None if eye is None else self.root_times(eye)
 
     @abstractmethod
-    def spread(self, u: Tensor) -> Tensor:
+    def root_times(self, u: Tensor) -> Tensor:
         """Return H u, (n, p), of u (N, p)."""
 
     @abstractmethod
-    def gather(self, v: Tensor) -> Tensor:
+    def transposed_root_times(self, v: Tensor) -> Tensor:
         """Return H^T v, (N, p), of v (n, p)."""
 
     def times(self, v: Tensor) -> Tensor:
         """Return H H^T v, (n, p); it may prepare further products."""
-        return self.spread(self.gather(v))
+        return self.root_times(self.transposed_root_times(v))
 
     def over(self, deviation: Tensor) -> "Part":
         """Return D^-1 H for a diagonal D (n,)."""
@@ -57,11 +57,11 @@ class _Divided(Part):
     def __init__(self, part: Part, deviation: Tensor) -> None:
         self._part, self._deviation, self.num_columns = part, deviation[:, None], part.num_columns
 
-    def spread(self, u: Tensor) -> Tensor:
-        return self._part.spread(u) / self._deviation
+    def root_times(self, u: Tensor) -> Tensor:
+        return self._part.root_times(u) / self._deviation
 
-    def gather(self, v: Tensor) -> Tensor:
-        return self._part.gather(v / self._deviation)
+    def transposed_root_times(self, v: Tensor) -> Tensor:
+        return self._part.transposed_root_times(v / self._deviation)
 
 
 class SparsePart(Part):
@@ -82,11 +82,11 @@ class SparsePart(Part):
         """Return D^-1 H for a diagonal D (n,)."""
         return SparsePart(self._given, self._scale / deviation.numpy())
 
-    def spread(self, u: Tensor) -> Tensor:
+    def root_times(self, u: Tensor) -> Tensor:
         """Return H u, (n, p), of u (N, p)."""
         return torch.from_numpy(self._matrix @ u.numpy())
 
-    def gather(self, v: Tensor) -> Tensor:
+    def transposed_root_times(self, v: Tensor) -> Tensor:
         """Return H^T v, (N, p), of v (n, p)."""
         return torch.from_numpy(self._matrix.T @ v.numpy())
 
@@ -124,11 +124,11 @@ class DensePart(Part):
         """Return H (n, F)."""
         return self._matrix
 
-    def spread(self, u: Tensor) -> Tensor:
+    def root_times(self, u: Tensor) -> Tensor:
         """Return H u, (n, p), of u (F, p)."""
         return self._matrix @ u
 
-    def gather(self, v: Tensor) -> Tensor:
+    def transposed_root_times(self, v: Tensor) -> Tensor:
         """Return H^T v, (F, p), of v (n, p)."""
         return self._matrix.mT @ v
 
@@ -146,11 +146,11 @@ class PrecisionPart(Part):
         self._factor, self._reads, self._deviation = factor, reads, deviation
         self.num_columns = int(reads.shape[1])
 
-    def spread(self, u: Tensor) -> Tensor:
+    def root_times(self, u: Tensor) -> Tensor:
         """Return H u, (n, p), of u (N, p)."""
         return torch.from_numpy(self._deviation * (self._reads @ self._factor.sample(u.numpy())))
 
-    def gather(self, v: Tensor) -> Tensor:
+    def transposed_root_times(self, v: Tensor) -> Tensor:
         """Return H^T v, (N, p), of v (n, p)."""
         return torch.from_numpy(self._deviation * self._factor.half_solve(self._reads.T @ v.numpy()))
 
@@ -165,10 +165,10 @@ class RootPart(Part):
     def __init__(self, root: LatentRoot) -> None:
         self._root, self.num_columns = root, int(root.pattern.shape[1])
 
-    def spread(self, u: Tensor) -> Tensor:
+    def root_times(self, u: Tensor) -> Tensor:
         """Return L u, (n, p), of u (n, p)."""
-        return self._root.spread(u)
+        return self._root.root_times(u)
 
-    def gather(self, v: Tensor) -> Tensor:
+    def transposed_root_times(self, v: Tensor) -> Tensor:
         """Return L^T v, (n, p), of v (n, p)."""
-        return self._root.gather(v)
+        return self._root.transposed_root_times(v)

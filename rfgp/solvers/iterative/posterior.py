@@ -189,7 +189,7 @@ class PosteriorOperator:
 
     def times(self, v: Tensor) -> Tensor:
         """Return S v, (m, p)."""
-        return self._left(self._joined.gather(self._at_points(v)))
+        return self._left(self._joined.transposed_root_times(self._at_points(v)))
 
     def solve(self, v: Tensor, noise: Tensor) -> Tensor:
         """Return (S + E)^-1 v, (m, p): the coefficients of v at the points if the rows are zeros, E (m,)."""
@@ -204,9 +204,9 @@ class PosteriorOperator:
 
     def _left(self, u: Tensor, noise: Tensor | float = 0.0) -> Tensor:
         """Return h (u - H^T C^-1 (H u + noise)), (m, p)."""
-        explained = self._rows.solve(self._joined.spread(u)[: len(self._rows)] + noise, PRODUCT_TOLERANCE)
+        explained = self._rows.solve(self._joined.root_times(u)[: len(self._rows)] + noise, PRODUCT_TOLERANCE)
         at_rows = pad(explained, (0, 0, 0, self._size))
-        return self._joined.spread(u - self._joined.gather(at_rows))[len(self._rows) :]
+        return self._joined.root_times(u - self._joined.transposed_root_times(at_rows))[len(self._rows) :]
 
     def _at_points(self, v: Tensor) -> Tensor:
         """Return values of rows and points (n + m, p), those of rows 0."""

@@ -41,11 +41,11 @@ class KhatriRaoPart(Part):
         """Return D^-1 H for a diagonal D (n,)."""
         return KhatriRaoPart(self._given, self._scale / deviation.numpy())
 
-    def spread(self, u: Tensor) -> Tensor:
+    def root_times(self, u: Tensor) -> Tensor:
         """Return H u, (n, p), of u (N F, p)."""
         return torch.from_numpy(self._matrix.times(u.numpy()))
 
-    def gather(self, v: Tensor) -> Tensor:
+    def transposed_root_times(self, v: Tensor) -> Tensor:
         """Return H^T v, (N F, p), of v (n, p)."""
         return torch.from_numpy(self._matrix.transposed_times(v.numpy()))
 
@@ -57,7 +57,7 @@ class KhatriRaoPart(Part):
             return torch.from_numpy(self._matrix.gram_times(v.numpy(), self._small_gram))
         if self._sparse_gram is not None:
             return torch.from_numpy(multiply(self._sparse_gram, v.numpy()))
-        return self.spread(self.gather(v))
+        return self.root_times(self.transposed_root_times(v))
 
     @cached_property
     def _dense_gram(self) -> Tensor | None:

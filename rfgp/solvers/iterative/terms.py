@@ -59,7 +59,7 @@ class WeightTerm(Term):
 
     def cross(self, matrix: Matrix) -> Tensor:
         """Return Phi X^T, (rows, n)."""
-        return self.part.spread(torch.from_numpy(np.asarray(matrix)).mT)
+        return self.part.root_times(torch.from_numpy(np.asarray(matrix)).mT)
 
     def covariance(self, matrix: Matrix) -> Tensor:
         """Return X X^T, (n, n)."""
@@ -71,7 +71,7 @@ class WeightTerm(Term):
 
     def weights(self, coefficients: Tensor) -> Tensor:
         """Return Phi^T a, (F, p)."""
-        return self.part.gather(coefficients)
+        return self.part.transposed_root_times(coefficients)
 
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
         """Return u, (F, p)."""
@@ -85,7 +85,7 @@ class WeightTerm(Term):
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient in Phi."""
-        return (self._phi * ((left * signs) @ self.part.gather(left).mT)).sum()
+        return (self._phi * ((left * signs) @ self.part.transposed_root_times(left).mT)).sum()
 
     def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
         """Return x -> Phi_x z, (n, p).

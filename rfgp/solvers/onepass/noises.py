@@ -31,7 +31,7 @@ from rfgp.solvers.onepass.sums import Layout, weighted_sums
 _LOG_2PI = math.log(2 * math.pi)
 
 
-class Solved(NamedTuple):
+class WeightPosterior(NamedTuple):
     """The posterior of the weights at some hyperparameters."""
 
     state: WeightState
@@ -61,7 +61,7 @@ class SharedNoise:
         """The sum of log(2 pi D) over the observations with their noise variances D, 0-d."""
         return self.statistics.observations * (_LOG_2PI + self._variance.log())
 
-    def in_log_variance(self, solved: Solved, left: Tensor) -> Tensor:
+    def in_log_variance(self, solved: WeightPosterior, left: Tensor) -> Tensor:
         """Return the derivative of the log marginal likelihood in log v, 0-d.
 
         Args:
@@ -73,7 +73,7 @@ class SharedNoise:
         free = self.statistics.observations - len(diagonal) + diagonal.sum()
         return 0.5 * (residual / self._variance - len(solved.mean) * free)
 
-    def information(self, solved: Solved) -> tuple[Tensor, Tensor]:
+    def information(self, solved: WeightPosterior) -> tuple[Tensor, Tensor]:
         """Return twice the Fisher information of log v and log s^2 (F,), and of log v, 0-d, of one output."""
         diagonal, rows = solved.inverse.diagonal(), solved.inverse.square().sum(1)
         return diagonal - rows, self.statistics.observations - len(diagonal) + rows.sum()
@@ -122,7 +122,7 @@ class RowNoises:
         """The sum of log(2 pi D) over the observations with their noise variances D, 0-d."""
         return self._first_pass[1]
 
-    def in_log_variance(self, solved: Solved, left: Tensor) -> Tensor:
+    def in_log_variance(self, solved: WeightPosterior, left: Tensor) -> Tensor:
         """Return the derivative of the log marginal likelihood in log v, 0-d."""
         found, mean = self._second_pass[0], solved.mean
         root = solved.scale / self._variance.sqrt()
@@ -133,7 +133,7 @@ class RowNoises:
         used = (solved.inverse * (root[:, None] * found.gram * root)).sum() - self.statistics.observations
         return 0.5 * (residual / self._variance + len(mean) * used)
 
-    def information(self, solved: Solved) -> tuple[Tensor, Tensor]:
+    def information(self, solved: WeightPosterior) -> tuple[Tensor, Tensor]:
         """Return twice the Fisher information of log v and log s^2 (F,), and of log v, 0-d, of one output."""
         second, third = self._second_pass
         root, inverse = solved.scale / self._variance.sqrt(), solved.inverse

@@ -24,7 +24,7 @@ from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import Prior
 from rfgp.rows import Block, Rows
 from rfgp.solvers.lowrank import LinearModel, LowRankSolver
-from rfgp.solvers.onepass.noises import RowNoises, SharedNoise, Solved
+from rfgp.solvers.onepass.noises import RowNoises, SharedNoise, WeightPosterior
 from rfgp.solvers.onepass.posterior import (
     KeptSums,
     SeriesPosterior,
@@ -125,8 +125,8 @@ class OnePassSolver(Inference):
         return value, gradients
 
     @property
-    def _solved(self) -> Solved:
-        return Solved(self.state, self.inverse, self.mean.detach(), self.scale.detach())
+    def _solved(self) -> WeightPosterior:
+        return WeightPosterior(self.state, self.inverse, self.mean.detach(), self.scale.detach())
 
     def score(self) -> Tensor:
         """Return a scalar whose gradient is that of the log marginal likelihood, 0-d."""

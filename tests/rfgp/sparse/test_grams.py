@@ -10,7 +10,7 @@ from rfgp.sparse import (
     SparseValues,
     SparsityPattern,
     add_outer,
-    gather,
+    transposed_product,
     gram_on,
     quadratic_forms,
     times_sparse,
@@ -65,7 +65,7 @@ def test_quadratic_forms_match_dense():
 def test_gathered_and_outer_products_match_dense(width):
     rng, A = np.random.default_rng(0), sparse(20, 8, 0)
     dense, out = rng.standard_normal((20, width)), np.ones((8, width))
-    gather(A, dense, out)
+    transposed_product(A, dense, out)
     np.testing.assert_allclose(out, A.T @ dense, atol=1e-12)
     rows, columns, total = rng.integers(20, size=30), rng.integers(8, size=30), np.ones(30)
     add_outer(dense, out, rows, columns, total)

@@ -183,8 +183,8 @@ def test_observations_are_used_if_values_are_not_solved(monkeypatch):
     problem = Loud(neighbors=5, count=300, length=2.0)
     monkeypatch.setattr(planning, "MOST_FLOPS", 0)
     assert isinstance(solver_for(*problem.given), LatentSolver)
-    products, spread = [], roots.LatentRoot.spread
+    products, root_times = [], roots.LatentRoot.root_times
     monkeypatch.setattr(latent, "FEW_ITERATIONS", 1)
-    monkeypatch.setattr(roots.LatentRoot, "spread", lambda self, u: products.append(u) or spread(self, u))
+    monkeypatch.setattr(roots.LatentRoot, "root_times", lambda self, u: products.append(u) or root_times(self, u))
     assert isinstance(solver_for(*problem.given), WhitenedSolver)
     assert len(products) == 2  # a step, and what it leaves, which is far behind a third of the way: no more is tried

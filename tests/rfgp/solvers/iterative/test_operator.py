@@ -76,10 +76,10 @@ def test_parts_are_adjoint():
     for part in (part for name in NAMES for part in in_parts(name, 2.0, 3)[0]):
         for one in (part, part.over(torch.linspace(1, 2, 300, dtype=F64))):
             u, v = torch.randn(one.num_columns, 2, dtype=F64, generator=torch.Generator().manual_seed(0)), normal(2)
-            torch.testing.assert_close((one.spread(u) * v).sum(), (u * one.gather(v)).sum())
-            torch.testing.assert_close(one.times(v), one.spread(one.gather(v)))
+            torch.testing.assert_close((one.root_times(u) * v).sum(), (u * one.transposed_root_times(v)).sum())
+            torch.testing.assert_close(one.times(v), one.root_times(one.transposed_root_times(v)))
         if part.formed() is not None:
-            torch.testing.assert_close(part.formed() @ u, part.spread(u))
+            torch.testing.assert_close(part.formed() @ u, part.root_times(u))
 
 
 def test_preconditioner_is_for_long_lengthscales_only(monkeypatch):
