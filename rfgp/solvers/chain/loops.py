@@ -132,7 +132,7 @@ def retreat(x, unit, tables, r, curvature, work, numbers):
 
 
 @loop
-def absorb(target, noise, unit, mean, covariance):
+def condition_on_row(target, noise, unit, mean, covariance):
     """Overwrite the mean and the covariance of a state with those given a row; return v and s."""
     a, s, v = len(unit), covariance[0, 0] + noise, target - mean[0]
     for i in range(a):
@@ -219,7 +219,7 @@ def filter_rows(times, targets, noise, model, states):
         if i % SIZE == 0:
             store(states, i // SIZE, unit, mean, covariance)
         advance(kappa * (times[i] - last), unit, tables, mean, covariance, work, numbers)
-        v, s = absorb(targets[i], noise[i if many else 0], unit, mean, covariance)
+        v, s = condition_on_row(targets[i], noise[i if many else 0], unit, mean, covariance)
         last, squares, product = times[i], squares + v * (v / s), product * s
         if not 1 / LARGE < product < LARGE:
             logarithms += math.log(product)
@@ -242,7 +242,7 @@ def filter_block(block, times, targets, noise, model, states, predicted, moved):
         for j in range(a):
             for k in range(a):
                 moved[i - first, j, k] = work[2, j, k]
-        absorb(targets[i], noise[i if many else 0], unit, mean, covariance)
+        condition_on_row(targets[i], noise[i if many else 0], unit, mean, covariance)
 
 
 @loop
@@ -310,7 +310,7 @@ def states_at(at, places, times, targets, noise, model, states, adjoints, given,
             smooth_block(known, times, targets, noise, model, adjoints, predicted, behind)
         load(predicted, row - first, unit, mean, covariance)
         if after > 0:
-            absorb(targets[row], noise[row if many else 0], unit, mean, covariance)
+            condition_on_row(targets[row], noise[row if many else 0], unit, mean, covariance)
             advance(kappa * (at[p] - times[row]), unit, tables, mean, covariance, work, numbers)
         load(behind, after - first, unit, r, curvature)
         if after < n:
@@ -340,6 +340,6 @@ def carry_between(at, places, times, noise, model, given, carried):
                 for k in range(1, a):
                     total[k, j] -= covariance[k, 0] / s * total[0, j]
                 total[0, j] *= own / s
-            absorb(0.0, own, unit, mean, covariance)
+            condition_on_row(0.0, own, unit, mean, covariance)
         step_to(kappa * (at[p] - last), unit, tables, work, numbers)
         carried[p] = work[0] @ total

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from rfgp.solvers.chain.loops import absorb, advance, loop
+from rfgp.solvers.chain.loops import advance, condition_on_row, loop
 
 
 @loop
@@ -46,7 +46,7 @@ def advance_tangents(x, unit, tables, mean, work, tangents, moving):
 
 
 @loop
-def absorb_tangents(v, s, unit, covariance, noises, tangents, moving, work):
+def condition_tangents(v, s, unit, covariance, noises, tangents, moving, work):
     """Overwrite derivatives with those after a row, given the covariance before it and derivatives of its noise.
 
     dP <- (I - k e_0^T) dP (I - k e_0^T)^T + k k^T dD, and dm <- (I - k e_0^T) dm + v dk.
@@ -108,6 +108,6 @@ def score_rows(times, targets, noise, shares, model, in_scales, in_means, of_sca
                 of_scales[q, k] += c[q] * c[k]
                 of_means[q, k] += b[q] * b[k]
         logarithms, squares = logarithms + math.log(s), squares + z * z
-        absorb_tangents(v, s, unit, covariance, noises, tangents, moving, work)
-        absorb(targets[i], own, unit, mean, covariance)
+        condition_tangents(v, s, unit, covariance, noises, tangents, moving, work)
+        condition_on_row(targets[i], own, unit, mean, covariance)
     return logarithms, squares

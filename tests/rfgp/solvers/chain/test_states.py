@@ -202,7 +202,7 @@ def plain(module, right, wrong):
     found = {}
     for name, one in (("loops", loops), ("score_loops", score_loops)):
         source = inspect.getsource(one).replace('jit(error_model="numpy")', "lambda function: function")
-        source = source.replace("from rfgp.solvers.chain.loops import absorb, advance, loop\n", "")
+        source = source.replace("from rfgp.solvers.chain.loops import advance, condition_on_row, loop\n", "")
         found[name] = types.ModuleType(name)
         vars(found[name]).update(vars(found.get("loops", types)))
         exec(source.replace(right, wrong) if one is module else source, vars(found[name]))
