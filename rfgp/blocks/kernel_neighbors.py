@@ -1,4 +1,4 @@
-"""Blocks with any covariance function that are approximated by their nearest neighbours (Vecchia)."""
+"""Blocks with any covariance function that are approximated by their nearest neighbors (Vecchia)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -38,7 +38,7 @@ class KernelVecchiaBlock(LatentBlock):
     Attributes:
         kernels: The terms.
         places: The places of rows by each of them.
-        num_neighbors: The most neighbours of a row.
+        num_neighbors: The most neighbors of a row.
         seed: The seed of the order of the rows.
         condition_on: Whether rows are conditioned on "responses" or on "latent" values, or "auto".
         columns: The places of the columns of inputs (n, D) that g depends on. If None, all.
@@ -55,7 +55,7 @@ class KernelVecchiaBlock(LatentBlock):
 
     is_residual: ClassVar[bool] = False
     block_size: ClassVar[int] = 1
-    """The most rows of a block that shares its neighbours."""
+    """The most rows of a block that shares its neighbors."""
     residual_of: ClassVar[str | None] = None
     reading_jitter: ClassVar[float] = JITTER
     """The noise of latent values for what reads them, in their variance. It is the jitter that they have.
@@ -133,11 +133,11 @@ class KernelVecchiaBlock(LatentBlock):
         pattern: SparsityPattern,  # (r, n)
         phi: Tensor | None = None,  # (n, F)
     ) -> LatentRoot:
-        """Return the root of the covariance of g at rows in order, given their neighbours, or at some of them.
+        """Return the root of the covariance of g at rows in order, given their neighbors, or at some of them.
 
         Args:
             x: The rows.
-            pattern: Their neighbours.
+            pattern: Their neighbors.
             phi: The features of the weights. They do not matter.
         """
         with torch.no_grad():
@@ -199,7 +199,7 @@ class KernelVecchiaBlock(LatentBlock):
         return out, left
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the covariance (n_a, n_b), without neighbours."""
+        """Return the covariance (n_a, n_b), without neighbors."""
         left = self.read(a).double()
         right = left if b is a else self.read(b).double()
         return torch.stack([kernel.kernel(left, right) for kernel in self.kernels]).sum(0)
@@ -252,7 +252,7 @@ def _inverse_entries(
     places: Floats,  # (n, e)
     pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # (nnz,)
-    """Return the entries of the inverse factor of a process with noise, each row given its neighbours."""
+    """Return the entries of the inverse factor of a process with noise, each row given its neighbors."""
     weights, left = conditional_entries(process, noise, places, pattern, share=1.0)
     scale = left.rsqrt()
     return in_pattern(-weights * scale[:, None], scale, pattern)
@@ -262,14 +262,14 @@ def joined(blocks: Sequence[KernelVecchiaBlock]) -> KernelVecchiaBlock:
     """Return the sum of blocks as one that is approximated. It has the order of rows of the first.
 
     Raises:
-        InvalidArgumentError: they have different numbers of neighbours, or are conditioned on different values.
+        InvalidArgumentError: they have different numbers of neighbors, or are conditioned on different values.
     """
     first, *others = blocks
     for block in others:
         if (block.num_neighbors, block.condition_on) != (first.num_neighbors, first.condition_on):
             raise InvalidArgumentError(
-                f"Terms with nearest neighbours are approximated by their sum, and need the same options, got "
-                f"{first.num_neighbors} and {block.num_neighbors} neighbours of {first.condition_on} and "
+                f"Terms with nearest neighbors are approximated by their sum, and need the same options, got "
+                f"{first.num_neighbors} and {block.num_neighbors} neighbors of {first.condition_on} and "
                 f"{block.condition_on} values."
             )
     return replace(

@@ -1,4 +1,4 @@
-"""Blocks that are approximated by their nearest neighbours (Vecchia)."""
+"""Blocks that are approximated by their nearest neighbors (Vecchia)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,13 +26,13 @@ from rfgp.local.neighbors import Floats, Indices
 from rfgp.sparse import EntryPattern, SparsityPattern
 
 AHEAD = 2
-"""How many times as many neighbours new points have: those of rows cost k^3 at each step of a fit, these once.
+"""How many times as many neighbors new points have: those of rows cost k^3 at each step of a fit, these once.
 
 On protein with k = 30 the RMSE falls from 0.495 to 0.494 and the NLPD rises from 0.509 to 0.511; on kin40k they fall
 from 0.133 to 0.114 and from -0.66 to -0.81.
 """
 SHARED = 2
-"""How many times as many neighbours a block of rows has as a row by itself (`benchmarks/races/neighbor_blocks.py`)."""
+"""How many times as many neighbors a block of rows has as a row by itself (`benchmarks/races/neighbor_blocks.py`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,19 +41,19 @@ class VecchiaBlock(LatentBlock):
 
     If it is a residual, g has the covariance s^2 k - Phi Phi^T, where Phi are the features of the weights of one term,
     so that the sum has the covariance s^2 k. Source: Gyger, Furrer and Sigrist (2025), Vecchia-inducing-points
-    full-scale approximations, with neighbours near in the scaled inputs.
+    full-scale approximations, with neighbors near in the scaled inputs.
 
     Attributes:
         kernel_name: The kernel, one of `rfgp.local.KINDS`.
         lengthscale: Its lengthscale, (d,) or ().
         variance: Its value s^2 at distance 0, ().
-        num_neighbors: The most neighbours of a row.
+        num_neighbors: The most neighbors of a row.
         seed: The seed of the order of the rows.
         condition_on: Whether rows are conditioned on "responses" or on "latent" values, or "auto".
         name: The name of the term.
         columns: The places of the columns of inputs (n, D) that g depends on, d of them. If None, all.
         residual_of: The name of the term of weights that the block is the residual of. If None, it is none.
-        block_size: The most rows that share their neighbours, if they are conditioned on responses.
+        block_size: The most rows that share their neighbors, if they are conditioned on responses.
     """
 
     kernel_name: str
@@ -108,11 +108,11 @@ class VecchiaBlock(LatentBlock):
         pattern: SparsityPattern,  # (r, n)
         phi: Tensor | None = None,  # (n, F)
     ) -> LatentRoot:
-        """Return the root of the covariance of g at rows in order, given their neighbours, or at some of them.
+        """Return the root of the covariance of g at rows in order, given their neighbors, or at some of them.
 
         Args:
             x: The rows.
-            pattern: Their neighbours.
+            pattern: Their neighbors.
             phi: The features of the weights that a residual is of. Otherwise they do not matter.
         """
         known = phi if self.is_residual else None
@@ -131,7 +131,7 @@ class VecchiaBlock(LatentBlock):
         Args:
             x: The rows.
             noise: That of each row.
-            pattern: Their neighbours, and the row itself as the last.
+            pattern: Their neighbors, and the row itself as the last.
             phi: The features of the weights that a residual is of. Otherwise they do not matter.
         """
         lengthscale, variance = self.lengthscale.double(), self.variance.double()
@@ -195,7 +195,7 @@ class VecchiaBlock(LatentBlock):
         return conditionals(new, old, rows[2], near, self.lengthscale, self.variance, kind, known)
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return s^2 k(a, b), (n_a, n_b), without neighbours. For a residual this is the covariance of the sum."""
+        """Return s^2 k(a, b), (n_a, n_b), without neighbors. For a residual this is the covariance of the sum."""
         unit = spectrum_of(self.kernel_name).kernel_between(
             self.read(a).double() / self.lengthscale, self.read(b).double() / self.lengthscale
         )
@@ -240,11 +240,11 @@ class VecchiaBlock(LatentBlock):
 
 
 NeighborBlock = VecchiaBlock | KernelVecchiaBlock
-"""A block of nearest neighbours."""
+"""A block of nearest neighbors."""
 
 
 def joined_neighbors(blocks: Sequence[NeighborBlock]) -> NeighborBlock | None:
-    """Return the sum of blocks of nearest neighbours as one that is approximated. None if there are none.
+    """Return the sum of blocks of nearest neighbors as one that is approximated. None if there are none.
 
     Raises:
         InvalidArgumentError: they have different options, or one of them is a residual.
@@ -262,8 +262,8 @@ def as_sum(block: VecchiaBlock) -> KernelVecchiaBlock:
     """
     if block.is_residual:
         raise InvalidArgumentError(
-            f"Nearest neighbours of {block.name!r} are the residual of inducing points, which no other term with "
-            "neighbours can be added to. Use InducingPoints() without a residual."
+            f"Nearest neighbors of {block.name!r} are the residual of inducing points, which no other term with "
+            "neighbors can be added to. Use InducingPoints() without a residual."
         )
     function = _StationaryCovariance(block.kernel_name, block.columns)
     kernel = KernelBlock(function, function.variances, block.parameters, name=block.name)

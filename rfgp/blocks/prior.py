@@ -28,7 +28,7 @@ class Prior:
         kernels: Blocks with a covariance function.
         walks: Blocks of sparse features, of nodes alone or times those of columns.
         precisions: Blocks with a sparse precision.
-        neighbors: A block that is approximated by nearest neighbours, or None.
+        neighbors: A block that is approximated by nearest neighbors, or None.
         order: The names of the terms in the order in which they are listed. Others follow.
 
     Examples:
@@ -52,7 +52,7 @@ class Prior:
         """Return the sum of independent priors.
 
         Raises:
-            InvalidArgumentError: several of them are approximated by nearest neighbours, with different options.
+            InvalidArgumentError: several of them are approximated by nearest neighbors, with different options.
         """
         return cls(
             tuple(block for prior in priors for block in prior.weights),
@@ -82,7 +82,7 @@ class Prior:
 
     @property
     def explained(self) -> tuple[WeightBlock, ...]:
-        """The blocks of weights that the block of neighbours is the residual of."""
+        """The blocks of weights that the block of neighbors is the residual of."""
         near = self.neighbors
         if near is None or not near.is_residual:
             return ()

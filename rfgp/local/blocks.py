@@ -1,8 +1,8 @@
-"""Predecessors of blocks of rows: near rows that share their neighbours, and are neighbours of those after them.
+"""Predecessors of blocks of rows: near rows that share their neighbors, and are neighbors of those after them.
 
 Each block B of b rows is conditioned on the k rows before it that are nearest to its center, and each of its rows on
-those of the block before it as well. So one factorisation of a matrix (k + b, k + b) serves b rows, where rows alone
-take b factorisations of matrices (k, k) (`rfgp.local.loops`). With all rows before it as neighbours it is exact.
+those of the block before it as well. So one factorization of a matrix (k + b, k + b) serves b rows, where rows alone
+take b factorizations of matrices (k, k) (`rfgp.local.loops`). With all rows before it as neighbors it is exact.
 
 Source: Guinness (2018), Permutation and grouping methods for sharpening Gaussian process approximations; Pan et al.
 (2024, 2025), arXiv 2410.04477 and 2504.12004.
@@ -20,7 +20,7 @@ def block_predecessors(
     size: int,
     most: int | None = None,
 ) -> EntryPattern:  # (r, n)
-    """Return the neighbours of rows in blocks, and each row itself as the last; blocks follow each other.
+    """Return the neighbors of rows in blocks, and each row itself as the last; blocks follow each other.
 
     All rows are divided into blocks, which are in the order of the first row of each, so that rows in a random order
     have blocks in one. Of fewer rows, some blocks are chosen at equal distances in that order: their density is that of
@@ -29,7 +29,7 @@ def block_predecessors(
     Args:
         z: The rows, in order.
         count: k.
-        size: The most rows of a block. If 1, the neighbours are those of `nearest_predecessors`.
+        size: The most rows of a block. If 1, the neighbors are those of `nearest_predecessors`.
         most: About the number r of rows that are wanted. If None, all.
     """
     if size == 1:
@@ -47,10 +47,10 @@ def block_predecessors(
 
 
 def runs_of(near: Indices, counts: Indices, members: Indices, sizes: Indices, columns: int) -> EntryPattern:
-    """Return the pattern of the rows of blocks: the neighbours of the block, the rows before in it, and the row.
+    """Return the pattern of the rows of blocks: the neighbors of the block, the rows before in it, and the row.
 
     Args:
-        near: The neighbours of the blocks, one after another.
+        near: The neighbors of the blocks, one after another.
         counts: How many each of them has.
         members: The rows of the blocks.
         sizes: How many each of them has.

@@ -1,8 +1,8 @@
-"""Conditionals of rows given their neighbours, for any covariance function, in batches of small matrices.
+"""Conditionals of rows given their neighbors, for any covariance function, in batches of small matrices.
 
 The formulas are those of `rfgp.local.loops`. A covariance function is evaluated between the rows of a block and all of
-their neighbours at once, (u, u) numbers of which the small matrices (b, k, k) are gathered. So a block has rows near
-each other, which share neighbours. It is computed again for gradients, so that one block is in memory at a time.
+their neighbors at once, (u, u) numbers of which the small matrices (b, k, k) are gathered. So a block has rows near
+each other, which share neighbors. It is computed again for gradients, so that one block is in memory at a time.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,9 +20,9 @@ from rfgp.sparse import EntryPattern, SparsityPattern
 BLOCK = 64
 """The number of rows of a block."""
 MOST_TOGETHER = 600
-"""The most rows and neighbours of a block of several rows. A block with more is divided."""
+"""The most rows and neighbors of a block of several rows. A block with more is divided."""
 SPENT = 1e-13
-"""Of the variance and the noise of a neighbour: a pivot below it is one of rounding, and the neighbour is left out."""
+"""Of the variance and the noise of a neighbor: a pivot below it is one of rounding, and the neighbor is left out."""
 
 Covariance = Callable[..., Tensor]
 """Maps the numbers of rows (u,), and parameters after them, to their covariance (u, u), float64."""
@@ -38,7 +38,7 @@ def conditional_entries(
     *,
     share: float,
 ) -> tuple[Tensor, Tensor]:  # (r, k), (r,)
-    """Return the weights of the neighbours of rows, and the variance of each row given them.
+    """Return the weights of the neighbors of rows, and the variance of each row given them.
 
     They are differentiable once in the noise and in the parameters.
 
@@ -46,11 +46,11 @@ def conditional_entries(
         process: The covariance, and its parameters.
         noise: The noise of the observation of each row. A number is the noise in the variance of the row.
         places: The places of the rows, by whose distances blocks are formed.
-        pattern: The neighbours of each row, and the row itself as the last.
+        pattern: The neighbors of each row, and the row itself as the last.
         share: The share of its own noise in the variance of a row.
 
     Returns:
-        The weights, zeros after the last neighbour of a row, and the variances.
+        The weights, zeros after the last neighbor of a row, and the variances.
     """
     (covariance, parameters), (near, own) = process, neighbors_of(pattern)
     if not len(own):
@@ -70,7 +70,7 @@ def conditional_entries(
 def neighbors_of(
     pattern: EntryPattern,  # (r, n)
 ) -> tuple[Indices, Indices]:  # (r, k), (r,)
-    """Return the neighbours of rows, -1 after the last of each, and the numbers of the rows themselves."""
+    """Return the neighbors of rows, -1 after the last of each, and the numbers of the rows themselves."""
     counts = np.diff(pattern.indptr) - 1
     is_there = np.arange(max(int(counts.max(initial=0)), 1)) < counts[:, None]
     is_own = np.zeros(len(pattern.indices), dtype=bool)
@@ -96,7 +96,7 @@ def in_pattern(
     own: Tensor,  # (r,)
     pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # (nnz,)
-    """Return the entries of a pattern that has these numbers at the neighbours of rows and at the rows themselves."""
+    """Return the entries of a pattern that has these numbers at the neighbors of rows and at the rows themselves."""
     counts = torch.from_numpy(np.diff(pattern.indptr)) - 1
     columns = torch.arange(weights.shape[1] + 1)
     both = torch.cat([weights, own[:, None]], dim=1)
@@ -105,7 +105,7 @@ def in_pattern(
 
 
 def _blocks(near: Indices, own: Indices, places: Floats) -> Iterator[Indices]:
-    """Yield blocks of rows near each other that have few neighbours altogether, or are single rows."""
+    """Yield blocks of rows near each other that have few neighbors altogether, or are single rows."""
     waiting = near_each_other(places[own], BLOCK)[::-1]
     while waiting:
         rows = waiting.pop()
@@ -123,7 +123,7 @@ def _conditioned(
     noise: Tensor | float,  # (n,)
     *parameters: Tensor,
 ) -> tuple[Tensor, Tensor]:  # (b, k), (b,)
-    """Return the weights and variances of the rows of a block, by the numbers of neighbours and of the rows."""
+    """Return the weights and variances of the rows of a block, by the numbers of neighbors and of the rows."""
     near, own = numbers
     is_there = near >= 0
     together, places = torch.unique(torch.cat([own, near.clamp_min(0).reshape(-1)]), return_inverse=True)

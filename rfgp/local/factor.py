@@ -1,9 +1,9 @@
-"""The sparse inverse factor of a nearest-neighbour (Vecchia) process with noise, and its products.
+"""The sparse inverse factor of a nearest-neighbor (Vecchia) process with noise, and its products.
 
-Rows in an order, each with some of those before it as neighbours: with b_i and d_i the weights and the variance of y_i
-given theirs (`rfgp.local.loops`), the precision of y is V^T V, where row i of V has -b_i / sqrt(d_i) at the neighbours
+Rows in an order, each with some of those before it as neighbors: with b_i and d_i the weights and the variance of y_i
+given theirs (`rfgp.local.loops`), the precision of y is V^T V, where row i of V has -b_i / sqrt(d_i) at the neighbors
 and 1 / sqrt(d_i) at i. V y has independent entries of variance 1, and log |V| is the sum of the logarithms of its
-diagonal. With all predecessors as neighbours this is the Cholesky factorisation of the exact precision (Vecchia 1988;
+diagonal. With all predecessors as neighbors this is the Cholesky factorization of the exact precision (Vecchia 1988;
 Katzfuss and Guinness 2021).
 """
 
@@ -48,7 +48,7 @@ def inverse_factor(
         variance: Its value at distance 0.
         noise: Of each observation.
         kind: One of `rfgp.local.loops`.
-        pattern: Of V, or of some of its rows (r, n): the neighbours of each, and the row itself as the last.
+        pattern: Of V, or of some of its rows (r, n): the neighbors of each, and the row itself as the last.
         known: Features phi of a part that is known: the process is what they leave, of covariance v K - phi phi^T.
     """
     known = no_features(x) if known is None else known
@@ -235,7 +235,7 @@ def conditionals(
     kind: int,
     known: tuple[Tensor, Tensor] | None = None,  # (n, F), (q, F)
 ) -> tuple[Tensor, Tensor]:
-    """Return the weights b (q, k) of the neighbours of points, and what variance d (q,) of the local process is left.
+    """Return the weights b (q, k) of the neighbors of points, and what variance d (q,) of the local process is left.
 
     Args:
         points: Anywhere.

@@ -1,6 +1,6 @@
-"""The root of the covariance of a nearest-neighbour process without noise, and its products.
+"""The root of the covariance of a nearest-neighbor process without noise, and its products.
 
-With b_i the weights of a row's neighbours and d_i the variance that they leave (`rfgp.local.loops`), g_i = b_i^T g_N +
+With b_i the weights of a row's neighbors and d_i the variance that they leave (`rfgp.local.loops`), g_i = b_i^T g_N +
 sqrt(d_i) u_i for independent standard normal u is g = L u, and L L^T the covariance of g. Products with L and its
 transpose go through the rows in order, and back.
 """
@@ -20,7 +20,7 @@ from rfgp.sparse import SparsityPattern
 from rfgp.threads import num_threads
 
 JITTER = 1e-11
-"""Noise of neighbours, in the variance: of smooth kernels the weights would grow without bound where rows are near."""
+"""Noise of neighbors, in the variance: of smooth kernels the weights would grow without bound where rows are near."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class LatentRoot:
     """L (n, n).
 
     Attributes:
-        entries: The weights of each row's neighbours, and its deviation, (nnz,).
+        entries: The weights of each row's neighbors, and its deviation, (nnz,).
         pattern: Of these, (n, n).
     """
 
@@ -52,7 +52,7 @@ class LatentRoot:
             lengthscale: Of the kernel.
             variance: Its value at distance 0.
             kind: One of `rfgp.local.loops`.
-            pattern: Of the rows, or of some of them (r, n): the neighbours of each, and the row itself as the last.
+            pattern: Of the rows, or of some of them (r, n): the neighbors of each, and the row itself as the last.
             known: Features (n, F) of a part that is known: the process is what they leave.
         """
         from rfgp.local import loops
@@ -66,7 +66,7 @@ class LatentRoot:
 
     @property
     def deviations(self) -> Array:
-        """What the neighbours leave of each row, sqrt(d) (r,)."""
+        """What the neighbors leave of each row, sqrt(d) (r,)."""
         return self.entries[self.pattern.indptr[1:] - 1]
 
     def root_times(self, u: Tensor) -> Tensor:

@@ -1,24 +1,24 @@
-"""The compiled loops over rows and their neighbours: conditionals, and what pulls gradients back through them.
+"""The compiled loops over rows and their neighbors: conditionals, and what pulls gradients back through them.
 
 Serial and `nogil`; `rfgp.local.factor` runs them over blocks of rows in threads. In float64 whatever the data are.
 
-Row i with neighbours N has, given their observations, the weights b = C^-1 c and the variance d = v + D_i - b^T c, with
-C = v K(N, N) + diag(D_N) and c = v K(N, i). Its entries are -b / sqrt(d) at its neighbours and 1 / sqrt(d) at itself.
+Row i with neighbors N has, given their observations, the weights b = C^-1 c and the variance d = v + D_i - b^T c, with
+C = v K(N, N) + diag(D_N) and c = v K(N, i). Its entries are -b / sqrt(d) at its neighbors and 1 / sqrt(d) at itself.
 With a = (-b, 1), d = a^T M a for the covariance M of N and i, and with gradients B and g in b and d and h = C^-1 B,
 zero at i, the gradient in M is
 
     g a a^T + (h a^T + a h^T) / 2.
 
-Rows of which each has the neighbours of the one before it, and that row, are a run: they share one factorisation, as
-the conditionals of all of them are rows of M = L L^T for the covariance M of the neighbours of the first and all rows
+Rows of which each has the neighbors of the one before it, and that row, are a run: they share one factorization, as
+the conditionals of all of them are rows of M = L L^T for the covariance M of the neighbors of the first and all rows
 of the run. Row p of L without its diagonal is L^T b, and the diagonal is sqrt(d). Their gradients in M are added up
 before they are pulled back to the parameters. Source: Vecchia by blocks, Pan et al. (2025), arXiv 2504.12004.
 
 Of what features phi (n, F) leave of a process, v K - phi phi^T stands for v K everywhere; F is 0 where there are none.
 A gradient W in v K - phi phi^T is -(W + W^T) phi in phi.
 
-A neighbour that those before it determine but for rounding, such as an exact copy where there is no noise, says nothing
-new: its pivot of the factorisation of C is as good as zero, and it is left out.
+A neighbor that those before it determine but for rounding, such as an exact copy where there is no noise, says nothing
+new: its pivot of the factorization of C is as good as zero, and it is left out.
 """
 
 import numpy as np
@@ -36,7 +36,7 @@ _SPENT = 1e-13
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _spaces(most, d, features):
-    """Return room for up to `most` places: neighbours and the rows of a run. Rows are filled up to whole multiples.
+    """Return room for up to `most` places: neighbors and the rows of a run. Rows are filled up to whole multiples.
 
     Their places (d, m), noise and what those before leave of the variance of each (m,); values and slopes of the kernel
     between each of these and those after it (m, m); the factor and its transpose (m, m) without the diagonal, and the
@@ -92,7 +92,7 @@ def _gather(z, phi, noise, near, spaces):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _factorize(kind, variance, count, spaces):
-    """Factorise the covariance of `count` places with noise, and note what those before leave of each without it."""
+    """Factorize the covariance of `count` places with noise, and note what those before leave of each without it."""
     (places, noises, left), (values, slopes), (upper, _, inverse), (features, products) = spaces
     _correlate(kind, places, count, values, slopes)
     if features.shape[1] > 0:
@@ -113,7 +113,7 @@ def _factorize(kind, variance, count, spaces):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def conditional_rows(first, last, kind, z, phi, noise, variance, near, starts, share, entries):
-    """Write the weights b of neighbours and the deviation sqrt(d) of rows from `first` to before `last`.
+    """Write the weights b of neighbors and the deviation sqrt(d) of rows from `first` to before `last`.
 
     z (n, d), phi (n, F), noise (n,), near (nnz,) the rows that the entries belong to, that of the row itself last,
     starts (r + 1,) of the r rows whose entries are wanted, `share` of its own noise in each deviation, entries (nnz,).

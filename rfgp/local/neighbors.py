@@ -1,4 +1,4 @@
-"""Nearest predecessors: the neighbours that each row of an order is conditioned on, and those of new points."""
+"""Nearest predecessors: the neighbors that each row of an order is conditioned on, and those of new points."""
 
 from typing import TypeVar
 
@@ -14,12 +14,12 @@ Indices = NDArray[np.int64]
 PatternOf = TypeVar("PatternOf", bound=EntryPattern)
 
 _SPARE = 1.6
-"""How many more points than neighbours are asked for first: of the nearest of a prefix most come before a row."""
+"""How many more points than neighbors are asked for first: of the nearest of a prefix most come before a row."""
 _TREE = 64
 """Rows below which all predecessors are compared."""
 EXACT, SLACK = 2**16, 0.3
-"""Rows up to which neighbours are the nearest; of more rows a neighbour may be farther than the nearest that is left
-out by this share. (Of 10^6 normal points in 3 and 8 dimensions 99 % of 50 neighbours are the nearest, in 8 dimensions
+"""Rows up to which neighbors are the nearest; of more rows a neighbor may be farther than the nearest that is left
+out by this share. (Of 10^6 normal points in 3 and 8 dimensions 99 % of 50 neighbors are the nearest, in 8 dimensions
 in half of the time.)"""
 
 

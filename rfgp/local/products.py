@@ -12,7 +12,7 @@ from rfgp.local.runs import LONGEST, most_entries, run_end
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def multiply_root(entries, near, starts, x):
-    """Turn x (n, c) into L x: row i is sqrt(d_i) x_i and the weighted rows of its neighbours, those of L x."""
+    """Turn x (n, c) into L x: row i is sqrt(d_i) x_i and the weighted rows of its neighbors, those of L x."""
     for i in range(x.shape[0]):
         a, b = starts[i], starts[i + 1] - 1
         for c in range(x.shape[1]):

@@ -19,7 +19,7 @@ from rfgp.solvers.role import Inference, Posterior
 from rfgp.solvers.whitened import WhitenedPosterior, is_large, whitened
 
 MOST_DENSE = 4000
-"""The most rows whose covariance is factorised if features are sparse."""
+"""The most rows whose covariance is factorized if features are sparse."""
 
 
 def uses_cg(prior: Prior, rows: Sized) -> bool:
@@ -48,7 +48,7 @@ def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inferen
 
     Features on lattices are solved from statistics of one pass, or of two if rows have a noise of their own. Other
     weights alone are solved through F x F algebra, in passes over blocks of rows, unless there are more than rows.
-    Neighbours are whitened. A Matern process of one column alone is filtered. Other sparse precisions have a sparse
+    Neighbors are whitened. A Matern process of one column alone is filtered. Other sparse precisions have a sparse
     factor, with a dense border of weights. Sparse features of many rows are solved by conjugate gradients. Everything
     else is dense.
 
@@ -72,7 +72,7 @@ def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inferen
 
 
 def _with_neighbors(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Inference:
-    """Return what is known of rows under nearest neighbours, conditioned on latent values or on responses.
+    """Return what is known of rows under nearest neighbors, conditioned on latent values or on responses.
 
     If neither is asked for, rows are conditioned on latent values if the noise is large and a factor, or few
     iterations, solve them.
@@ -95,7 +95,7 @@ def solver_in_memory(
 ) -> BorderedSolver | ChainSolver | DenseSolver | IterativeSolver | LatentSolver:
     """Return a solver that keeps what depends on the inputs, for searches that change targets and noise.
 
-    Neighbours are latent.
+    Neighbors are latent.
 
     Args:
         prior: The prior, with gradients.
@@ -121,7 +121,7 @@ def solver_in_memory(
 def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
     """Return the posterior that has these tensors (...), whose names say which solver they are of.
 
-    Neighbours have draws if they were solved by conjugate gradients, the noise of latent values if by a sparse factor,
+    Neighbors have draws if they were solved by conjugate gradients, the noise of latent values if by a sparse factor,
     and else a factor of weights.
 
     Args:

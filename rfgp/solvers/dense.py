@@ -2,7 +2,7 @@
 
 The model is y = mean + f + e with f zero-mean and e of variance D, a scalar or (n,); k outputs are k such y with one
 covariance. A noise d is taken as (d^2 + r^2)^(1/2), with r = n eps times the mean variance of f: next to nothing is
-added to a noise of more than 1,000 r, and the likelihood is smooth for any d. Everything is factorised in float64.
+added to a noise of more than 1,000 r, and the likelihood is smooth for any d. Everything is factorized in float64.
 Without the mean:
 
 Primal, f = Phi w with w ~ N(0, I): A = I + Phi^T D^-1 Phi, posterior mean w = A^-1 Phi^T D^-1 y, covariance A^-1, and
@@ -44,7 +44,7 @@ _ROUNDING = torch.finfo(torch.float64).eps
 """The variance that rounding hides, in mean prior variances times the number of rows.
 
 The eigenvalues of an (n, n) covariance are off by about n eps times its mean diagonal entry. On 32 tables of 40 to 200
-points of Branin's function, 140 factorisations failed without it and none with it. Three and ten times as much had the
+points of Branin's function, 140 factorizations failed without it and none with it. Three and ten times as much had the
 same effect and larger errors."""
 _STATED = 0.1
 """The least part of the noise that is rounding of which a report speaks."""

@@ -13,13 +13,13 @@ from rfgp.local.neighbors import Floats, Indices
 
 
 def neighbors_of(prior: Prior) -> NeighborBlock:
-    """Return the block of nearest neighbours of a prior that has one."""
+    """Return the block of nearest neighbors of a prior that has one."""
     assert prior.neighbors is not None
     return prior.neighbors
 
 
 def check_sum(prior: Prior) -> None:
-    """Raise unless all other blocks can be added to a block of neighbours.
+    """Raise unless all other blocks can be added to a block of neighbors.
 
     Raises:
         InvalidArgumentError: there are sparse features, exact products on a grid, or a residual that bounds the
@@ -27,12 +27,12 @@ def check_sum(prior: Prior) -> None:
     """
     if prior.has_grids:
         raise InvalidArgumentError(
-            "Neighbours cannot be added to exact products on a grid. Use SparsePrecision(), InducingPoints() or "
+            "Neighbors cannot be added to exact products on a grid. Use SparsePrecision(), InducingPoints() or "
             "RandomFeatures() for the product."
         )
     if prior.walks or any(block.residual is not None and not block.residual.is_noise for block in prior.weights):
         raise InvalidArgumentError(
-            "Neighbours cannot be added to sparse features, nor to inducing points whose residual bounds the "
+            "Neighbors cannot be added to sparse features, nor to inducing points whose residual bounds the "
             'likelihood. Leave out one of the two, or use diagonal="fitc".'
         )
 
@@ -43,7 +43,7 @@ def features(prior: Prior, weights: Weights, x: Tensor) -> Tensor:
 
 
 def explained_features(prior: Prior, x: Tensor) -> Tensor:
-    """Return the features (n, M) that the block of neighbours is the residual of; without columns if it is none."""
+    """Return the features (n, M) that the block of neighbors is the residual of; without columns if it is none."""
     return features(prior, Weights(prior.explained), x)
 
 
@@ -62,7 +62,7 @@ def given_rows(
     points: Tensor,  # (q, d)
     flags: Tensor | None = None,  # (q, T)
 ) -> tuple[sp.csr_array, Tensor]:  # (q, n), (q,)
-    """Return the weights of rows at points, each by itself, and the variance that they leave of the neighbours' block.
+    """Return the weights of rows at points, each by itself, and the variance that they leave of the neighbors' block.
 
     Args:
         prior: The prior.
@@ -90,7 +90,7 @@ def given_rows_in_order(
         prior: The prior.
         x: The inputs of the rows.
         noise: The noise of their observations. Points have none.
-        points: The inputs of the points, which may be each other's neighbours.
+        points: The inputs of the points, which may be each other's neighbors.
         flags: Which terms of the block are predicted at each point. If None, all.
     """
     block = neighbors_of(prior)
@@ -108,7 +108,7 @@ def read_jointly(
     points: Tensor,  # (q, d)
     flags: Tensor | None = None,  # (q, T)
 ) -> tuple[Floats, Tensor]:  # (q, n), (q, q)
-    """Return the weights of rows at points that may be each other's neighbours, and the covariance that they leave.
+    """Return the weights of rows at points that may be each other's neighbors, and the covariance that they leave.
 
     Args:
         prior: The prior.
@@ -128,7 +128,7 @@ def read_jointly(
 def no_functions() -> InvalidArgumentError:
     """Return the error for drawing functions."""
     return InvalidArgumentError(
-        "A process on nearest neighbours has no functions to draw, since each point has neighbours of its own. Draw "
+        "A process on nearest neighbors has no functions to draw, since each point has neighbors of its own. Draw "
         "values at points: predict(X).sample(count)."
     )
 

@@ -29,8 +29,8 @@ class ExactMarginals:
     """The exact marginal posteriors at q points.
 
     Attributes:
-        mean: The means (q, k), standardised.
-        variance: The variances (q,), standardised.
+        mean: The means (q, k), standardized.
+        variance: The variances (q,), standardized.
         residual: The largest relative residual of the systems.
         steps: The number of steps of conjugate gradients.
     """
@@ -57,9 +57,9 @@ def exact_marginals(
     Args:
         prior: The exact prior.
         rows: The data.
-        mean: The prior mean of each output, standardised.
-        noise: The variance of one observation, standardised.
-        points: The inputs of the points, standardised.
+        mean: The prior mean of each output, standardized.
+        noise: The variance of one observation, standardized.
+        points: The inputs of the points, standardized.
         generator: Draws the rows of the preconditioner.
         tolerance: The largest relative residual of a system that is solved.
         most: The most steps.

@@ -26,7 +26,7 @@ def known_terms(prior: Prior, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_divided(prior: Prior, *sums: Sequence[str]) -> None:
-    """Raise if sums of terms have different parts of a block of neighbours that is read as one process.
+    """Raise if sums of terms have different parts of a block of neighbors that is read as one process.
 
     Args:
         prior: The prior.
@@ -39,7 +39,7 @@ def check_divided(prior: Prior, *sums: Sequence[str]) -> None:
     parts = [] if block is None else [tuple(bool(flag) for flag in block.flags(names)) for names in sums]
     if block is not None and len({part for part in parts if any(part)}) > 1:
         raise InvalidArgumentError(
-            f"The terms {', '.join(block.names)} have latent neighbours of their sum, which is not divided here. Use "
+            f"The terms {', '.join(block.names)} have latent neighbors of their sum, which is not divided here. Use "
             "Vecchia(condition_on='responses')."
         )
 

@@ -17,9 +17,9 @@ from rfgp.threads import num_threads
 _BLOCKS = 8
 _ENTRIES = 2**22
 _SMALL, _DENSE_SPEED = 2**20, 16
-"""Multiplications that any dense product does in no time, and how many it does while a sparse one does one."""
+"""The multiplications below which a product may be dense, and the speed of dense ones relative to sparse ones."""
 IN_THREADS = 2**21
-"""Multiplications, from which on a product is worth threads."""
+"""The multiplications from which a product uses threads."""
 
 
 class _Gram(torch.autograd.Function):
@@ -55,7 +55,14 @@ class _Gram(torch.autograd.Function):
 
 
 def gram(a: Tensor, pattern_a: Pattern, b: Tensor, pattern_b: Pattern) -> Tensor:
-    """Return Phi_a Phi_b^T (n_a, n_b), dense, from values (nnz,) on their patterns."""
+    """Return Phi_a Phi_b^T (n_a, n_b), dense, from values (nnz,) on their patterns.
+
+    Examples:
+        >>> pattern = SparsityPattern(np.array([0, 1, 3]), np.array([1, 0, 1]), (2, 2))
+        >>> values = torch.tensor([1.0, 2.0, 3.0])
+        >>> gram(values, pattern, values, pattern).tolist()
+        [[1.0, 3.0], [3.0, 13.0]]
+    """
     out: Tensor = _Gram.apply(a, b, pattern_a, pattern_b)
     return out
 
@@ -65,7 +72,7 @@ def sampled_product(
     right: sp.csr_array,  # (k, N)
     pattern: sp.csr_array,  # (n, N)
 ) -> Array:  # (nnz,)
-    """Return the entries of dense @ right on a pattern, blocks of rows in threads where that pays."""
+    """Return the entries of dense @ right on a pattern, by blocks of rows in threads for large products."""
     from rfgp.sparse import loops
 
     if _is_better_dense(pattern, right):
@@ -85,7 +92,7 @@ def sampled_product(
 
 
 def _is_better_dense(left: sp.csr_array, right: sp.csr_array) -> bool:
-    """Whether the product of matrices (n, N) and (k, N) is faster dense, and small: where rows are short or full."""
+    """Return whether a product of matrices (n, N) and (k, N) is faster dense, and fits into `_ENTRIES`."""
     (n, size), k = left.shape, len(right.indptr) - 1
     if (n + k) * size > _ENTRIES:
         return False
@@ -123,7 +130,7 @@ def transposed_product(
     dense: Array,  # (n, p)
     out: Array,  # (N, p)
 ) -> None:
-    """Overwrite `out` with A^T dense."""
+    """Overwrite `out` with A^T dense, for a sparse A."""
     from rfgp.sparse import loops
 
     arrays = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data
@@ -135,7 +142,13 @@ def product(
     dense: Tensor,  # (..., N, c), or (N,)
     pattern: SparsityPattern,
 ) -> Tensor:  # (..., n, c), or (n,)
-    """Return the product of sparse and dense matrices, broadcast over batches."""
+    """Return the product of sparse and dense matrices, broadcast over batches.
+
+    Examples:
+        >>> pattern = SparsityPattern(np.array([0, 1, 3]), np.array([1, 0, 1]), (2, 2))
+        >>> product(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 10.0]), pattern).tolist()
+        [10.0, 32.0]
+    """
     if dense.ndim == 1:
         return product(values, dense[:, None], pattern).squeeze(-1)
     if values.ndim == 1:  # the batch of the dense side becomes columns
@@ -150,9 +163,9 @@ def product(
 
 
 class _Product(torch.autograd.Function):
-    """S B (n, c) for sparse S (n, N) with values (nnz,) and dense B (N, c); differentiable any number of times.
+    """S B (n, c) for sparse S (n, N) with values (nnz,) and dense B (N, c), differentiable any number of times.
 
-    For upstream G (n, c): d/dB = S^T G, and d/dS_ij = sum_c G_ic B_jc on the pattern.
+    For upstream G (n, c), d/dB = S^T G and d/dS_ij = sum_c G_ic B_jc on the pattern.
     """
 
     @staticmethod
@@ -185,7 +198,7 @@ def _tensor(array: Any, like: Tensor) -> Tensor:
 
 
 def row_blocks(matrix: sp.csr_array) -> list[sp.csr_array]:
-    """Return blocks (b, N) of the rows of a matrix, of about as many entries each, one for each thread."""
+    """Return blocks (b, N) of the rows of a matrix with about equally many entries, one for each thread."""
     count = num_threads()
     if count == 1:
         return [matrix]
@@ -194,7 +207,7 @@ def row_blocks(matrix: sp.csr_array) -> list[sp.csr_array]:
 
 
 def multiply(blocks: list[sp.csr_array], v: NDArray[Any]) -> NDArray[Any]:
-    """Return the product (n, p) of a matrix in blocks of rows with v (N, p), in threads where that pays."""
+    """Return the product (n, p) of a matrix in blocks of rows with v (N, p), in threads for large products."""
     if len(blocks) == 1 or sum(block.nnz for block in blocks) * v.shape[1] < IN_THREADS:
         return np.concatenate([block @ v for block in blocks])
     with ThreadPoolExecutor(len(blocks)) as pool:

@@ -1,7 +1,7 @@
-"""Nearest neighbours as a block with a sparse precision, whose latent values are those of the process at the rows.
+"""Nearest neighbors as a block with a sparse precision, whose latent values are those of the process at the rows.
 
 The inverse factor V of the process without noise (`rfgp.local.factor`, with a jitter for the digits) has Q = V^T V: the
-precision of a nearest-neighbour (Vecchia) process of values. d log |Q| and the derivatives of Q come from those of V:
+precision of a nearest-neighbor (Vecchia) process of values. d log |Q| and the derivatives of Q come from those of V:
 with weights W on the pattern of Q, sum_ij W_ij dQ_ij = 2 sum_ri (V W)_ri dV_ri.
 """
 
@@ -25,12 +25,12 @@ from rfgp.sparse import SparseValues, SparsityPattern, gram_on, times_symmetric
 
 
 class NeighborsField(MarkovField):
-    """Values of a nearest-neighbour process at places in order, as a function of the parameters of its covariance.
+    """Values of a nearest-neighbor process at places in order, as a function of the parameters of its covariance.
 
     Args:
         places: The places (N, d), distinct.
         process: The process.
-        near: The neighbours of each place, and the place itself as the last, (N, N).
+        near: The neighbors of each place, and the place itself as the last, (N, N).
     """
 
     parameters = ("values",)
@@ -124,7 +124,7 @@ class _Reads:
         return self._read(inputs)[1]
 
     def joint(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
-        """Return A of points that may be each other's neighbours, and the covariance (n, n) that it leaves."""
+        """Return A of points that may be each other's neighbors, and the covariance (n, n) that it leaves."""
         points, left = self._process.places(inputs), torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
         places, others = self._divided(points)
         flags = self._flags.expand(len(others), -1)
@@ -166,15 +166,15 @@ def latent_precision(
     field: NeighborsField | None = None,
     explained: Sequence[WeightBlock] = (),
 ) -> PrecisionBlock:
-    """Return nearest neighbours as latent values at the places of rows, in order, with their sparse precision.
+    """Return nearest neighbors as latent values at the places of rows, in order, with their sparse precision.
 
     Rows read their own value. A new point reads the values at the places near it, which leave a `residual` variance:
-    that is exact for each point by itself. In a joint distribution points may be each other's neighbours (`joint`).
+    that is exact for each point by itself. In a joint distribution points may be each other's neighbors (`joint`).
 
     Args:
         block: The block.
         inputs: The inputs of the rows, (n, d). Equal rows are one place.
-        field: That of the same block and inputs at other parameters, whose neighbours are kept. If None, they are
+        field: That of the same block and inputs at other parameters, whose neighbors are kept. If None, they are
             found.
         explained: The weights that the block is the residual of.
 

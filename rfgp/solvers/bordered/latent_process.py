@@ -1,4 +1,4 @@
-"""Nearest neighbours as a process of places and parameters, with the weights that they are the residual of."""
+"""Nearest neighbors as a process of places and parameters, with the weights that they are the residual of."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,10 +15,10 @@ from rfgp.sparse import SparsityPattern
 
 @dataclass(frozen=True, eq=False)
 class LatentProcess:
-    """Nearest neighbours, and the weights that they are the residual of.
+    """Nearest neighbors, and the weights that they are the residual of.
 
     Attributes:
-        block: The neighbours.
+        block: The neighbors.
         explained: The weights. There are none unless the block is a residual.
     """
 

@@ -1,4 +1,4 @@
-"""Whether a sparse factor serves latent nearest neighbours: its operations and memory, before it is computed."""
+"""Whether a sparse factor serves latent nearest neighbors: its operations and memory, before it is computed."""
 
 from contextlib import suppress
 
@@ -14,9 +14,9 @@ from rfgp.solvers.bordered.solver import BorderedSolver
 from rfgp.solvers.nearby import neighbors_of
 
 MOST_FLOPS, MOST_BYTES = 4e10, 2**30
-"""The most operations and the most memory of a factor by which neighbours that are latent are solved.
+"""The most operations and the most memory of a factor by which neighbors that are latent are solved.
 
-Near that limit, for 40,000 rows in 2 columns with 30 neighbours, a value with its gradient took 16 s and a posterior
+Near that limit, for 40,000 rows in 2 columns with 30 neighbors, a value with its gradient took 16 s and a posterior
 8 s, by conjugate gradients 8 s and 22 s. In 8 columns a factor of 4,000 rows took 5 times as long as conjugate
 gradients, whose value had a standard error of 0.8 (`benchmarks/races/latent_neighbors.py`)."""
 SOME, GROWTH = 2000, 1.5
@@ -28,7 +28,7 @@ relative errors of variances."""
 
 
 def bordered_latent(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> BorderedSolver | None:
-    """Return the solver of nearest neighbours that are latent by a sparse factor. None if the factor is too large.
+    """Return the solver of nearest neighbors that are latent by a sparse factor. None if the factor is too large.
 
     Args:
         prior: The prior, with gradients.
@@ -62,7 +62,7 @@ def _surely_exceeds(prior: Prior, inputs: Tensor) -> bool:
 
 
 def _has_digits(solver: BorderedSolver) -> bool:
-    """Return whether the precision of neighbours, which is large if some rows are close, is exact beside the noise."""
+    """Return whether the precision of neighbors, which is large if some rows are close, is exact beside the noise."""
     known = solver.system.elimination
     largest = float(np.abs(known.prior.entries[-1]).max())
     return bool(np.finfo(np.float64).eps * largest * float(known.noise.max()) <= LEAST_DIGITS)

@@ -147,7 +147,7 @@ class PointReader:
     def jointly(self, inputs: Tensor) -> tuple[Reads, Tensor]:
         """Return the reads of n inputs, (n,) or (n, d), which are among the values of refined blocks.
 
-        Points may be each other's neighbours.
+        Points may be each other's neighbors.
 
         Returns:
             The reads, with a covariance of errors, and the ratios (n,) of the deviations of points each by itself and
@@ -211,7 +211,7 @@ def read_singly(blocks: Sequence[PrecisionBlock]) -> bool:
 
 
 def depend_on_each_other(blocks: Sequence[PrecisionBlock]) -> bool:
-    """Return whether points may be each other's neighbours."""
+    """Return whether points may be each other's neighbors."""
     return any(block.joint is not None for block in blocks)
 
 
@@ -225,7 +225,7 @@ def check_jointly(blocks: Sequence[PrecisionBlock], num_points: int, num_rows: i
     """Raise unless so many points may be read jointly.
 
     Raises:
-        InvalidArgumentError: there are more than 2,000, or more than fit if they read neighbours among the rows.
+        InvalidArgumentError: there are more than 2,000, or more than fit if they read neighbors among the rows.
     """
     fitting = max(LEAST_JOINT, MOST_NUMBERS // num_rows) if depend_on_each_other(blocks) else MOST_JOINT
     check_joint(num_points, "points", most=min(MOST_JOINT, fitting))

@@ -25,7 +25,7 @@ class BorderedPosterior(Posterior):
     """The rows, from which the factors are computed again after loading.
 
     Attributes:
-        prior: Precisions, weights, kernels and neighbours.
+        prior: Precisions, weights, kernels and neighbors.
         inputs: The inputs of the rows, positions (n,) or (n, d).
         noise_diag: D (n,).
         targets: y - mean, (n, k).
@@ -74,7 +74,7 @@ class BorderedPosterior(Posterior):
     def covariance(self, inputs: Tensor, projected: Reads) -> Tensor:
         """Return the covariance (n, n), of at most 2,000 points.
 
-        If points read neighbours, each may be another's neighbour. Their correlations are those of that joint
+        If points read neighbors, each may be another's neighbor. Their correlations are those of that joint
         distribution, and their variances those of one point each.
 
         Raises:

@@ -22,7 +22,7 @@ def all_weights(prior: Prior, rows: Tensor) -> Weights:
 
 
 def sparse_blocks(prior: Prior, rows: Tensor) -> tuple[PrecisionBlock, ...]:
-    """Return the blocks with a precision of a prior, and its neighbours as latent values at rows (n, ...)."""
+    """Return the blocks with a precision of a prior, and its neighbors as latent values at rows (n, ...)."""
     near = () if prior.neighbors is None else (latent_precision(prior.neighbors, rows, explained=prior.explained),)
     return (*prior.precisions, *near)
 

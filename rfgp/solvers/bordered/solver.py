@@ -20,11 +20,11 @@ from rfgp.solvers.role import Inference, Posterior
 class BorderedSolver(Inference):
     """Rows under a sum of sparse precisions and dense weights, exactly.
 
-    Blocks with a covariance function become weights at the rows (`KernelBlock.as_weights`), and nearest neighbours
+    Blocks with a covariance function become weights at the rows (`KernelBlock.as_weights`), and nearest neighbors
     latent values (`latent_precision`).
 
     Args:
-        prior: Precisions, weights, kernels and neighbours, with gradients.
+        prior: Precisions, weights, kernels and neighbors, with gradients.
         rows: The data.
         mean: (k,), float64.
         noise: The variance of one observation, 0-d, float64.

@@ -7,7 +7,7 @@ r = y - mean,
     w = C^-1 Psi^T D^-1 r,    u = S^-1 A^T D^-1 (r - Phi w),    e = r - A u - Phi w,
     -2 log N(y) = n log 2 pi + log|D| + log|S| + log|C| - log|Q| + e^T D^-1 e + u^T Q u + w^T w.
 
-The posterior covariance is C^-1 of w, -Y C^-1 between u and w, and S^-1 + Y C^-1 Y^T of u. Since u and w minimise the
+The posterior covariance is C^-1 of w, -Y C^-1 between u and w, and S^-1 + Y C^-1 Y^T of u. Since u and w minimize the
 quadratic form, the derivatives of the log density are, with v the posterior variances at the rows,
 
     in Q    (Q^-1 - S^-1 - Y C^-1 Y^T - u u^T) / 2 on its pattern, the selected inverse of S with the border,

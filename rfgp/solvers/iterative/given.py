@@ -99,7 +99,7 @@ class Projected:
 
     @cached_property
     def covariance(self) -> Tensor:
-        """The posterior covariance (n, n) of points of which each may be another's neighbour.
+        """The posterior covariance (n, n) of points of which each may be another's neighbor.
 
         The correlations are those of the joint distribution, and the variances those of one point each.
         """
@@ -108,7 +108,7 @@ class Projected:
 
 
 class Joint:
-    """The sum of some terms at n points that may be each other's neighbours.
+    """The sum of some terms at n points that may be each other's neighbors.
 
     Args:
         single: The same points, each by itself.

@@ -1,4 +1,4 @@
-"""Rows whose neighbours are values of the process instead of observations, by conjugate gradients."""
+"""Rows whose neighbors are values of the process instead of observations, by conjugate gradients."""
 
 from typing import Self
 
@@ -16,7 +16,7 @@ from rfgp.solvers.role import Inference
 from rfgp.solvers.whitened import WhitenedSolver
 
 NOISE_RATIO, LEAST_VARIANCE = 10.0, 1e-3
-"""The least ratio of noise to the conditional variance given values of neighbours at which rows are conditioned on
+"""The least ratio of noise to the conditional variance given values of neighbors at which rows are conditioned on
 values, and the least ratio of the block's variance to the noise at which that matters."""
 LEAST_NOISE = 1e-6
 """The least ratio of the noise to the variance of the block. Less is near the jitter of its root."""
@@ -46,7 +46,7 @@ def prefers_latent(prior: Prior, rows: Block, noise: Tensor) -> bool:
 
 
 class LatentSolver(Inference):
-    """Rows, as they are given, under nearest neighbours of values, weights and sparse precisions.
+    """Rows, as they are given, under nearest neighbors of values, weights and sparse precisions.
 
     Args:
         prior: The prior, with gradients.
@@ -56,7 +56,7 @@ class LatentSolver(Inference):
         ordered: The solver of the rows in order, if it is known.
 
     Raises:
-        InvalidArgumentError: a block cannot be added to neighbours.
+        InvalidArgumentError: a block cannot be added to neighbors.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""Nearest neighbours whose conditionals are those of values without noise, at rows in order.
+"""Nearest neighbors whose conditionals are those of values without noise, at rows in order.
 
-If the noise is large, the observations of a row's neighbours have little information, and that of all others is lost:
+If the noise is large, the observations of a row's neighbors have little information, and that of all others is lost:
 with 2,000 rows in the plane, a lengthscale of 0.3 of its width and noise of the variance of g, 60 observations leave a
 KL of 0.036 of the marginal posterior of a new point from the exact one, and 60 values of g 0.0003 (ten times the noise:
 0.21, 0.0001). So g is approximated as g = L u (`rfgp.local.latent`), the noise apart from it.
@@ -56,7 +56,7 @@ class NeighborsTerm(Term):
 
     @cached_property
     def _pattern(self) -> SparsityPattern:
-        """The neighbours of the rows."""
+        """The neighbors of the rows."""
         return self._block.predecessors(self._inputs)
 
     @cached_property
@@ -78,7 +78,7 @@ class NeighborsTerm(Term):
         return Reads(*given_rows(self._prior, self._inputs, self._jitter, inputs))
 
     def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
-        """Return the weights (n, rows) if points have points before them as neighbours, and the covariance left."""
+        """Return the weights (n, rows) if points have points before them as neighbors, and the covariance left."""
         return read_jointly(self._prior, self._inputs, self._jitter, inputs)
 
     def cross(self, matrix: Matrix) -> Tensor:
@@ -105,14 +105,14 @@ class NeighborsTerm(Term):
         return self.part.root_times(standard)
 
     def joined(self, inputs: Tensor) -> None:
-        """Return None, since points have neighbours of their own."""
+        """Return None, since points have neighbors of their own."""
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
         """Return 0, 0-d: the gradient is that by observations."""
         return left.new_zeros(())
 
     def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
-        """Refuse coordinates (rows, p), since each point has neighbours of its own.
+        """Refuse coordinates (rows, p), since each point has neighbors of its own.
 
         Raises:
             InvalidArgumentError: always.

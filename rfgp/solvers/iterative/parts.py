@@ -156,7 +156,7 @@ class PrecisionPart(Part):
 
 
 class RootPart(Part):
-    """H = L, the root of nearest neighbours without noise.
+    """H = L, the root of nearest neighbors without noise.
 
     Args:
         root: L (n, n).

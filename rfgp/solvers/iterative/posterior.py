@@ -38,8 +38,8 @@ class IterativePosterior(Posterior):
     for single terms too.
 
     Attributes:
-        prior: Features, walks, sparse precisions and neighbours.
-        inputs: The inputs of the rows, positions (n,) or (n, d); in order if there are neighbours.
+        prior: Features, walks, sparse precisions and neighbors.
+        inputs: The inputs of the rows, positions (n,) or (n, d); in order if there are neighbors.
         noise_diag: D (n,).
         coefficients: a (n, k).
         draws: w (n, m), of N(0, C^-1).
@@ -59,7 +59,7 @@ class IterativePosterior(Posterior):
 
     @property
     def width(self) -> int:
-        """The number of entries that a point takes: those of draws, features and neighbours."""
+        """The number of entries that a point takes: those of draws, features and neighbors."""
         return 2 * self.draws.shape[1] + sum(term.width for term in self._given.terms)
 
     def project(self, inputs: Tensor) -> Projected:
@@ -78,7 +78,7 @@ class IterativePosterior(Posterior):
         return projected.estimated_variance()
 
     def covariance(self, inputs: Tensor, projected: Projected) -> Tensor:
-        """Return the covariance (n, n) of at most 2,000 points, of which each may be another's neighbour.
+        """Return the covariance (n, n) of at most 2,000 points, of which each may be another's neighbor.
 
         The correlations are those of the joint distribution, and the variances those of one point each.
         """

@@ -4,7 +4,7 @@ Where a few large eigenvalues of Psi Psi^T stand out, as for long lengthscales, 
 U (L) U^T of it makes a preconditioner P = (I - U U^T) + U (L + 1) / (l + 1) U^T, l the smallest of L (Frangella, Tropp
 and Udell 2023, "Randomized Nystrom preconditioning", Eqs. 1.3 and 5.2).
 
-For nearest neighbours without noise the same rows conditioned on observations are a matrix close to C: with V and P of
+For nearest neighbors without noise the same rows conditioned on observations are a matrix close to C: with V and P of
 `rfgp.solvers.whitened` it has the inverse V^T (I + P P^T)^-1 V. It leaves eigenvalues between 0.2 and 11, most of them
 near 1, where those of C reach from the noise (1e-3 to 10) to 2,000 (2,000 rows in 2 to 8 columns, without features).
 Conjugate gradients take 5 to 40 steps (20,000 rows, 256 features), and the log determinant has little left to estimate.

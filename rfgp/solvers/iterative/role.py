@@ -65,7 +65,7 @@ class Term(ABC):
         """Return X (n, N) of n points, each by itself."""
 
     def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
-        """Return X (n, N) of points that may be each other's neighbours, and the covariance (n, n) that is left."""
+        """Return X (n, N) of points that may be each other's neighbors, and the covariance (n, n) that is left."""
         return self.read(inputs).matrix, None
 
     @abstractmethod

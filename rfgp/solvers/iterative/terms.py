@@ -242,7 +242,7 @@ class PrecisionTerm(Term):
 
 
 def terms_of(prior: Prior, inputs: Tensor) -> list[Term]:
-    """Return the terms of a prior at rows (n, ...): weights, grids, precisions, walks, and neighbours of rows in order.
+    """Return the terms of a prior at rows (n, ...): weights, grids, precisions, walks, and neighbors of rows in order.
 
     Raises:
         InvalidArgumentError: a block that no part is known for.
@@ -250,7 +250,7 @@ def terms_of(prior: Prior, inputs: Tensor) -> list[Term]:
     if (prior.kernels and not prior.has_grids) or prior.moves:
         raise InvalidArgumentError(
             "Exact kernels and fields with values at the points cannot be added to many walks, to exact products on a "
-            "grid, nor to neighbours that are latent. Use an approximation of the kernel, or a field whose values stay "
+            "grid, nor to neighbors that are latent. Use an approximation of the kernel, or a field whose values stay "
             "where they are."
         )
     terms: list[Term] = [WeightTerm(prior, block, inputs) for block in prior.weights]

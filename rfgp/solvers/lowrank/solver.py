@@ -2,7 +2,7 @@
 
 In the notation of `rfgp.solvers.dense`, with Phi = [s_1 phi_1, s_2 phi_2, ...]. A first pass over the rows accumulates
 phi^T D^-1 phi and phi^T D^-1 y, which is all that predictions need (`rfgp.solvers.lowrank.statistics`). A second one
-computes the residuals r = y - mean - Phi w, the log density and, if it is asked for, its gradient: since w minimises
+computes the residuals r = y - mean - Phi w, the log density and, if it is asked for, its gradient: since w minimizes
 the quadratic form and d log|A| = tr(A^-1 dA),
 
     d/dphi_t = s_t D^-1 (r w_t^T - (Phi A^-1)_t),    d/dmean = sum_i r_i / D_i,

@@ -134,7 +134,7 @@ class Scales(NamedTuple):
 
 
 def best_common_scale(model: LinearModel, count: float) -> tuple[Tensor, WeightSolution]:
-    """Return the factor c (0-d) of variances and noise that maximises the likelihood, and the posterior with it.
+    """Return the factor c (0-d) of variances and noise that maximizes the likelihood, and the posterior with it.
 
     Args:
         model: A model none of whose rows has a noise of its own.
@@ -155,7 +155,7 @@ def best_scales(
     variance_bounds: tuple[float, float],
     noise_bounds: tuple[float, float],
 ) -> Scales:
-    """Return the noise and the variance of one term that maximise the likelihood; at a bound, for their best ratio.
+    """Return the noise and the variance of one term that maximize the likelihood; at a bound, for their best ratio.
 
     Args:
         statistics: Those of rows none of which has a noise of its own.
@@ -196,7 +196,7 @@ def best_ratios(
     count: float,
     start: Tensor,  # (T,)
 ) -> tuple[Tensor, Tensor]:
-    """Return the variances of terms over the noise (T,), and the noise (0-d), that maximise the likelihood.
+    """Return the variances of terms over the noise (T,), and the noise (0-d), that maximize the likelihood.
 
     With the noise solved for, -2 log density is N k log q + k log|A| with q = y^T C^-1 y at noise 1, and its derivative
     in log v_t is -N k w_t^T w_t / q + k (F_t - tr (A^-1)_tt), with the weights w at noise 1.

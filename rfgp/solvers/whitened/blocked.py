@@ -1,7 +1,7 @@
-"""Very many rows under nearest neighbours and weights, whose features are computed again and never kept.
+"""Very many rows under nearest neighbors and weights, whose features are computed again and never kept.
 
-The neighbours of a row lie anywhere in the random order that makes a nearest-neighbour process good, but near it in
-space. So rows are whitened by blocks of rows that are near each other: they have most of their neighbours in common, so
+The neighbors of a row lie anywhere in the random order that makes a nearest-neighbor process good, but near it in
+space. So rows are whitened by blocks of rows that are near each other: they have most of their neighbors in common, so
 that few features of other rows are computed. Of P = V Phi only P^T P and P^T V (y - mean) are kept. Without gradients.
 """
 
@@ -36,7 +36,7 @@ def is_large(prior: Prior, count: int) -> bool:
 
 
 def whitened(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Inference:
-    """Return what is known of n rows under nearest neighbours of observations, in blocks of rows if they are many.
+    """Return what is known of n rows under nearest neighbors of observations, in blocks of rows if they are many.
 
     Args:
         prior: The prior.
@@ -50,7 +50,7 @@ def whitened(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Inferenc
 
 
 class BlockedInference(Inference):
-    """Rows, as they are given, under nearest neighbours and weights.
+    """Rows, as they are given, under nearest neighbors and weights.
 
     Args:
         prior: The prior.

@@ -1,14 +1,14 @@
-"""The posterior of new points under nearest neighbours that are observations, weights and sparse precisions.
+"""The posterior of new points under nearest neighbors that are observations, weights and sparse precisions.
 
 Given y, the function at a new point x with its nearest rows N, b = C_NN^-1 c and d = v - b^T c, is
 
     (Phi_x - b^T Phi_N) w + (A_x - b^T A_N) u + b^T (y_N - mean) + e',    e' ~ N(0, d).
 
-The terms of this sum: the neighbours' block is b^T (y_N - mean - Phi_N w - A_N u) + e', weights are Phi_x w and a
+The terms of this sum: the neighbors' block is b^T (y_N - mean - Phi_N w - A_N u) + e', weights are Phi_x w and a
 sparse precision is A_x u, each with the posterior of w and u. Means of terms add up to that of the sum. The block of
-neighbours is taken as independent between new points given their neighbours, so variances of terms are those of each
-point by itself: exact for the given neighbours, and exact altogether if these are all rows. The joint distribution of
-several points takes points before as neighbours too (`WhitenedPosterior.root`). Its correlations are rescaled to the
+neighbors is taken as independent between new points given their neighbors, so variances of terms are those of each
+point by itself: exact for the given neighbors, and exact altogether if these are all rows. The joint distribution of
+several points takes points before as neighbors too (`WhitenedPosterior.root`). Its correlations are rescaled to the
 variances of single points, so that covariances of terms between points need not add up.
 """
 
@@ -35,7 +35,7 @@ from rfgp.solvers.whitened.whitening import WhiteRows, half_solved
 class Reads(NamedTuple):
     """What n points read of the weights and the latent values, given observations near them, each by itself."""
 
-    dense: Tensor  # the features less those of the neighbours, (n, F)
+    dense: Tensor  # the features less those of the neighbors, (n, F)
     offset: Tensor  # the mean without the part of the dense weights, (n, k)
     half: Tensor  # a root of the covariance of what is read, (n, F + N)
     left: Tensor  # the variance of e' and of residuals, (n,)
@@ -43,10 +43,10 @@ class Reads(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class WhitenedPosterior(Posterior):
-    """The weights, and the rows for the neighbours of new points.
+    """The weights, and the rows for the neighbors of new points.
 
     Attributes:
-        prior: Neighbours, weights, kernels and sparse precisions.
+        prior: Neighbors, weights, kernels and sparse precisions.
         inputs: The inputs of the rows (n, d), in order.
         targets: y - mean, (n, k).
         noise: The noise of the rows' observations, (n,).
@@ -69,7 +69,7 @@ class WhitenedPosterior(Posterior):
 
     @property
     def width(self) -> int:
-        """The number of entries that a point takes: features, latent values, outputs, and those of its neighbours."""
+        """The number of entries that a point takes: features, latent values, outputs, and those of its neighbors."""
         latent = sum(block.size for block in self.prior.precisions)
         near = AHEAD * neighbors_of(self.prior).num_neighbors * (self.inputs.shape[1] + 1)
         return sum(self.weights.shape) + 1 + latent + near
@@ -104,11 +104,11 @@ class WhitenedPosterior(Posterior):
         return root @ root.mT
 
     def root(self, inputs: Tensor, projected: Reads) -> Tensor:
-        """Return a matrix R (n, r) with R R^T the covariance of points of which each may be another's neighbour.
+        """Return a matrix R (n, r) with R R^T the covariance of points of which each may be another's neighbor.
 
         With the new points after the rows, g_new = B_r (y - mean - Phi w - A u) + B_new g_new + e, e ~ N(0, diag d). So
         with T = (I - B_new)^-1 the function is T (B_r (y - mean) + e) + (Phi_new - T B_r Phi) w + (A_new - T B_r A) u.
-        The correlations are those of this distribution. The variances are those of `variance`, where all neighbours
+        The correlations are those of this distribution. The variances are those of `variance`, where all neighbors
         are rows.
         """
         root, scale = _joint_root([self], inputs, [projected])
@@ -119,8 +119,8 @@ class WhitenedPosterior(Posterior):
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
 
-        At each point it is exact for the neighbours of that point; between points see `root`. The values of two terms
-        that are approximated by their sum may be each other's neighbours.
+        At each point it is exact for the neighbors of that point; between points see `root`. The values of two terms
+        that are approximated by their sum may be each other's neighbors.
 
         Raises:
             InvalidArgumentError: there is no such term, or none is named.
@@ -138,7 +138,7 @@ class WhitenedPosterior(Posterior):
         return (left @ right.mT + shared._residual_covariance(inputs)) * rows[:, None] * columns
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Refuse: the block of neighbours is defined at the points that are asked for.
+        """Refuse: the block of neighbors is defined at the points that are asked for.
 
         Raises:
             InvalidArgumentError: always.
@@ -195,7 +195,7 @@ def _joint_root(
     """Return a root of the joint covariance of several sums of terms of one posterior, without residuals.
 
     Args:
-        parts: The posterior, restricted to the terms of each of P sums. If there are several, the block of neighbours
+        parts: The posterior, restricted to the terms of each of P sums. If there are several, the block of neighbors
             is read by terms.
         inputs: The points, (n, d).
         projected: What the points read by each of them.

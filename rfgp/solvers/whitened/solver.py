@@ -1,4 +1,4 @@
-"""Rows under nearest neighbours whose conditionals are those of observations, with weights and sparse precisions.
+"""Rows under nearest neighbors whose conditionals are those of observations, with weights and sparse precisions.
 
 f = Phi w + A u + g, y = mean + f + e. g + e has the precision V^T V with a sparse V (`rfgp.local.factor`), the noise
 within the conditionals (Vecchia 1988; Katzfuss and Guinness 2021). Whitened rows are a linear model of noise 1
@@ -7,7 +7,7 @@ within the conditionals (Vecchia 1988; Katzfuss and Guinness 2021). Whitened row
     log N(y) = log|V| + log N(V (y - mean); 0, I + P P^T + B Q^-1 B^T).
 
 Its gradient in B reaches V on its pattern, d/dV_ij = sum_k (d/dB)_ik A_jk. Without sparse precisions, C = I + P^T P is
-all that is factorised.
+all that is factorized.
 """
 
 from functools import cached_property
@@ -34,21 +34,21 @@ _COLUMNS = 64
 
 
 class WhitenedSolver(Inference):
-    """Rows under a block of nearest neighbours with weights, kernels and sparse precisions.
+    """Rows under a block of nearest neighbors with weights, kernels and sparse precisions.
 
-    Other targets and noise change the whitener, so that `at` shares the order and the neighbours of the rows only.
+    Other targets and noise change the whitener, so that `at` shares the order and the neighbors of the rows only.
 
     Args:
         prior: The prior, with gradients.
         rows: The data, in order.
         mean: (k,).
         noise: The learned variance of one observation, 0-d.
-        pattern: The neighbours of the rows, (n, n), or of r of them, (r, n). Then the likelihood is that of these rows
+        pattern: The neighbors of the rows, (n, n), or of r of them, (r, n). Then the likelihood is that of these rows
             given the others.
         order: The place of each row among the rows as they were given, (n,). If None, they are in order.
 
     Raises:
-        InvalidArgumentError: a block cannot be added to neighbours.
+        InvalidArgumentError: a block cannot be added to neighbors.
 
     Examples:
         >>> import torch
@@ -85,7 +85,7 @@ class WhitenedSolver(Inference):
     def of(cls, prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver of n rows as they are given, for a mean (k,) and a noise (0-d).
 
-        The rows are ordered at random, and their neighbours are the nearest before them.
+        The rows are ordered at random, and their neighbors are the nearest before them.
         """
         block = neighbors_of(prior)
         order = block.order(len(rows))

@@ -1,6 +1,6 @@
-"""The whitener V of rows under a block of nearest neighbours with their noise, and rows that it whitens.
+"""The whitener V of rows under a block of nearest neighbors with their noise, and rows that it whitens.
 
-With V^T V = (G + D)^-1, G the covariance of the neighbours' block at the rows (`rfgp.local.factor`), V (y - mean) is a
+With V^T V = (G + D)^-1, G the covariance of the neighbors' block at the rows (`rfgp.local.factor`), V (y - mean) is a
 linear model of noise 1: V Phi w + V A u + e, e ~ N(0, I), with u of a sparse precision.
 """
 
@@ -24,11 +24,11 @@ from rfgp.sparse import EntryPattern, SparseValues, times_sparse
 
 @dataclass(frozen=True, eq=False)
 class Whitener:
-    """V (r, n) of n rows in order, or of r of them given their neighbours.
+    """V (r, n) of n rows in order, or of r of them given their neighbors.
 
     Attributes:
         entries: The entries of V (nnz,), with gradients.
-        pattern: The neighbours of each row, and the row itself as the last, (r, n).
+        pattern: The neighbors of each row, and the row itself as the last, (r, n).
     """
 
     entries: Tensor
@@ -95,10 +95,10 @@ def white_system(
 
 
 class WhiteRows:
-    """Rows in order under neighbours and other blocks, for what new points read of them.
+    """Rows in order under neighbors and other blocks, for what new points read of them.
 
     Args:
-        prior: Neighbours, weights, kernels and sparse precisions.
+        prior: Neighbors, weights, kernels and sparse precisions.
         inputs: The inputs of the rows, (n, d).
         targets: y - mean, (n, k).
         noise: The noise of their observations, (n,).

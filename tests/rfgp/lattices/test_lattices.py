@@ -39,7 +39,7 @@ def points(d, count=6):
 
 
 def periodic_kernel(design, parameters, x):
-    """Return the sum of the kernel over all images in the neighbouring periods."""
+    """Return the sum of the kernel over all images in the neighboring periods."""
     periods, d = 1 / design.lattice.spacing, design.lattice.num_columns
     total = torch.zeros(len(x), len(x), dtype=torch.float64)
     for shift in np.ndindex(*(2 * IMAGES + 1,) * d):

@@ -1,4 +1,4 @@
-"""Rows in blocks that share their neighbours and one factorisation, against dense twins and rows one by one."""
+"""Rows in blocks that share their neighbors and one factorization, against dense twins and rows one by one."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from rfgp.sparse import EntryPattern
 
 
 def parts(pattern):
-    """Return the neighbours of each row of a pattern, the row itself last."""
+    """Return the neighbors of each row of a pattern, the row itself last."""
     return np.split(pattern.indices, pattern.indptr[1:-1])
 
 
@@ -26,7 +26,7 @@ def precision(x, theta, name, pattern, known=None):
 
 
 def by_rows(x, theta, name, pattern, known=None):
-    """Return the entries of rows each of which shares its factorisation with no other."""
+    """Return the entries of rows each of which shares its factorization with no other."""
     every = [pattern.take(np.array([i]))[0] for i in range(pattern.shape[0])]
     return torch.cat([local.inverse_factor(x, *theta, local.KINDS[name], one, known) for one in every])
 

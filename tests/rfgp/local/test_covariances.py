@@ -29,7 +29,7 @@ def rows(count=80):
 @pytest.mark.parametrize("copies", ["with noise", "without noise"])
 @pytest.mark.parametrize("kind", ["gaussian", "matern12", "matern52"])
 def test_batches_match_loops(kind, copies):
-    """Neighbours without noise that are copies of each other say nothing new."""
+    """Neighbors without noise that are copies of each other say nothing new."""
     loops, batches, parameters = blocks(kind)
     x, none, noise = rows(), torch.zeros(80, 0, dtype=F64), torch.full((80,), 0.2, dtype=F64)
     noise[:10] = noise[40:50] = 0.2 if copies == "with noise" else 0.0
@@ -63,7 +63,7 @@ def test_patterns_are_those_of_neighbors():
 
 
 def test_one_block_is_in_memory_at_a_time(monkeypatch):
-    """The covariance is evaluated again for gradients, between the rows of one block and their neighbours."""
+    """The covariance is evaluated again for gradients, between the rows of one block and their neighbors."""
     _, batches, parameters = blocks()
     monkeypatch.setattr(covariances, "BLOCK", 8)
     x, sizes = rows(), []

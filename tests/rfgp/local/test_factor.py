@@ -1,4 +1,4 @@
-"""Neighbours, and the sparse inverse factor, against dense twins."""
+"""Neighbors, and the sparse inverse factor, against dense twins."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Nearest neighbours as latent values with a sparse precision, for the bordered solver."""
+"""Nearest neighbors as latent values with a sparse precision, for the bordered solver."""
 
 from dataclasses import replace
 
@@ -22,11 +22,11 @@ from rfgp.solvers.iterative import LatentSolver
 from rfgp.solvers.whitened import WhitenedSolver
 
 DIGITS = 1e-7
-"""The jitter of 1e-11 in the variance, and the digits that a precision of neighbours loses."""
+"""The jitter of 1e-11 in the variance, and the digits that a precision of neighbors loses."""
 
 
 class Latent(Problem):
-    """A problem whose neighbours are few, or all other rows."""
+    """A problem whose neighbors are few, or all other rows."""
 
     digits = DIGITS
 
@@ -67,7 +67,7 @@ def test_copies_of_rows_and_points_match_dense():
 
 
 def definition(problem):
-    """Return the covariance (n, n) of rows, in which each has the values of its neighbours, by dense conditionals."""
+    """Return the covariance (n, n) of rows, in which each has the values of its neighbors, by dense conditionals."""
     x, block = problem.rows.inputs, problem.near
     order = block.order(len(x))
     pattern, kernel = block.predecessors(x[order]), problem.twin.kernel(x[order], x[order], ["neighbors"])

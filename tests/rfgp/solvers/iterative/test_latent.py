@@ -1,6 +1,6 @@
-"""Neighbours that are values of the process, where they are few or the noise says so, against dense algebra.
+"""Neighbors that are values of the process, where they are few or the noise says so, against dense algebra.
 
-With all predecessors as neighbours they are in `test_solvers`.
+With all predecessors as neighbors they are in `test_solvers`.
 """
 
 from dataclasses import replace
@@ -36,7 +36,7 @@ def _without_gradients():
 
 
 class Loud(Problem):
-    """Rows whose noise hides what observations of few neighbours say."""
+    """Rows whose noise hides what observations of few neighbors say."""
 
     def __init__(self, names=(), kind="plain", neighbors=1000, count=24, noise=2.0, length=1.0, variance=None):
         super().__init__(("neighbors", *names), kind, count)

@@ -1,6 +1,6 @@
-"""Neighbours that are responses where they are few, and rows that are many.
+"""Neighbors that are responses where they are few, and rows that are many.
 
-With all predecessors as neighbours they are in `test_solvers`.
+With all predecessors as neighbors they are in `test_solvers`.
 """
 
 import itertools
@@ -24,7 +24,7 @@ from rfgp.sparse import SparsityPattern
 
 
 class Few(Problem):
-    """A problem with so many neighbours, those of the last term, in blocks of so many rows."""
+    """A problem with so many neighbors, those of the last term, in blocks of so many rows."""
 
     def __init__(self, names, kind="uneven", neighbors=1000, count=24, block_size=1):
         super().__init__(names, kind, count)
@@ -43,13 +43,13 @@ class Few(Problem):
 
     @property
     def in_order(self):
-        """The rows in order, and their neighbours."""
+        """The rows in order, and their neighbors."""
         block = self.prior.neighbors
         ordered = self.rows.take(block.order(len(self.rows)))
         return ordered, predecessors_in_blocks(block, ordered.inputs)
 
     def by_definition(self, ordered, pattern):
-        """Return the log density of rows in order, each given its neighbours, by dense algebra."""
+        """Return the log density of rows in order, each given its neighbors, by dense algebra."""
         x, count, kernel = ordered.inputs, len(ordered), self.twin.kernel
         G, noise, lines = kernel(x, x, self.names[-1:]), ordered.noise_diag(self.noise).expand(count), []
         for begin, end in itertools.pairwise(pattern.indptr):
@@ -120,7 +120,7 @@ def test_copies_of_rows_and_points_match_dense():
 
 
 def test_parts_of_rows_add_up():
-    """Rows given their neighbours, half of them each time."""
+    """Rows given their neighbors, half of them each time."""
     problem = Few(("neighbors",), neighbors=6, count=60)
     prior, (ordered, pattern) = problem.prior, problem.in_order
     whole = WhitenedSolver(prior, ordered, problem.mean, problem.noise, pattern).log_marginal_likelihood()
@@ -165,7 +165,7 @@ def test_sums_without_gradient_are_refused(other):
 
 
 def test_whitened_rows_read_pairs_that_have_no_entry():
-    """Rows that share neighbours read pairs of levels, for which the precision of a group has no entries."""
+    """Rows that share neighbors read pairs of levels, for which the precision of a group has no entries."""
     found = WhitenedSolver.of(*Few(("groups", "neighbors")).given).system
     wide = found.elimination.prior
     narrow = SparseReads(wide.latents, wide.matrix)
