@@ -136,10 +136,10 @@ def test_joint_distribution_is_of_as_many_points_as_memory_takes(monkeypatch):
         new = table(count)
         return found.covariance(new, found.project(new))
 
-    with pytest.raises(rfgp.InvalidArgumentError, match="2001 points is asked for"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="points, got 2001"):
         covariance(2001)
     monkeypatch.setattr(posterior, "MOST_NUMBERS", 120 * 300)
-    with pytest.raises(rfgp.InvalidArgumentError, match="301 points is asked for; at most 300"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="at most 300 points, got 301"):
         covariance(301)
     monkeypatch.setattr(posterior, "MOST_NUMBERS", 1)
     with pytest.raises(rfgp.InvalidArgumentError, match="at most 256"):
