@@ -163,7 +163,7 @@ def test_searches_that_end_early_begin_again(monkeypatch):
     solved = ours.solve(right, 1e-9, most=40)
     np.testing.assert_allclose(solved, np.linalg.solve(C, right.numpy()), rtol=0, atol=1e-7)
     monkeypatch.setattr(operators, "ROUNDS", 1)
-    with pytest.raises(rfgp.SolverError, match="reached a relative residual of"):
+    with pytest.raises(rfgp.SolverError, match="relative residual"):
         ours.solve(right, 1e-9, most=40)
 
 
@@ -214,5 +214,5 @@ def test_eigenpairs_if_the_fast_method_fails(monkeypatch):
 
 
 def test_a_solve_that_fails_is_named():
-    with pytest.raises(rfgp.SolverError, match="reached a relative residual of"):
+    with pytest.raises(rfgp.SolverError, match="relative residual"):
         operator("walks", variance=1e6)[0].solve(torch.ones(300, 1, dtype=F64), 1e-9, most=3)
