@@ -98,8 +98,8 @@ class KroneckerTerm(Term):
         if sizes[0] * sizes[1] > MOST_CELLS:
             raise InvalidArgumentError(
                 f"The term {block.name!r} must have at most {MOST_CELLS:,} pairs of distinct positions with Exact(), "
-                f"got {sizes[0]:,} x {sizes[1]:,} at {counted(len(inputs), 'row')}. Round its columns to fewer distinct "
-                "values, or use InducingPoints()."
+                f"got {sizes[0]:,} x {sizes[1]:,} at {counted(len(inputs), 'row')}. Round its columns to fewer "
+                "distinct values, or use InducingPoints()."
             )
         self.width = sum(sizes)
         self._kernels = [

@@ -1,17 +1,16 @@
-"""How the likelihood of rows on fixed designs depends on the noise: one noise of all rows, or some of their own.
+"""The noise in the likelihood of rows on fixed designs: one noise for all rows, or some of their own.
 
-Row n with a noise of its own counts by P_n = w_n v / (v + noise_n), by which A, c and u are those of
-`rfgp.solvers.onepass.solver`. With Q_n = w_n (v / (v + noise_n))^2, M = R phi^T Q phi R, r the residuals and N_P the
-sum of P_n,
+Row n with noise_n has the weight P_n = w_n v / (v + noise_n) in A, c and u of `rfgp.solvers.onepass.solver`. With
+Q_n = w_n (v / (v + noise_n))^2, M = R phi^T Q phi R, the residuals r and the sum N_P of P_n,
 
     d log p / d log v = (r^T Q r / v + tr(A^-1 M) - N_P) / 2,
 
-and the Fisher information of log s_j^2 and log v is (A^-1 M A^-1)_jj / 2, and of log v half of
+The Fisher information of log s_j^2 and log v is (A^-1 M A^-1)_jj / 2, and of log v half of
 
     sum_n Q_n - 2 tr(A^-1 R phi^T T phi R) + tr((A^-1 M)^2),   T_n = w_n (v / (v + noise_n))^3.
 
-P, Q and T depend on v, so that sums do not serve other hyperparameters. Without such noise all three are w_n, and the
-sums serve any hyperparameters.
+P, Q and T depend on v, so that the sums do not hold for other hyperparameters. Without noise of the rows all three are
+w_n, and the sums hold for any hyperparameters.
 """
 
 import math
@@ -41,12 +40,12 @@ class WeightPosterior(NamedTuple):
 
 
 class SharedNoise:
-    """Rows of one noise, by statistics that serve any hyperparameters.
+    """Rows of one noise, by statistics for any hyperparameters.
 
     Args:
         designs: The designs of all blocks.
         rows: The rows.
-        variance: v, 0-d.
+        variance: The variance v, 0-d.
     """
 
     def __init__(self, designs: Sequence[Design], rows: Rows, variance: Tensor) -> None:
@@ -80,12 +79,12 @@ class SharedNoise:
 
 
 class RowNoises:
-    """Rows with a noise of their own: a pass over them for the likelihood, and one for its derivatives.
+    """Rows with noise of their own, in one pass for the likelihood and one for its derivatives.
 
     Args:
         designs: The designs of all blocks.
         rows: The rows.
-        variance: v, 0-d.
+        variance: The variance v, 0-d.
     """
 
     def __init__(self, designs: Sequence[Design], rows: Rows, variance: Tensor) -> None:
