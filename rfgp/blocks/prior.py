@@ -110,7 +110,7 @@ class Prior:
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:
-        """All tensors (...) that may carry gradients."""
+        """All tensors (...) that may have gradients."""
         scales = tuple(block.variance for block in self.weights if block.variance is not None)
         scales += tuple(block.variance for block in self.walks)
         return (*(parameter for block in self.blocks for parameter in block.parameters), *scales)

@@ -45,7 +45,7 @@ class LatentBlock(ABC):
     @property
     @abstractmethod
     def parameters(self) -> tuple[Tensor, ...]:
-        """The tensors (...) that may carry gradients."""
+        """The tensors (...) that may have gradients."""
 
     @abstractmethod
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:

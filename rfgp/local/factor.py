@@ -283,9 +283,9 @@ def conditionals(
     from rfgp.local import loops
 
     z, new = (as_places(a, lengthscale) for a in (x, points))
-    beside, own = map(as_rows, known or (no_features(x), no_features(points)))
+    phi, own = map(as_rows, known or (no_features(x), no_features(points)))
     weights, left = np.zeros(near.shape), np.zeros(len(near))
-    fixed = (kind, z, beside, as_array(noise), float(variance), new, own, near, weights, left)
+    fixed = (kind, z, phi, as_array(noise), float(variance), new, own, near, weights, left)
     in_blocks(np.arange(len(near) + 1) * near.shape[1], lambda a, b: loops.condition_points(a, b, *fixed))
     return torch.from_numpy(weights), torch.from_numpy(left)
 

@@ -1,4 +1,4 @@
-"""Sparse matrices: CSR patterns, values that carry gradients, and their products."""
+"""Sparse matrices: CSR patterns, values with gradients, and their products."""
 
 from rfgp.sparse.grams import gram_on as gram_on
 from rfgp.sparse.grams import quadratic_forms as quadratic_forms

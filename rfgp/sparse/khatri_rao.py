@@ -150,7 +150,7 @@ class KhatriRao:
 
 
 class KhatriRaoValues(NamedTuple):
-    """A Khatri-Rao product whose factors carry gradients."""
+    """A Khatri-Rao product with gradients in its factors."""
 
     left: SparseValues  # (U, N)
     rows: Indices  # (n,)

@@ -1,4 +1,4 @@
-"""Products of sparse matrices whose values carry gradients, and entries of products on a pattern."""
+"""Products of sparse matrices with gradients in their values, and entries of products on a pattern."""
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor

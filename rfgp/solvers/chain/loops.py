@@ -271,20 +271,20 @@ def smooth_rows(times, targets, noise, model, states, adjoints, coefficients, pr
 
 
 @loop
-def smooth_block(block, times, targets, noise, model, adjoints, predicted, behind):
+def smooth_block(block, times, targets, noise, model, adjoints, predicted, backward):
     """Write r and N (SIZE, a + a^2) before each row of a block, given the states before them."""
     kappa, unit, tables = model
     a, first, many = len(unit), SIZE * block, noise.size > 1
     mean, r, covariance, curvature = np.empty(a), np.empty(a), np.empty((a, a)), np.empty((a, a))
     work, numbers, end = np.empty((4, a, a)), np.full(2 * a, np.nan), min(first + SIZE, times.size)
     load(adjoints, block + 1, unit, r, curvature)
-    store(behind, end - first, unit, r, curvature)
+    store(backward, end - first, unit, r, curvature)
     for i in range(end - 1, first - 1, -1):
         load(predicted, i - first, unit, mean, covariance)
         if i + 1 < times.size:
             retreat(kappa * (times[i + 1] - times[i]), unit, tables, r, curvature, work, numbers)
         take_back(targets[i], noise[i if many else 0], unit, mean, covariance, r, curvature, work)
-        store(behind, i - first, unit, r, curvature)
+        store(backward, i - first, unit, r, curvature)
 
 
 # --- points --------------------------------------------------------------------------------------
@@ -299,7 +299,7 @@ def states_at(at, places, times, targets, noise, model, states, adjoints, given,
     kappa, unit, tables = model
     a, n, many, known = len(unit), times.size, noise.size > 1, -1
     mean, r, covariance, curvature = np.empty(a), np.empty(a), np.empty((a, a)), np.empty((a, a))
-    predicted, moved, behind = np.empty((SIZE, a + a * a)), np.empty((SIZE, a, a)), np.empty((SIZE + 1, a + a * a))
+    predicted, moved, backward = np.empty((SIZE, a + a * a)), np.empty((SIZE, a, a)), np.empty((SIZE + 1, a + a * a))
     work, numbers = np.empty((4, a, a)), np.full(2 * a, np.nan)
     for p in range(at.size):
         row, after = max(places[p] - 1, 0), places[p]
@@ -307,12 +307,12 @@ def states_at(at, places, times, targets, noise, model, states, adjoints, given,
         if row // SIZE != known:
             known = row // SIZE
             filter_block(known, times, targets, noise, model, states, predicted, moved)
-            smooth_block(known, times, targets, noise, model, adjoints, predicted, behind)
+            smooth_block(known, times, targets, noise, model, adjoints, predicted, backward)
         load(predicted, row - first, unit, mean, covariance)
         if after > 0:
             condition_on_row(targets[row], noise[row if many else 0], unit, mean, covariance)
             advance(kappa * (at[p] - times[row]), unit, tables, mean, covariance, work, numbers)
-        load(behind, after - first, unit, r, curvature)
+        load(backward, after - first, unit, r, curvature)
         if after < n:
             retreat(kappa * (times[after] - at[p]), unit, tables, r, curvature, work, numbers)
         store(given, p, unit, mean, covariance)
@@ -320,7 +320,7 @@ def states_at(at, places, times, targets, noise, model, states, adjoints, given,
 
 
 @loop
-def carry_between(at, places, times, noise, model, given, carried):
+def propagate_between(at, places, times, noise, model, given, propagators):
     """Write the matrices Phi (m, a, a) that map errors of the state at one point to the next, given the rows.
 
     `given` are the states at the points. Phi is the product of A and I - k e_0^T of all steps and rows in between.
@@ -342,4 +342,4 @@ def carry_between(at, places, times, noise, model, given, carried):
                 total[0, j] *= own / s
             condition_on_row(0.0, own, unit, mean, covariance)
         step_to(kappa * (at[p] - last), unit, tables, work, numbers)
-        carried[p] = work[0] @ total
+        propagators[p] = work[0] @ total

@@ -176,13 +176,13 @@ class ChainStates:
         from rfgp.solvers.chain import loops
 
         found, size = self.at(points), len(points)
-        carried = np.zeros((size, self.order, self.order))
-        loops.carry_between(points, found.places, self.times, self.noise, self._model, found.given, carried)
+        propagators = np.zeros((size, self.order, self.order))
+        loops.propagate_between(points, found.places, self.times, self.noise, self._model, found.given, propagators)
         rest = np.eye(1, self.order) - np.einsum("pij,pj->pi", found.curvature, found.covariance[:, :, 0])
         out, reached = np.diag(found.variance), np.zeros((size, self.order))
         for j in range(1, size):  # `reached` is Phi P_i e_0 of all points i before j
             reached[j - 1] = found.covariance[j - 1, :, 0]
-            reached[:j] = reached[:j] @ carried[j].T
+            reached[:j] = reached[:j] @ propagators[j].T
             out[:j, j] = out[j, :j] = reached[:j] @ rest[j]
         return out
 
