@@ -37,7 +37,7 @@ def test_draws_of_one_term(name, terms):
         check_draws(found.posterior().of(terms[:1]), problem, NEW, terms[:1])
 
 
-def test_functions_known_at_points_are_refused():
+def test_functions_of_point_processes_are_refused():
     for name, terms, part in (
         ("low-rank", ("fitc",), ("fitc",)),
         ("dense", ("exact",), ("exact",)),

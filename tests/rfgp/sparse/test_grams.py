@@ -10,11 +10,11 @@ from rfgp.sparse import (
     SparseValues,
     SparsityPattern,
     add_outer,
-    transposed_product,
     gram_on,
     quadratic_forms,
     times_sparse,
     times_symmetric,
+    transposed_product,
 )
 
 F64 = torch.float64
@@ -62,7 +62,7 @@ def test_quadratic_forms_match_dense():
 
 
 @pytest.mark.parametrize("width", [1, 4, 7])
-def test_gathered_and_outer_products_match_dense(width):
+def test_transposed_and_outer_products_match_dense(width):
     rng, A = np.random.default_rng(0), sparse(20, 8, 0)
     dense, out = rng.standard_normal((20, width)), np.ones((8, width))
     transposed_product(A, dense, out)
