@@ -63,6 +63,13 @@ class KernelBlock(LatentBlock):
         own_gram: Maps inputs a, and `parameters`, to k(a, a) and its gradient. If None, autograd computes the gradient.
         sides: Two kernels whose product is the covariance, for rows on a grid of their positions. If None, the
             covariance is not computed as a product.
+
+    Examples:
+        >>> block = KernelBlock(lambda a, b: torch.exp(-torch.cdist(a, b)), lambda a: torch.ones(len(a)))
+        >>> x = torch.tensor([[0.0], [1.0]]).double()
+        >>> features = block.as_weights(x).scaled(x)
+        >>> torch.allclose(features @ features.mT, block.kernel(x, x))
+        True
     """
 
     covariance: Callable[..., Tensor]

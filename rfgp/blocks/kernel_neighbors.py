@@ -43,6 +43,12 @@ class KernelVecchiaBlock(LatentBlock):
         condition_on: Whether rows are conditioned on "responses" or on "latent" values, or "auto".
         columns: The indices of the columns of inputs (n, D) that g depends on. If None, all.
         name: The name of the sum.
+
+    Examples:
+        >>> kernel = KernelBlock(lambda a, b: torch.exp(-torch.cdist(a, b)), lambda a: torch.ones(len(a)))
+        >>> block = KernelVecchiaBlock((kernel, kernel), (lambda x: x, lambda x: x), num_neighbors=5, seed=0)
+        >>> block.diagonal(torch.tensor([[0.0]])).tolist()
+        [2.0]
     """
 
     kernels: tuple[KernelBlock, ...]

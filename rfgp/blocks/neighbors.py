@@ -54,6 +54,14 @@ class VecchiaBlock(LatentBlock):
         columns: The indices of the d columns of inputs (n, D) that g depends on. If None, all.
         residual_of: The name of the term of weights whose residual the block is. If None, it is no residual.
         block_size: The most rows with shared neighbors, if rows are conditioned on responses.
+
+    Examples:
+        >>> one = torch.ones((), dtype=torch.float64)
+        >>> block = VecchiaBlock("matern12", lengthscale=one, variance=2 * one, num_neighbors=1, seed=0)
+        >>> block.predecessors(torch.tensor([[0.0], [1.0]])).indices.tolist()
+        [0, 0, 1]
+        >>> block.diagonal(torch.tensor([[0.0]])).tolist()
+        [2.0]
     """
 
     kernel_name: str

@@ -29,6 +29,16 @@ class SparseWeightBlock(LatentBlock):
             row.
         name: The name of the term.
         position: Maps n points to the positions of their nodes, (n,). If None, inputs are positions.
+
+    Examples:
+        >>> from rfgp.sparse import SparsityPattern
+        >>> pattern = SparsityPattern(np.array([0, 1, 3]), np.array([0, 0, 1]), (2, 2))
+        >>> def at(nodes, keep, *parameters):
+        ...     own, entries = pattern.take(nodes.numpy())
+        ...     return SparseValues(torch.tensor([1.0, 2.0, 3.0]).double()[entries], own)
+        >>> block, nodes = SparseWeightBlock(at, torch.tensor(1.0), num_columns=2, seed=0), torch.tensor([0, 1])
+        >>> block.kernel(nodes, nodes).tolist()
+        [[1.0, 2.0], [2.0, 13.0]]
     """
 
     at: Callable[..., SparseValues]

@@ -34,6 +34,11 @@ class Lattice:
         high: The upper ends, (d,).
         spacing: The spacing h, (d,). The process has the period 1 / h_c in column c.
         half_widths: The largest integers K, (d,).
+
+    Examples:
+        >>> lattice = Lattice((0,), np.zeros(1), np.ones(1), spacing=np.array([0.5]), half_widths=np.array([2]))
+        >>> lattice.shape, lattice.contains(torch.tensor([[0.5], [1.5]])).tolist()
+        ((5,), [True, False])
     """
 
     places: tuple[int, ...]

@@ -31,6 +31,11 @@ def block_predecessors(
         count: The number k of neighbors of a block.
         size: The most rows of a block. If 1, the neighbors are those of `nearest_predecessors`.
         most: The approximate number r of rows. If None, all.
+
+    Examples:
+        >>> pattern = block_predecessors(np.array([[0.0], [1.0], [0.1], [1.1]]), count=1, size=2)
+        >>> [row.tolist() for row in np.split(pattern.indices, pattern.indptr[1:-1])]
+        [[0], [0, 2], [2, 1], [2, 1, 3]]
     """
     if size == 1:
         chosen = None if most is None else np.linspace(0, len(z) - 1, most).astype(np.int64)

@@ -226,6 +226,13 @@ def whitened(
     """Return V B, float64, differentiable once in both.
 
     The gradient for upstream G is G_i . B_j in V_ij, and V^T G in B.
+
+    Examples:
+        >>> from rfgp.sparse import EntryPattern
+        >>> pattern = EntryPattern(np.array([0, 1, 3]), np.array([0, 0, 1]), (2, 2))
+        >>> entries, dense = torch.tensor([1.0, -0.5, 2.0]).double(), torch.tensor([[1.0], [3.0]])
+        >>> whitened(entries, dense, pattern).tolist()
+        [[1.0], [5.5]]
     """
     out: Tensor = _Whitened.apply(entries, dense.double(), pattern)
     return out
@@ -236,7 +243,15 @@ def whitened_back(
     dense: Tensor,  # (r, c)
     pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # (n, c)
-    """Return V^T B, float64, without gradients."""
+    """Return V^T B, float64, without gradients.
+
+    Examples:
+        >>> from rfgp.sparse import EntryPattern
+        >>> pattern = EntryPattern(np.array([0, 1, 3]), np.array([0, 0, 1]), (2, 2))
+        >>> entries, dense = torch.tensor([1.0, -0.5, 2.0]).double(), torch.tensor([[1.0], [3.0]]).double()
+        >>> whitened_back(entries, dense, pattern).tolist()
+        [[-0.5], [6.0]]
+    """
     from rfgp.local import products
 
     known, out = np.ascontiguousarray(as_array(dense)), np.zeros((pattern.shape[1], dense.shape[1]))

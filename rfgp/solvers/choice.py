@@ -27,6 +27,11 @@ def uses_cg(prior: Prior, rows: Sized) -> bool:
 
     It is for sparse features, for covariances at many rows on a grid, and for sparse features combined with sparse
     precisions or residuals.
+
+    Examples:
+        >>> from rfgp.blocks import Prior, WeightBlock
+        >>> uses_cg(Prior(weights=(WeightBlock(lambda x: x, num_features=1),)), range(1000))
+        False
     """
     if len(rows) <= MOST_DENSE:
         return bool(prior.walks) and needs_border(prior)

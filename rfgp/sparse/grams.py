@@ -58,6 +58,13 @@ def quadratic_forms(
     Returns:
         The diagonal, and whether all pairs of columns of each row of A have an entry on the pattern. An entry that is
         missing counts as 0.
+
+    Examples:
+        >>> import scipy.sparse as sp
+        >>> matrix, pattern = sp.csr_array([[1.0, 2.0]]), sp.csr_array(np.ones((2, 2)))
+        >>> values, covered = quadratic_forms(matrix, pattern, np.ones(4))
+        >>> values.tolist(), covered.tolist()
+        ([9.0], [True])
     """
     from rfgp.sparse import loops
 
@@ -75,6 +82,12 @@ def times_symmetric(
 
     Raises:
         InvalidArgumentError: If a pair of columns of a row has no entry on the pattern of M.
+
+    Examples:
+        >>> import scipy.sparse as sp
+        >>> matrix, pattern = sp.csr_array([[1.0, 2.0]]), sp.csr_array(np.ones((2, 2)))
+        >>> times_symmetric(matrix, pattern, np.ones(4)).tolist()
+        [3.0, 3.0]
     """
     from rfgp.sparse import loops
 
@@ -93,7 +106,15 @@ def times_sparse(
     pattern: EntryPattern,  # (n, m)
     right: sp.csr_array,  # (m, N)
 ) -> SparseValues:  # (n, N)
-    """Return the product of a sparse matrix with gradients and a constant sparse matrix."""
+    """Return the product of a sparse matrix with gradients and a constant sparse matrix.
+
+    Examples:
+        >>> import scipy.sparse as sp
+        >>> pattern = EntryPattern(np.array([0, 2]), np.array([1, 0]), (1, 2))
+        >>> found = times_sparse(torch.tensor([3.0, 2.0]).double(), pattern, sp.csr_array([[1.0, 0.0], [1.0, 5.0]]))
+        >>> found.matrix().toarray().tolist()
+        [[5.0, 15.0]]
+    """
     if right.nnz == 0:
         starts = np.zeros(pattern.shape[0] + 1, dtype=np.int64)
         return SparseValues(values[:0], SparsityPattern(starts, starts[:0], (pattern.shape[0], int(right.shape[1]))))

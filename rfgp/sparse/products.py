@@ -72,7 +72,13 @@ def sampled_product(
     right: sp.csr_array,  # (k, N)
     pattern: sp.csr_array,  # (n, N)
 ) -> Array:  # (nnz,)
-    """Return the entries of dense @ right on a pattern, by blocks of rows in threads for large products."""
+    """Return the entries of dense @ right on a pattern, by blocks of rows in threads for large products.
+
+    Examples:
+        >>> pattern = sp.csr_array([[0.0, 1.0], [1.0, 0.0]])
+        >>> sampled_product(np.array([[1.0], [2.0]]), sp.csr_array([[3.0, 4.0]]), pattern).tolist()
+        [4.0, 6.0]
+    """
     from rfgp.sparse import loops
 
     if _is_better_dense(pattern, right):
@@ -100,7 +106,14 @@ def _is_better_dense(left: sp.csr_array, right: sp.csr_array) -> bool:
 
 
 def sampled_outer(left: Tensor, right: Tensor, pattern: Pattern) -> Tensor:
-    """Return the entries of left (n, p) @ right (N, p)^T on a pattern (n, N)."""
+    """Return the entries of left (n, p) @ right (N, p)^T on a pattern (n, N).
+
+    Examples:
+        >>> pattern = SparsityPattern(np.array([0, 1, 2]), np.array([1, 0]), (2, 2))
+        >>> one = torch.tensor([[1.0], [2.0]]).double()
+        >>> sampled_outer(one, one, pattern).tolist()
+        [2.0, 2.0]
+    """
     indptr, indices = pattern.indptr, pattern.indices
     rows = np.repeat(np.arange(len(left)), np.diff(indptr))
     out, size = torch.empty(len(indices), dtype=torch.float64), max(1, _ENTRIES // left.shape[1])
@@ -118,7 +131,14 @@ def add_outer(
     columns: NDArray[np.integer[Any]],  # (e,)
     out: Array,  # (e,)
 ) -> None:
-    """Add the entries of left @ right^T at some rows and columns to `out`."""
+    """Add the entries of left @ right^T at some rows and columns to `out`.
+
+    Examples:
+        >>> one, out = np.array([[1.0], [2.0]]), np.zeros(2)
+        >>> add_outer(one, one, np.array([0, 1]), np.array([1, 1]), out)
+        >>> out.tolist()
+        [2.0, 4.0]
+    """
     from rfgp.sparse import loops
 
     places = rows.astype(np.int32, copy=False), columns.astype(np.int32, copy=False)
@@ -130,7 +150,14 @@ def transposed_product(
     dense: Array,  # (n, p)
     out: Array,  # (N, p)
 ) -> None:
-    """Overwrite `out` with A^T dense, for a sparse A."""
+    """Overwrite `out` with A^T dense, for a sparse A.
+
+    Examples:
+        >>> out = np.empty((2, 1))
+        >>> transposed_product(sp.csr_array([[1.0, 2.0]]), np.array([[3.0]]), out)
+        >>> out.tolist()
+        [[3.0], [6.0]]
+    """
     from rfgp.sparse import loops
 
     arrays = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data
@@ -207,7 +234,13 @@ def row_blocks(matrix: sp.csr_array) -> list[sp.csr_array]:
 
 
 def multiply(blocks: list[sp.csr_array], v: NDArray[Any]) -> NDArray[Any]:
-    """Return the product (n, p) of a matrix in blocks of rows with v (N, p), in threads for large products."""
+    """Return the product (n, p) of a matrix in blocks of rows with v (N, p), in threads for large products.
+
+    Examples:
+        >>> matrix = sp.csr_array([[1.0, 2.0], [0.0, 3.0]])
+        >>> multiply(row_blocks(matrix), np.array([[1.0], [1.0]])).tolist()
+        [[3.0], [3.0]]
+    """
     if len(blocks) == 1 or sum(block.nnz for block in blocks) * v.shape[1] < IN_THREADS:
         return np.concatenate([block @ v for block in blocks])
     with ThreadPoolExecutor(len(blocks)) as pool:

@@ -29,6 +29,14 @@ class BorderedSolver(Inference):
         mean: The prior mean, (k,), float64.
         noise: The variance of one observation, 0-d, float64.
         like: A solver of the same prior and inputs whose algebra is shared. If None, it is computed.
+
+    Examples:
+        >>> from rfgp.blocks import WeightBlock
+        >>> prior = Prior(weights=(WeightBlock(lambda x: x, num_features=1),))
+        >>> rows = Block(torch.tensor([[1.0], [2.0]]).double(), torch.tensor([[1.0], [2.0]]).double())
+        >>> solver = BorderedSolver(prior, rows, torch.zeros(1).double(), torch.tensor(1.0).double())
+        >>> solver.fitted.round(decimals=4).tolist()  # x w with w = x^T y / (1 + x^T x) = 5 / 6
+        [[0.8333], [1.6667]]
     """
 
     def __init__(self, prior: Prior, rows: Block, mean: Tensor, noise: Tensor, like: "Self | None" = None) -> None:

@@ -43,6 +43,11 @@ class KroneckerPart(Part):
     Args:
         roots: The roots L_1 (N_1, N_1) and L_2 (N_2, N_2).
         codes: The index of the position of each row on both sides, (n,) each.
+
+    Examples:
+        >>> roots, codes = [torch.eye(1).double(), torch.eye(2).double()], [torch.tensor([0]), torch.tensor([1])]
+        >>> KroneckerPart(roots, codes).root_times(torch.tensor([[3.0], [4.0]]).double()).tolist()
+        [[4.0]]
     """
 
     def __init__(self, roots: Sequence[Tensor], codes: Sequence[Tensor]) -> None:

@@ -115,6 +115,11 @@ class DensePart(Part):
 
     Args:
         matrix: The matrix H, (n, F), float64.
+
+    Examples:
+        >>> part = DensePart(torch.tensor([[1.0], [2.0]]).double())
+        >>> part.times(torch.tensor([[1.0], [1.0]]).double()).tolist()
+        [[3.0], [6.0]]
     """
 
     def __init__(self, matrix: Tensor) -> None:

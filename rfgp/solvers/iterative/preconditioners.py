@@ -29,7 +29,13 @@ _SMALLEST = 1e-12
 
 
 class LowRankPreconditioner(NamedTuple):
-    """P = I + U diag(p - 1) U^T with orthonormal U (n, r), and its symmetric inverse root R."""
+    """P = I + U diag(p - 1) U^T with orthonormal U (n, r), and its symmetric inverse root R.
+
+    Examples:
+        >>> one = LowRankPreconditioner.of_features(torch.tensor([[2.0], [0.0]]).double())
+        >>> one.half_solve(torch.tensor([[1.0], [1.0]]).double()).round(decimals=4).tolist()  # 1 / sqrt(1 + 4)
+        [[0.4472], [1.0]]
+    """
 
     vectors: Tensor  # U (n, r)
     factors: Tensor  # 1 / sqrt(p) - 1, (r,)

@@ -43,6 +43,14 @@ class IterativeSolver(Inference):
         noise: The variance of one observation, 0-d.
         terms: The terms at the rows. If None, they are made.
         tolerance: The relative residual of the solve for the mean.
+
+    Examples:
+        >>> from rfgp.blocks import WeightBlock
+        >>> prior = Prior(weights=(WeightBlock(lambda x: x, num_features=1),))
+        >>> rows = Block(torch.tensor([[1.0], [2.0]]).double(), torch.tensor([[1.0], [2.0]]).double())
+        >>> solver = IterativeSolver(prior, rows, torch.zeros(1).double(), torch.tensor(1.0).double())
+        >>> solver.fitted.round(decimals=4).tolist()  # x w with w = x^T y / (1 + x^T x) = 5 / 6
+        [[0.8333], [1.6667]]
     """
 
     def __init__(

@@ -38,7 +38,12 @@ _AMPLIFIED = 4.0
 
 
 def block_rows(num_features: int) -> int:
-    """Return the number of rows of a block of features."""
+    """Return the number of rows of a block of features.
+
+    Examples:
+        >>> block_rows(1024)
+        4096
+    """
     return max(LEAST_ROWS, min(MOST_ROWS, ENTRIES // max(num_features, 1)))
 
 

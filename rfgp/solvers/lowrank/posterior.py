@@ -23,6 +23,10 @@ class FactorCovariance:
 
     Attributes:
         factor: The lower Cholesky factor of A, (F, F).
+
+    Examples:
+        >>> FactorCovariance(torch.tensor([[2.0]]).double()).variance(torch.tensor([[1.0]]).double()).tolist()
+        [0.25]
     """
 
     factor: Tensor
@@ -64,6 +68,11 @@ class RowCovariance:
 
     Attributes:
         rows: S = L^-1 Phi (n, F), with the Cholesky factor L of Phi Phi^T + D.
+
+    Examples:
+        >>> covariance = RowCovariance(torch.tensor([[0.6, 0.0]]).double())  # I - S^T S
+        >>> covariance.variance(torch.eye(2).double()).round(decimals=4).tolist()
+        [0.64, 1.0]
     """
 
     rows: Tensor

@@ -65,6 +65,14 @@ class LowRankSolver(Inference):
     Args:
         model: The rows and their features. The likelihood is differentiable in mean, noise, variances and parameters.
         solution: The posterior of the weights. If None, it is computed in one pass over the rows.
+
+    Examples:
+        >>> from rfgp.blocks import WeightBlock, Weights
+        >>> weights = Weights((WeightBlock(lambda x: x, num_features=1),))
+        >>> rows = Block(torch.tensor([[1.0], [2.0]]).double(), torch.tensor([[1.0], [2.0]]).double())
+        >>> model = LinearModel(weights, rows, torch.zeros(1).double(), torch.tensor(1.0).double())
+        >>> LowRankSolver(model).posterior().weights.round(decimals=4).tolist()  # x^T y / (1 + x^T x)
+        [[0.8333]]
     """
 
     def __init__(self, model: LinearModel, solution: WeightSolution | None = None) -> None:

@@ -63,7 +63,12 @@ def add_symmetric_product(
 def symmetrized(
     total: Tensor,  # (F, F)
 ) -> Tensor:  # (F, F)
-    """Return the symmetric matrix whose upper triangle is given."""
+    """Return the symmetric matrix whose upper triangle is given.
+
+    Examples:
+        >>> symmetrized(torch.tensor([[1.0, 2.0], [0.0, 3.0]])).tolist()
+        [[1.0, 2.0], [2.0, 3.0]]
+    """
     upper = total.triu()
     return upper + upper.triu(1).mT
 
