@@ -114,5 +114,5 @@ def test_unknown_and_missing_terms_are_named():
 def test_joint_covariance_is_limited():
     posterior = solved("bordered", ("field",))[0].posterior()
     many = table(2001, seed=9)
-    with pytest.raises(rfgp.InvalidArgumentError, match="2001 points"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="got 2001"):
         posterior.covariance(many, posterior.project(many))

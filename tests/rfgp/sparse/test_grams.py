@@ -36,7 +36,7 @@ def test_products_on_patterns_match_dense():
     np.testing.assert_allclose(times_symmetric(A, M, M.data), (A @ M).toarray()[at], rtol=1e-12)
     narrow = sp.csr_array(sp.eye_array(8))
     for call in (lambda: gram_on(A, narrow), lambda: times_symmetric(A, narrow, narrow.data)):
-        with pytest.raises(rfgp.InvalidArgumentError, match="no entry"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="must have an entry"):
             call()
 
 

@@ -58,7 +58,7 @@ def test_missing_pairs_of_a_pattern_are_named():
     problem = Problem(["groups"])
     block = replace(problem.prior.precisions[0], projector=lambda x: sp.csr_array(np.ones((len(x), 3))))
     found = BorderedSolver(Prior(precisions=(block,)), problem.rows, problem.mean, problem.noise)
-    with pytest.raises(rfgp.InvalidArgumentError, match="no entry in the precision"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="must have an entry"):
         found.log_marginal_likelihood()
 
 
