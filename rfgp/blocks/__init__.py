@@ -1,4 +1,4 @@
-"""Latent blocks: the terms of a Gaussian process prior, as Gaussian vectors that points read linearly."""
+"""Latent blocks: the terms of a Gaussian process prior, as Gaussian vectors with linear projections to points."""
 
 from rfgp.blocks.kernel import KernelBlock as KernelBlock
 from rfgp.blocks.kernel_neighbors import KernelVecchiaBlock as KernelVecchiaBlock

@@ -14,27 +14,27 @@ from rfgp.grams import Gram
 from rfgp.linalg import cholesky, half_solve
 
 JITTER = 1e-8
-"""The largest jitter of a kernel matrix of rows whose weights are taken without a warning, in variances."""
+"""The largest jitter of a kernel matrix, relative to the variance, that raises no warning."""
 
 
 MOST_CELLS = 2**20
-"""The most pairs of positions of a covariance that is a product. Draws for variances then take 512 MB."""
+"""The most pairs of positions of a product covariance. Draws for variances then take 512 MB."""
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One of two kernels whose product is a covariance, on columns that the other one does not read.
+    """One of two kernels on disjoint columns whose product is a covariance.
 
     Attributes:
-        covariance: Maps inputs a and b, and the parameters of the product after them, to (n_a, n_b).
-        places: The columns that it reads.
+        covariance: Maps inputs a and b, and the parameters of the product, to (n_a, n_b).
+        places: The indices of its columns.
     """
 
     covariance: Callable[..., Tensor]
     places: tuple[int, ...]
 
     def distinct(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return inputs (N, D) with the N distinct positions of n inputs (n, D), and the place of each one's, (n,)."""
+        """Return inputs (N, D) at the N distinct positions of inputs (n, D), and the index of each position, (n,)."""
         own = inputs[:, list(self.places)].detach().numpy()
         _, first, codes = np.unique(own, axis=0, return_index=True, return_inverse=True)
         return inputs[torch.from_numpy(first)], torch.from_numpy(codes.reshape(-1))
@@ -47,23 +47,29 @@ class PriorFunctions(Protocol):
         """Draw functions of the inputs of n points, (n, count)."""
 
     def through(self, inputs: Tensor, coefficients: Tensor) -> Functions:
-        """Return x -> k(x, inputs) @ coefficients, for the inputs of n points and coefficients (n, p)."""
+        """Return x -> k(x, inputs) @ coefficients, for n inputs and coefficients (n, p)."""
 
 
 @dataclass(frozen=True, eq=False)
 class KernelBlock(LatentBlock):
-    """f with a covariance function that is evaluated exactly.
+    """A process f whose covariance function is evaluated exactly.
 
     Attributes:
-        covariance: Maps inputs a and b, and `parameters` after them, to k(a, b) (n_a, n_b).
-        variances: Maps inputs a, and `parameters` after them, to k(a_i, a_i) (n_a,).
-        parameters: Tensors that the covariance depends on.
-        functions: Draws functions from the prior. If None, the prior is known at given points only.
+        covariance: Maps inputs a and b, and `parameters`, to k(a, b) (n_a, n_b).
+        variances: Maps inputs a, and `parameters`, to k(a_i, a_i) (n_a,).
+        parameters: The tensors that the covariance depends on.
+        functions: The functions drawn from the prior. If None, the prior is defined at given points only.
         name: The name of the term.
-        own_gram: Maps inputs a, and `parameters` after them, to k(a, a) and its gradient. If None, autograd takes
-            the gradient.
-        sides: Two kernels whose product the covariance is, if rows lie on a grid of their positions. If None, it is not
-            computed as a product.
+        own_gram: Maps inputs a, and `parameters`, to k(a, a) and its gradient. If None, autograd computes the gradient.
+        sides: Two kernels whose product is the covariance, for rows on a grid of their positions. If None, the
+            covariance is not computed as a product.
+
+    Examples:
+        >>> block = KernelBlock(lambda a, b: torch.exp(-torch.cdist(a, b)), lambda a: torch.ones(len(a)))
+        >>> x = torch.tensor([[0.0], [1.0]]).double()
+        >>> features = block.as_weights(x).scaled(x)
+        >>> torch.allclose(features @ features.mT, block.kernel(x, x))
+        True
     """
 
     covariance: Callable[..., Tensor]
@@ -87,10 +93,10 @@ class KernelBlock(LatentBlock):
         return self.variances(a, *self.parameters).double()
 
     def as_weights(self, inputs: Tensor) -> WeightBlock:
-        """Return the block as weights w ~ N(0, I) with f(x) = k(x, X) L^-T w + residual, L L^T = k(X, X), exactly.
+        """Return the block as weights: f(x) = k(x, X) L^-T w + residual with w ~ N(0, I) and L L^T = k(X, X).
 
         Args:
-            inputs: X, the inputs of the rows, (n, d) or (n,). The block has as many weights.
+            inputs: The inputs X of the rows, (n, d) or (n,). The block has n weights.
         """
         features = _RootFeatures(self.covariance, inputs)
         residual = Residual(False, self.covariance, self.variances)
@@ -99,7 +105,7 @@ class KernelBlock(LatentBlock):
 
 @dataclass(frozen=True, eq=False)
 class _RootFeatures:
-    """k(x, X) L^-T of inputs x and of the parameters of k."""
+    """The features k(x, X) L^-T of inputs x and the parameters of k."""
 
     covariance: Callable[..., Tensor]
     rows: Tensor
@@ -107,7 +113,7 @@ class _RootFeatures:
     def __call__(self, x: Tensor, *parameters: Tensor) -> Tensor:
         """Return the features (n, N)."""
         kernel = self.covariance(self.rows, self.rows, *parameters).double()
-        factor = cholesky(kernel, "The kernel matrix of the rows", expected=JITTER)  # the residual has what it adds
+        factor = cholesky(kernel, "The kernel matrix of the rows", expected=JITTER)  # the residual includes the jitter
         if x is self.rows:
             return factor
         cross = self.covariance(self.rows, x, *parameters).double()

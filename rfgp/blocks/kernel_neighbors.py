@@ -1,4 +1,4 @@
-"""Blocks with any covariance function that are approximated by their nearest neighbours (Vecchia)."""
+"""Nearest-neighbor (Vecchia) approximations of blocks with any covariance function."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,13 +19,13 @@ from rfgp.local.neighbors import Floats, Indices
 from rfgp.sparse import EntryPattern, SparsityPattern
 
 Places = Callable[..., Tensor]
-"""Maps rows (n, D), and the parameters of a covariance function after them, to places (n, e).
+"""Maps rows (n, D), and the parameters of a covariance function, to positions (n, e).
 
-The squared distance of near places is about k(x, x) + k(z, z) - 2 k(x, z)."""
+The squared distance of close positions is about k(x, x) + k(z, z) - 2 k(x, z)."""
 
 
 def random_order(count: int, seed: int) -> Tensor:
-    """Return a random order of so many rows, (n,)."""
+    """Return a random order of `count` rows, (n,)."""
     return torch.from_numpy(random.numpy_generator(seed, random.Role.ORDER).permutation(count))
 
 
@@ -33,16 +33,22 @@ def random_order(count: int, seed: int) -> Tensor:
 class KernelVecchiaBlock(LatentBlock):
     """A sum g of terms with covariance functions, each row conditioned on its nearest predecessors.
 
-    The sum is approximated as one process. A term by itself is conditioned on the same values of the sum.
+    The sum is approximated as one process. Each term is conditioned on the same values of the sum.
 
     Attributes:
         kernels: The terms.
-        places: The places of rows by each of them.
-        num_neighbors: The most neighbours of a row.
+        places: The functions to positions of the terms.
+        num_neighbors: The most neighbors of a row.
         seed: The seed of the order of the rows.
         condition_on: Whether rows are conditioned on "responses" or on "latent" values, or "auto".
-        columns: The places of the columns of inputs (n, D) that g depends on. If None, all.
+        columns: The indices of the columns of inputs (n, D) that g depends on. If None, all.
         name: The name of the sum.
+
+    Examples:
+        >>> kernel = KernelBlock(lambda a, b: torch.exp(-torch.cdist(a, b)), lambda a: torch.ones(len(a)))
+        >>> block = KernelVecchiaBlock((kernel, kernel), (lambda x: x, lambda x: x), num_neighbors=5, seed=0)
+        >>> block.diagonal(torch.tensor([[0.0]])).tolist()
+        [2.0]
     """
 
     kernels: tuple[KernelBlock, ...]
@@ -55,12 +61,12 @@ class KernelVecchiaBlock(LatentBlock):
 
     is_residual: ClassVar[bool] = False
     block_size: ClassVar[int] = 1
-    """The most rows of a block that shares its neighbours."""
+    """The most rows of a block with shared neighbors."""
     residual_of: ClassVar[str | None] = None
     reading_jitter: ClassVar[float] = JITTER
-    """The noise of latent values for what reads them, in their variance. It is the jitter that they have.
+    """The noise of latent values at points, relative to their variance. It equals the jitter of the values.
 
-    The weights of one of several smooth terms are large: without it variances had errors of up to 6."""
+    One of several smooth terms has large weights. Without this noise variances had errors of up to 6."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -73,7 +79,7 @@ class KernelVecchiaBlock(LatentBlock):
         return tuple(parameter for kernel in self.kernels for parameter in kernel.parameters)
 
     def of(self, names: Sequence[str]) -> "KernelVecchiaBlock | None":
-        """Return the sum of some terms, or None without any."""
+        """Return the sum of the named terms, or None if there are none."""
         kept = [i for i, name in enumerate(self.names) if name in names]
         if len(kept) == len(self.kernels):
             return self
@@ -81,25 +87,25 @@ class KernelVecchiaBlock(LatentBlock):
         return replace(self, kernels=kernels, places=places) if kept else None
 
     def flags(self, names: Sequence[str] | None) -> Tensor:
-        """Return which terms are among these names, (T,). If None, all are."""
+        """Return whether each term is among the names, (T,). If None, all are."""
         return torch.tensor([names is None or name in names for name in self.names])
 
     @property
     def latent_parameters(self) -> tuple[Tensor, Tensor]:
-        """The parameters (p,) of all covariance functions, and the factor 1, 0-d, of their covariance."""
+        """The parameters (p,) of all covariance functions, and the factor 1, 0-d, of the covariance."""
         one = torch.ones((), dtype=torch.float64)
         return torch.cat([one.new_zeros(0), *(parameter.double().reshape(-1) for parameter in self.parameters)]), one
 
     @property
     def covariance_key(self) -> tuple[object, ...]:
-        """What the covariance depends on besides rows and parameters."""
+        """The functions that define the covariance, besides rows and parameters."""
         return tuple(kernel.covariance for kernel in self.kernels)
 
     def at_places(self, values: Tensor | None = None) -> "KernelVecchiaBlock":
-        """Return the block as a function of the columns that it reads.
+        """Return the block at other parameters.
 
         Args:
-            values: Its parameters, (p,). If None, its own.
+            values: The parameters, (p,). If None, the block's own.
         """
         if values is None:
             return self
@@ -108,7 +114,7 @@ class KernelVecchiaBlock(LatentBlock):
         return _at_parameters(self, [value.reshape(parameter.shape) for value, parameter in pairs])
 
     def order(self, count: int) -> Tensor:
-        """Return a random order of so many rows, (n,)."""
+        """Return a random order of `count` rows, (n,)."""
         return random_order(count, self.seed)
 
     def predecessors(
@@ -116,11 +122,11 @@ class KernelVecchiaBlock(LatentBlock):
         x: Tensor,  # (n, D)
         rows: Tensor | None = None,  # (r,)
     ) -> SparsityPattern:
-        """Return the nearest predecessors of rows in order, or of some of them, at these parameters."""
+        """Return the nearest predecessors of ordered rows, or of some of them, at the current parameters."""
         return nearest_predecessors(self.scaled(x), self.num_neighbors, None if rows is None else rows.numpy())
 
     def scaled(self, x: Tensor) -> Floats:
-        """Return the places (n, e) of inputs (n, D), those by each term side by side."""
+        """Return the concatenated positions (n, e) of inputs (n, D) for all terms."""
         rows, one = self.read(x).detach().double(), torch.ones((), dtype=torch.float64)
         with torch.no_grad():
             pairs = zip(self.kernels, self.places, strict=True)
@@ -133,12 +139,12 @@ class KernelVecchiaBlock(LatentBlock):
         pattern: SparsityPattern,  # (r, n)
         phi: Tensor | None = None,  # (n, F)
     ) -> LatentRoot:
-        """Return the root of the covariance of g at rows in order, given their neighbours, or at some of them.
+        """Return the root of the covariance of g at ordered rows, or at some of them, given their neighbors.
 
         Args:
             x: The rows.
-            pattern: Their neighbours.
-            phi: The features of the weights. They do not matter.
+            pattern: The neighbors of the rows.
+            phi: Not used.
         """
         with torch.no_grad():
             weights, left = conditional_entries(self._process(x), JITTER, self.scaled(x), pattern, share=0.0)
@@ -151,7 +157,7 @@ class KernelVecchiaBlock(LatentBlock):
         pattern: EntryPattern,  # (r, n)
         phi: Tensor,  # (n, F)
     ) -> Tensor:  # (nnz,)
-        """Return the entries of the sparse inverse factor V of g + noise. Features Phi of weights do not matter."""
+        """Return the entries of the sparse inverse factor V of g + noise. Features Phi are not used."""
         return _inverse_entries(self._process(x), noise.double(), self.scaled(x), pattern)
 
     def log_prob(
@@ -162,7 +168,7 @@ class KernelVecchiaBlock(LatentBlock):
         each: Tensor,  # (k,)
         pattern: EntryPattern,  # (r, n)
     ) -> None:
-        """Return None: the log density of g + noise has no single pass over the rows."""
+        """Return None, because this block has no one-pass log density of g + noise."""
 
     def latent_factor(
         self,
@@ -170,7 +176,7 @@ class KernelVecchiaBlock(LatentBlock):
         pattern: SparsityPattern,  # (n, n)
         phi: Tensor,  # (n, F)
     ) -> Tensor:  # (nnz,)
-        """Return the entries of the sparse inverse factor of the values of g, with their jitter. Phi matters not."""
+        """Return the entries of the sparse inverse factor of g with its jitter. Features Phi are not used."""
         return _inverse_entries(self._process(x), JITTER, self.scaled(x), pattern)
 
     def conditionals(
@@ -180,13 +186,13 @@ class KernelVecchiaBlock(LatentBlock):
         near: Indices,  # (q, k)
         flags: tuple[Tensor, Tensor] | None = None,  # (n, T), (q, T)
     ) -> tuple[Tensor, Tensor]:
-        """Return the weights (q, k) of the rows near points, and the variance (q,) that they leave of g.
+        """Return the weights (q, k) of the rows near points, and the conditional variances (q,) of g.
 
         Args:
-            points: New inputs, and features that do not matter.
-            rows: Inputs, features that do not matter, and the noise of their observations.
-            near: The rows that each point is conditioned on; -1 stands for none.
-            flags: Which terms are in the observations of rows and in what is predicted at points. If None, all.
+            points: New inputs, and features that are not used.
+            rows: Inputs, features that are not used, and noise variances of the rows.
+            near: The rows that each point is conditioned on, or -1.
+            flags: Whether each term is in the observations of rows and in the predictions at points. If None, all are.
         """
         both, count = torch.cat([rows[0].double(), points[0].double()]), len(rows[0])
         noise = torch.cat([rows[2].double(), torch.zeros(len(points[0]), dtype=torch.float64)])
@@ -199,7 +205,7 @@ class KernelVecchiaBlock(LatentBlock):
         return out, left
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the covariance (n_a, n_b), without neighbours."""
+        """Return the exact covariance (n_a, n_b)."""
         left = self.read(a).double()
         right = left if b is a else self.read(b).double()
         return torch.stack([kernel.kernel(left, right) for kernel in self.kernels]).sum(0)
@@ -210,13 +216,13 @@ class KernelVecchiaBlock(LatentBlock):
         return torch.stack([kernel.diagonal(rows) for kernel in self.kernels]).sum(0)
 
     def read(self, x: Tensor) -> Tensor:
-        """Return inputs (n, D) whose other columns are zeros."""
+        """Return inputs (n, D) with zeros in the columns that g does not depend on."""
         return only(x, self.columns)
 
     def _process(self, x: Tensor, flags: Tensor | None = None) -> Process:
-        """Return the covariance between some of the rows (n, D), each the sum of the terms with a flag (n, T).
+        """Return the covariance between some of the rows (n, D), and its parameters.
 
-        Its parameters follow.
+        Each row is the sum of the terms with a flag (n, T).
         """
         known = self.read(x).detach().double()
 
@@ -239,7 +245,7 @@ def _at_parameters(block: KernelVecchiaBlock, parameters: Sequence[Tensor]) -> K
 
 
 def only(x: Tensor, columns: Sequence[int] | None) -> Tensor:
-    """Return inputs (n, D) whose columns are zeros but for some. If None, all are kept."""
+    """Return inputs (n, D) with zeros in all other columns. If None, all columns are kept."""
     if columns is None:
         return x
     kept = torch.zeros(x.shape[1], dtype=torch.bool).index_fill(0, torch.tensor(columns, dtype=torch.long), 1)
@@ -252,25 +258,25 @@ def _inverse_entries(
     places: Floats,  # (n, e)
     pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # (nnz,)
-    """Return the entries of the inverse factor of a process with noise, each row given its neighbours."""
+    """Return the entries of the inverse factor of a process with noise, given the neighbors of each row."""
     weights, left = conditional_entries(process, noise, places, pattern, share=1.0)
     scale = left.rsqrt()
     return in_pattern(-weights * scale[:, None], scale, pattern)
 
 
 def joined(blocks: Sequence[KernelVecchiaBlock]) -> KernelVecchiaBlock:
-    """Return the sum of blocks as one that is approximated. It has the order of rows of the first.
+    """Return one block for the sum of blocks. It has the order of rows of the first.
 
     Raises:
-        InvalidArgumentError: they have different numbers of neighbours, or are conditioned on different values.
+        InvalidArgumentError: If their numbers of neighbors or their `condition_on` differ.
     """
     first, *others = blocks
     for block in others:
         if (block.num_neighbors, block.condition_on) != (first.num_neighbors, first.condition_on):
             raise InvalidArgumentError(
-                f"Terms with nearest neighbours are approximated by their sum, and need the same options, got "
-                f"{first.num_neighbors} and {block.num_neighbors} neighbours of {first.condition_on} and "
-                f"{block.condition_on} values."
+                f"Terms with nearest neighbors must have the same options, because their sum is approximated, got "
+                f"{first.num_neighbors} and {block.num_neighbors} neighbors of {first.condition_on} and "
+                f"{block.condition_on} values. Use one Vecchia for all of them."
             )
     return replace(
         first,
@@ -282,7 +288,7 @@ def joined(blocks: Sequence[KernelVecchiaBlock]) -> KernelVecchiaBlock:
 
 
 def _columns(blocks: Sequence[KernelVecchiaBlock]) -> tuple[int, ...] | None:
-    """Return the places of the columns that some block depends on. None for all."""
+    """Return the indices of the columns that some block depends on, or None for all."""
     found = [block.columns for block in blocks]
     known = [columns for columns in found if columns is not None]
     return tuple(sorted({place for columns in known for place in columns})) if len(known) == len(found) else None

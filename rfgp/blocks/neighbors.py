@@ -1,4 +1,4 @@
-"""Blocks that are approximated by their nearest neighbours (Vecchia)."""
+"""Nearest-neighbor (Vecchia) approximations of blocks with stationary kernels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,34 +26,42 @@ from rfgp.local.neighbors import Floats, Indices
 from rfgp.sparse import EntryPattern, SparsityPattern
 
 AHEAD = 2
-"""How many times as many neighbours new points have: those of rows cost k^3 at each step of a fit, these once.
+"""The ratio of the neighbors of new points to those of rows. Those of rows cost k^3 at each step of a fit.
 
-On protein with k = 30 the RMSE falls from 0.495 to 0.494 and the NLPD rises from 0.509 to 0.511; on kin40k they fall
+On protein with k = 30 the RMSE falls from 0.495 to 0.494 and the NLPD rises from 0.509 to 0.511. On kin40k they fall
 from 0.133 to 0.114 and from -0.66 to -0.81.
 """
 SHARED = 2
-"""How many times as many neighbours a block of rows has as a row by itself (`benchmarks/races/neighbor_blocks.py`)."""
+"""The ratio of the neighbors of a block of rows to those of a row (`benchmarks/races/neighbor_blocks.py`)."""
 
 
 @dataclass(frozen=True, eq=False)
 class VecchiaBlock(LatentBlock):
     """g with a stationary kernel, each row conditioned on its nearest predecessors.
 
-    If it is a residual, g has the covariance s^2 k - Phi Phi^T, where Phi are the features of the weights of one term,
-    so that the sum has the covariance s^2 k. Source: Gyger, Furrer and Sigrist (2025), Vecchia-inducing-points
-    full-scale approximations, with neighbours near in the scaled inputs.
+    If it is a residual, g has the covariance s^2 k - Phi Phi^T with the features Phi of the weights of one term. The
+    sum then has the covariance s^2 k. Source: Gyger, Furrer and Sigrist (2025), Vecchia-inducing-points full-scale
+    approximations, with neighbors near in the scaled inputs.
 
     Attributes:
-        kernel_name: The kernel, one of `rfgp.local.KINDS`.
-        lengthscale: Its lengthscale, (d,) or ().
-        variance: Its value s^2 at distance 0, ().
-        num_neighbors: The most neighbours of a row.
+        kernel_name: The name of the kernel in `rfgp.local.KINDS`.
+        lengthscale: The lengthscale, (d,) or ().
+        variance: The value s^2 of the kernel at distance 0, ().
+        num_neighbors: The most neighbors of a row.
         seed: The seed of the order of the rows.
         condition_on: Whether rows are conditioned on "responses" or on "latent" values, or "auto".
         name: The name of the term.
-        columns: The places of the columns of inputs (n, D) that g depends on, d of them. If None, all.
-        residual_of: The name of the term of weights that the block is the residual of. If None, it is none.
-        block_size: The most rows that share their neighbours, if they are conditioned on responses.
+        columns: The indices of the d columns of inputs (n, D) that g depends on. If None, all.
+        residual_of: The name of the term of weights whose residual the block is. If None, it is no residual.
+        block_size: The most rows with shared neighbors, if rows are conditioned on responses.
+
+    Examples:
+        >>> one = torch.ones((), dtype=torch.float64)
+        >>> block = VecchiaBlock("matern12", lengthscale=one, variance=2 * one, num_neighbors=1, seed=0)
+        >>> block.predecessors(torch.tensor([[0.0], [1.0]])).indices.tolist()
+        [0, 0, 1]
+        >>> block.diagonal(torch.tensor([[0.0]])).tolist()
+        [2.0]
     """
 
     kernel_name: str
@@ -74,10 +82,10 @@ class VecchiaBlock(LatentBlock):
 
     @property
     def reading_jitter(self) -> float:
-        """The noise of latent values for what reads them, in their variance: that which the values of a residual have.
+        """The noise of latent values at points, relative to their variance. It equals the jitter of a residual.
 
-        Residuals of smooth kernels nearly vanish. Without it variances of a Gaussian kernel with 6 points had errors of
-        a quarter.
+        Residuals of smooth kernels nearly vanish. Without this noise, variances of a Gaussian kernel with 6 points had
+        errors of 25 %.
         """
         return JITTER if self.is_residual else 0.0
 
@@ -87,7 +95,7 @@ class VecchiaBlock(LatentBlock):
         return self.lengthscale, self.variance
 
     def order(self, count: int) -> Tensor:
-        """Return a random order of so many rows, (n,)."""
+        """Return a random order of `count` rows, (n,)."""
         return random_order(count, self.seed)
 
     def predecessors(
@@ -95,11 +103,11 @@ class VecchiaBlock(LatentBlock):
         x: Tensor,  # (n, d)
         rows: Tensor | None = None,  # (r,)
     ) -> SparsityPattern:
-        """Return the nearest predecessors of rows in order, or of some of them, at this lengthscale."""
+        """Return the nearest predecessors of ordered rows, or of some of them, at the current lengthscale."""
         return nearest_predecessors(self.scaled(x), self.num_neighbors, None if rows is None else rows.numpy())
 
     def scaled(self, x: Tensor) -> Floats:
-        """Return the columns of inputs (n, D) in lengthscales, (n, d)."""
+        """Return the columns of inputs (n, D) in units of lengthscales, (n, d)."""
         return as_places(self.read(x).detach(), self.lengthscale.detach())
 
     def latent_root(
@@ -108,12 +116,12 @@ class VecchiaBlock(LatentBlock):
         pattern: SparsityPattern,  # (r, n)
         phi: Tensor | None = None,  # (n, F)
     ) -> LatentRoot:
-        """Return the root of the covariance of g at rows in order, given their neighbours, or at some of them.
+        """Return the root of the covariance of g at ordered rows, or at some of them, given their neighbors.
 
         Args:
             x: The rows.
-            pattern: Their neighbours.
-            phi: The features of the weights that a residual is of. Otherwise they do not matter.
+            pattern: The neighbors of the rows.
+            phi: The features of the weights whose residual the block is. Otherwise not used.
         """
         known = phi if self.is_residual else None
         lengthscale, variance = self.lengthscale.detach(), self.variance.detach()
@@ -130,9 +138,9 @@ class VecchiaBlock(LatentBlock):
 
         Args:
             x: The rows.
-            noise: That of each row.
-            pattern: Their neighbours, and the row itself as the last.
-            phi: The features of the weights that a residual is of. Otherwise they do not matter.
+            noise: The noise variance of each row.
+            pattern: The neighbors of each row, with the row itself as the last.
+            phi: The features of the weights whose residual the block is. Otherwise not used.
         """
         lengthscale, variance = self.lengthscale.double(), self.variance.double()
         known = phi if self.is_residual else None
@@ -146,17 +154,17 @@ class VecchiaBlock(LatentBlock):
         each: Tensor,  # (k,)
         pattern: EntryPattern,  # (r, n)
     ) -> Tensor | None:
-        """Return the log density of g + noise in one pass over the rows, which its gradient needs as well.
+        """Return the log density of g + noise, with its gradient, in one pass over the rows.
 
         Args:
             x: The rows.
-            noise: That of each row.
+            noise: The noise variance of each row.
             residual: The observations of g + noise.
-            each: How often each output counts.
-            pattern: The neighbors of each row, and the row itself as the last.
+            each: The weight of each output.
+            pattern: The neighbors of each row, with the row itself as the last.
 
         Returns:
-            The log density, 0-d. None for the residual of features.
+            The log density, 0-d, or None for the residual of features.
         """
         if self.is_residual:
             return None
@@ -170,7 +178,7 @@ class VecchiaBlock(LatentBlock):
         pattern: SparsityPattern,  # (n, n)
         phi: Tensor,  # (n, F)
     ) -> Tensor:  # (nnz,)
-        """Return the entries of the sparse inverse factor of the values of g, with their jitter."""
+        """Return the entries of the sparse inverse factor of g with its jitter."""
         jitter = (JITTER * self.variance.detach().double()).expand(len(x))
         return self.inverse_factor(x, jitter, pattern, phi)
 
@@ -181,13 +189,13 @@ class VecchiaBlock(LatentBlock):
         near: Indices,  # (q, k)
         flags: tuple[Tensor, Tensor] | None = None,  # (n, 1), (q, 1)
     ) -> tuple[Tensor, Tensor]:
-        """Return the weights (q, k) of the rows near points, and the variance (q,) that they leave of g.
+        """Return the weights (q, k) of the rows near points, and the conditional variances (q,) of g.
 
         Args:
-            points: New inputs and their features Phi.
-            rows: Inputs, their features Phi and the noise of their observations.
-            near: The rows that each point is conditioned on; -1 stands for none.
-            flags: They do not matter, since there is one term.
+            points: New inputs, and their features Phi.
+            rows: Inputs, features Phi and noise variances of the rows.
+            near: The rows that each point is conditioned on, or -1.
+            flags: Not used.
         """
         known = (rows[1], points[1]) if self.is_residual else None
         new, old = self.read(points[0]), self.read(rows[0])
@@ -195,7 +203,7 @@ class VecchiaBlock(LatentBlock):
         return conditionals(new, old, rows[2], near, self.lengthscale, self.variance, kind, known)
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return s^2 k(a, b), (n_a, n_b), without neighbours. For a residual this is the covariance of the sum."""
+        """Return the exact s^2 k(a, b), (n_a, n_b). For a residual this is the covariance of the sum."""
         unit = spectrum_of(self.kernel_name).kernel_between(
             self.read(a).double() / self.lengthscale, self.read(b).double() / self.lengthscale
         )
@@ -210,11 +218,11 @@ class VecchiaBlock(LatentBlock):
         return x if self.columns is None else x[:, list(self.columns)]
 
     def of(self, names: Sequence[str]) -> "VecchiaBlock | None":
-        """Return the block if its name is among some. Else None."""
+        """Return the block if its name is among the names, and None otherwise."""
         return self if self.name in names else None
 
     def flags(self, names: Sequence[str] | None) -> Tensor:
-        """Return whether the only term is among these names, (1,). If None, it is."""
+        """Return whether the term is among the names, (1,). If None, it is."""
         return torch.tensor([names is None or self.name in names])
 
     @property
@@ -224,14 +232,15 @@ class VecchiaBlock(LatentBlock):
 
     @property
     def covariance_key(self) -> tuple[object, ...]:
-        """What the covariance depends on besides rows, lengthscale and variance."""
+        """The values that define the covariance, besides rows, lengthscale and variance."""
         return (self.kernel_name,)
 
     def at_places(self, values: Tensor | None = None) -> "VecchiaBlock":
-        """Return the block as a function of places.
+        """Return the block as a function of its own columns.
 
         Args:
-            values: Its lengthscale, (d,) or (1,), for a variance of 1. If None, its own, and its own variance.
+            values: The lengthscale, (d,) or (1,), for a variance of 1. If None, lengthscale and variance are the
+                block's own.
         """
         columns = self.columns if self.is_residual else None
         if values is None:
@@ -240,14 +249,14 @@ class VecchiaBlock(LatentBlock):
 
 
 NeighborBlock = VecchiaBlock | KernelVecchiaBlock
-"""A block of nearest neighbours."""
+"""A block of nearest neighbors."""
 
 
 def joined_neighbors(blocks: Sequence[NeighborBlock]) -> NeighborBlock | None:
-    """Return the sum of blocks of nearest neighbours as one that is approximated. None if there are none.
+    """Return one block for the sum of blocks of nearest neighbors, or None if there are none.
 
     Raises:
-        InvalidArgumentError: they have different options, or one of them is a residual.
+        InvalidArgumentError: If their options differ, or one of them is a residual.
     """
     if len(blocks) < 2:
         return blocks[0] if blocks else None
@@ -255,15 +264,15 @@ def joined_neighbors(blocks: Sequence[NeighborBlock]) -> NeighborBlock | None:
 
 
 def as_sum(block: VecchiaBlock) -> KernelVecchiaBlock:
-    """Return a block as the sum of one term, without the compiled loops.
+    """Return a block as a sum of one term, without the compiled loops.
 
     Raises:
-        InvalidArgumentError: the block is the residual of features.
+        InvalidArgumentError: If the block is the residual of features.
     """
     if block.is_residual:
         raise InvalidArgumentError(
-            f"Nearest neighbours of {block.name!r} are the residual of inducing points, which no other term with "
-            "neighbours can be added to. Use InducingPoints() without a residual."
+            f"The term {block.name!r} with neighbors for the residual of inducing points must be the only term with "
+            "neighbors, got others. Use InducingPoints() without a residual."
         )
     function = _StationaryCovariance(block.kernel_name, block.columns)
     kernel = KernelBlock(function, function.variances, block.parameters, name=block.name)
@@ -288,7 +297,7 @@ class _StationaryCovariance:
         return variance.double().expand(len(a))
 
     def places(self, a: Tensor, lengthscale: Tensor, variance: Tensor) -> Tensor:
-        """Return inputs a (n, D) in lengthscales, times s, (n, d)."""
+        """Return inputs a (n, D) in units of lengthscales, times s, (n, d)."""
         return variance.sqrt() * self._read(a) / lengthscale
 
     def _read(self, x: Tensor) -> Tensor:
@@ -300,6 +309,6 @@ def predecessors_in_blocks(
     x: Tensor,  # (n, D)
     most: int | None = None,
 ) -> EntryPattern:
-    """Return the nearest predecessors of rows in blocks that share them, or of so many rows, at present parameters."""
+    """Return the nearest predecessors of blocks of rows, at the current parameters."""
     count = block.num_neighbors if block.block_size == 1 else SHARED * block.num_neighbors
     return block_predecessors(block.scaled(x), count, block.block_size, most)

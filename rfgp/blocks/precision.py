@@ -1,4 +1,4 @@
-"""Blocks of latent values with a sparse precision, read by points through a sparse matrix."""
+"""Blocks of latent values with a sparse precision, and sparse projections to points."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from rfgp.sparse import quadratic_forms
 Array = NDArray[np.float64]
 
 COLUMNS = 64
-"""The number of right-hand sides, as long as the field, that are solved at once."""
+"""The number of right-hand sides of the size of the field that are solved at once."""
 
 
 class Factor(Protocol):
@@ -40,29 +40,29 @@ class Factor(Protocol):
         """Return A^-1 b, for b (N,) or (N, k)."""
 
     def solve_in_place(self, x: Array) -> None:
-        """Overwrite x (N, k), whose rows are in the order of elimination, with A^-1 x."""
+        """Overwrite x (N, k), with rows in the order of elimination, with A^-1 x."""
 
     def half_solve(self, b: Array) -> Array:
         """Return L^-1 P b, for b (N, k)."""
 
     def sample(self, standard: Array) -> Array:
-        """Return draws of N(0, A^-1), of standard normal z (N, k)."""
+        """Return draws of N(0, A^-1) from standard normal z (N, k)."""
 
 
 class Field(Protocol):
-    """The role: N values with a sparse precision Q, a function of p parameters; `graphs.precisions.MarkovField`."""
+    """The role: N values with a sparse precision Q of p parameters, such as `graphs.precisions.MarkovField`."""
 
     @property
     def coordinates(self) -> Array | None:
-        """Places of the values, for orderings; None if there are none."""
+        """The coordinates of the values for orderings, or None."""
 
     @property
     def analysis(self) -> Any:
-        """The symbolic analysis of the pattern; its `num_nonzeros` are those of a factor."""
+        """The symbolic analysis of the pattern. Its `num_nonzeros` is that of a factor."""
 
     @property
     def pattern(self) -> Any:
-        """Where Q has entries: indptr (N + 1,) and indices (nnz,) of CSR."""
+        """The pattern of Q in CSR form: indptr (N + 1,) and indices (nnz,)."""
 
     def entries(self, values: Array) -> Array:
         """Return the entries of Q (nnz,) at parameters (p,)."""
@@ -77,25 +77,25 @@ class Field(Protocol):
         """Return the factor of a matrix with these entries (nnz,)."""
 
     def factor_at(self, values: Array) -> Factor:
-        """Return the factor of Q at parameters (p,). The last one is kept."""
+        """Return the factor of Q at parameters (p,). The last one is cached."""
 
 
 Between = Callable[[Any, Array, Tensor], tuple[sp.csr_array, Array]]
-"""Maps a field, its parameters (p,) and inputs of n points to A (n, N) and the variances (n,) of f / s given u.
+"""Maps a field, its parameters (p,) and n points to A (n, N) and the variances (n,) of f / s given u.
 
-The mean of f given u is A u. Given u, points may be correlated. Two values that one row reads have an entry in Q.
+The mean of f given u is A u. Given u, points may be correlated. Each pair of values of a row has an entry in Q.
 """
 Projector = Callable[[Tensor], sp.csr_array]
-"""Maps inputs of n points to the sparse matrix A (n, N) by which they read the latent values."""
+"""Maps n points to the sparse matrix A (n, N) of their projection on the latent values."""
 
 
 class Slope(NamedTuple):
-    """The derivatives of what n points read in one column of their inputs.
+    """The derivatives of the projection of n points in one column of their inputs.
 
     Attributes:
-        place: The place of the column.
-        reads: Those of A, (n, N).
-        left: Those of the variances that A u leaves, (n,).
+        place: The index of the column.
+        reads: The derivatives of A, (n, N).
+        left: The derivatives of the conditional variances, (n,).
     """
 
     place: int
@@ -104,11 +104,11 @@ class Slope(NamedTuple):
 
 
 class MaternColumn(NamedTuple):
-    """A half-integer Matern process of one column, which rows read as it is.
+    """A half-integer Matern process of one column.
 
     Attributes:
-        place: The place of the column among those of the inputs.
-        order: nu + 1/2, the number of entries of the state of its Markov process.
+        place: The index of the column among those of the inputs.
+        order: The number nu + 1/2 of entries of the state of its Markov process.
     """
 
     place: int
@@ -117,29 +117,29 @@ class MaternColumn(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PrecisionBlock(LatentBlock):
-    """f = A u, where u has the precision Q / s^2.
+    """A process f = A u with values u of precision Q / s^2.
 
     Attributes:
-        field: Q as a function of its parameters.
-        values: Its parameters, (p,).
-        variance: s^2, 0-d.
-        projector: Maps inputs of n points to A (n, N). Two values that one row reads have an entry in Q.
-        refine: Maps inputs to a field with these inputs among its values and its projector, for a field that has values
-            at some places only. If None, `projector` reads the field anywhere.
+        field: The precision Q as a function of its parameters.
+        values: The parameters of Q, (p,).
+        variance: The variance s^2, 0-d.
+        projector: Maps n points to A (n, N). Each pair of values of a row has an entry in Q.
+        refine: Maps inputs to a field with values at these inputs, and its projector. If None, `projector` accepts any
+            inputs.
         name: The name of the term.
-        residual: Maps inputs of n points to the variances (n,) of f that A u leaves, independent between points. Points
-            may then read pairs of values that have no entry in Q. If None, they are 0.
-        joint: Maps inputs of n points, of which each may depend on others, to A (n, N) and the covariance (n, n) of f
-            that A u leaves. If None, `projector` and `residual` serve.
-        new_levels: The covariance of f between inputs with levels that no row has, with its variance. If None, 0.
-        between: Reads single points of a refined field that are not among its values. If None, the field must be
-            refined by all points that are read.
-        restricted: Maps names of terms to the block as points read their sum, for a block that is the sum of several
-            terms at rows. If None, it is one term.
-        slopes: Maps the arguments of `between` to the derivatives of what it returns, in units of s^2, for columns on
-            which that depends smoothly. If None, what points read is taken as constant in their inputs.
-        column: The column of which f is a Matern process with the one parameter lengthscale. If None, f is another
-            process.
+        residual: Maps n points to the conditional variances (n,) of f given u, independent between points. Pairs of
+            values of a row then need no entry in Q. If None, the variances are 0.
+        joint: Maps n dependent points to A (n, N) and the conditional covariance (n, n) of f given u. If None,
+            `projector` and `residual` are used.
+        new_levels: The covariance of f between inputs with levels that no row has, for a variance of 1. If None, 0.
+        between: The projection of single points between the values of a refined field. If None, the field must be
+            refined by all points.
+        restricted: Maps names of terms to the block of their sum at points, for a block that is a sum of terms. If
+            None, it is one term.
+        slopes: Maps the arguments of `between` to the derivatives of its result, in units of s^2, for columns with
+            smooth dependence. If None, projections are constant in the inputs.
+        column: The column of which f is a Matern process with the lengthscale as its only parameter. If None, f is
+            another process.
     """
 
     field: Field
@@ -157,7 +157,7 @@ class PrecisionBlock(LatentBlock):
     column: MaternColumn | None = None
 
     def of(self, names: Sequence[str]) -> "PrecisionBlock | None":
-        """Return the block as points read the terms of these names. None if it has none of them."""
+        """Return the block of the named terms at points, or None if it has none of them."""
         if self.restricted is not None:
             return self.restricted(names)
         return self if self.name in names else None
@@ -173,20 +173,20 @@ class PrecisionBlock(LatentBlock):
         return len(self.field.pattern.indptr) - 1
 
     def refined(self, *inputs: Tensor) -> "PrecisionBlock":
-        """Return the same block with inputs of these points, (n,) or (n, d) each, among its values."""
+        """Return the block with values at these points, (n,) or (n, d) each."""
         if self.refine is None:
             return self
         field, projector = self.refine(torch.cat(inputs))
         return replace(self, field=field, projector=projector, refine=None)
 
     def residual_variance(self, a: Tensor) -> Tensor:
-        """Return the variances (n_a,) that the reads leave."""
+        """Return the conditional variances (n_a,) of f given u."""
         return torch.zeros(len(a), dtype=torch.float64) if self.residual is None else self.residual(a)
 
     def marginal_reads(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
-        """Return how n points read u, each by itself: A (n, N) and the variances (n,) of f given u.
+        """Return A (n, N) and the conditional variances (n,) of f given u for n single points.
 
-        A refined block with `between` reads points that are not among its values as well.
+        A refined block with `between` accepts points that are not among its values.
         """
         if self.between is None:
             return self.projector(inputs), self.residual_variance(inputs)
@@ -194,14 +194,14 @@ class PrecisionBlock(LatentBlock):
         return reads, float(self.variance.detach()) * torch.from_numpy(left) + self.residual_variance(inputs)
 
     def marginal_slopes(self, inputs: Tensor) -> list[Slope]:
-        """Return the derivatives of what n points read, A (n, N) and variances (n,), in columns of their inputs."""
+        """Return the derivatives of A (n, N) and of the variances (n,) in columns of the inputs of n points."""
         if self.slopes is None:
             return []
         found, variance = self.slopes(self.field, self.values.detach().numpy(), inputs), float(self.variance.detach())
         return [slope._replace(left=variance * slope.left) for slope in found]
 
     def joint_reads(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
-        """Return how n points read u, each of which may depend on others: A (n, N) and the covariance (n, n) given u.
+        """Return A (n, N) and the conditional covariance (n, n) of f given u for n dependent points.
 
         The points must be among the values of a refined block.
         """
@@ -210,17 +210,17 @@ class PrecisionBlock(LatentBlock):
         return self.projector(inputs), self.residual_variance(inputs).diag()
 
     def new_covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the covariance (n_a, n_b) of what levels without rows add to f, float64."""
+        """Return the covariance (n_a, n_b) of the levels without rows, float64."""
         if self.new_levels is None:
             return torch.zeros(len(a), len(b), dtype=torch.float64)
         return self.new_levels.covariance(a, b)
 
     def new_variance(self, a: Tensor) -> Tensor:
-        """Return the variances (n_a,) of what levels without rows add to f, float64."""
+        """Return the variances (n_a,) of the levels without rows, float64."""
         return torch.zeros(len(a), dtype=torch.float64) if self.new_levels is None else self.new_levels.variances(a)
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return s^2 A_a Q^-1 A_b^T, (n_a, n_b), without gradients. A residual is between a point and itself only."""
+        """Return s^2 A_a Q^-1 A_b^T, (n_a, n_b), without gradients. Residuals are independent between points."""
         block = self.refined(a, b)
         left, right = block.projector(a), block.projector(b)
         found = float(self.variance.detach()) * torch.from_numpy(products(block.factor, left, right))
@@ -246,13 +246,13 @@ def factorized(factorize: Callable[[Array], Factor], entries: Array) -> Factor:
     """Return factorize(entries).
 
     Raises:
-        NotPositiveDefiniteError: the matrix is not positive definite in double precision.
+        NotPositiveDefiniteError: If the matrix is not positive definite in double precision.
     """
     try:
         return factorize(entries)
     except np.linalg.LinAlgError as error:
         raise NotPositiveDefiniteError(
-            f"{error} A field whose lengthscale is far longer than its parts loses its digits: bound it with priors."
+            f"{error} A field loses its digits if its lengthscale is far longer than its parts. Bound it with priors."
         ) from error
 
 
@@ -272,7 +272,7 @@ def solved_forms(
     factor: Factor,
     reads: sp.csr_array,  # (n, N)
 ) -> Array:  # (n,)
-    """Return the diagonal of A M^-1 A^T for the factor of M and reads A of any pairs of values, a solve each."""
+    """Return the diagonal of A M^-1 A^T for the factor of M and any A, by one solve for each row."""
     out = np.empty(reads.shape[0])
     for begin in range(0, len(out), COLUMNS):
         some = reads[begin : begin + COLUMNS].T.toarray()

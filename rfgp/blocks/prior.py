@@ -21,15 +21,15 @@ B = TypeVar("B", bound=LatentBlock)
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """The sum of independent zero-mean blocks, by how their latent vectors can be eliminated.
+    """The sum of independent zero-mean blocks, grouped by the elimination of their latent vectors.
 
     Attributes:
         weights: Blocks of dense weights.
         kernels: Blocks with a covariance function.
-        walks: Blocks of sparse features, of nodes alone or times those of columns.
+        walks: Blocks of sparse features, of nodes or of nodes times columns.
         precisions: Blocks with a sparse precision.
-        neighbors: A block that is approximated by nearest neighbours, or None.
-        order: The names of the terms in the order in which they are listed. Others follow.
+        neighbors: A block with nearest neighbors, or None.
+        order: The names of the first terms in lists. Others follow.
 
     Examples:
         >>> import torch
@@ -52,7 +52,7 @@ class Prior:
         """Return the sum of independent priors.
 
         Raises:
-            InvalidArgumentError: several of them are approximated by nearest neighbours, with different options.
+            InvalidArgumentError: If several have nearest neighbors with different options.
         """
         return cls(
             tuple(block for prior in priors for block in prior.weights),
@@ -71,18 +71,18 @@ class Prior:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the terms. Several blocks may belong to one term."""
+        """The names of the terms. A term may have several blocks."""
         found = dict.fromkeys(name for block in self.blocks for name in block.names)
         return (*(name for name in self.order if name in found), *(name for name in found if name not in self.order))
 
     @cached_property
     def dense(self) -> Weights:
-        """The dense weights side by side."""
+        """The concatenated dense weights."""
         return Weights(self.weights)
 
     @property
     def explained(self) -> tuple[WeightBlock, ...]:
-        """The blocks of weights that the block of neighbours is the residual of."""
+        """The blocks of weights whose residual the block of neighbors is."""
         near = self.neighbors
         if near is None or not near.is_residual:
             return ()
@@ -105,24 +105,24 @@ class Prior:
 
     @property
     def moves(self) -> bool:
-        """Whether a block takes points among its latent values."""
+        """Whether a block adds points to its latent values."""
         return any(block.refine is not None for block in self.precisions)
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:
-        """All tensors (...) that may carry gradients."""
+        """All tensors (...) that may have gradients."""
         scales = tuple(block.variance for block in self.weights if block.variance is not None)
         scales += tuple(block.variance for block in self.walks)
         return (*(parameter for block in self.blocks for parameter in block.parameters), *scales)
 
     @property
     def wants_gradients(self) -> bool:
-        """Whether gradients are enabled and a parameter asks for one."""
+        """Whether gradients are enabled and a parameter requires one."""
         return torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.parameters)
 
     @property
     def functions(self) -> PriorFunctions | None:
-        """What draws functions from the prior, for a single block that can; else None."""
+        """The functions drawn from the prior if a single block defines them, and None otherwise."""
         drawn = [block.functions for block in self.kernels] + [block.functions for block in self.walks]
         return drawn[0] if len(self.blocks) == len(drawn) == 1 else None
 
@@ -139,7 +139,7 @@ class Prior:
         return _total(block.diagonal(a) for block in self._summands)
 
     def of(self, names: Sequence[str]) -> "Prior":
-        """Return the sum of the blocks of these names."""
+        """Return the sum of the named blocks."""
 
         def some(blocks: tuple[B, ...]) -> tuple[B, ...]:
             return tuple(block for block in blocks if block.name in names)
@@ -153,7 +153,7 @@ class Prior:
 
     @property
     def _summands(self) -> tuple[LatentBlock, ...]:
-        """Blocks whose covariances add up; a residual stands for the weights that it is of as well."""
+        """The blocks whose covariances add up. A residual includes the weights whose residual it is."""
         return tuple(block for block in self.blocks if block not in self.explained)
 
 

@@ -16,9 +16,9 @@ Functions = Callable[[Tensor], Tensor]
 
 
 class NewLevels(Protocol):
-    """The role: the part of a term that inputs with levels without rows have, for a variance of 1.
+    """The role: the part of a term at levels without rows, for a variance of 1.
 
-    It is independent of what the rows determine. Inputs with the same new level share it.
+    It is independent of the rows. Inputs with the same new level share it.
     """
 
     def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
@@ -29,7 +29,7 @@ class NewLevels(Protocol):
 
 
 class LatentBlock(ABC):
-    """A zero-mean Gaussian term f of the prior. A solver decides how its latent vector is eliminated.
+    """A zero-mean Gaussian term f of the prior. A solver chooses how to eliminate its latent vector.
 
     Attributes:
         name: The name of the term, unique within a prior.
@@ -39,13 +39,13 @@ class LatentBlock(ABC):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the terms that the block is the sum of."""
+        """The names of the terms of which the block is the sum."""
         return (self.name,)
 
     @property
     @abstractmethod
     def parameters(self) -> tuple[Tensor, ...]:
-        """The tensors (...) that may carry gradients."""
+        """The tensors (...) that may have gradients."""
 
     @abstractmethod
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:

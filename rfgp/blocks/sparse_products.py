@@ -1,4 +1,4 @@
-"""Blocks of sparse features of nodes times dense features of columns: f = s (phi_x kron psi_x) w with w ~ N(0, I)."""
+"""Blocks of sparse features of nodes times dense features of columns: f = s (phi_x kron psi_x) w, w ~ N(0, I)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ _CHUNK = 2**15
 
 @dataclass(frozen=True, eq=False)
 class SparseProductBlock(LatentBlock):
-    """f(x) = s (phi_x kron psi_x) w, w ~ N(0, I), with sparse phi of x's node and dense psi of its columns.
+    """A process f(x) = s (phi_x kron psi_x) w, w ~ N(0, I), with sparse phi of nodes and dense psi of columns.
 
     Attributes:
-        nodes: The block of phi, which has the variance s^2 and the seed. A node's phi is drawn once.
-        columns: Maps the inputs of n points, and `others` after them, to psi (n, F).
-        num_functions: F.
-        others: Tensors that psi depends on.
+        nodes: The block of phi, with the variance s^2 and the seed. The phi of a node is drawn once.
+        columns: Maps n points, and `others`, to psi (n, F).
+        num_functions: The number F of dense features.
+        others: The tensors that psi depends on.
         new_levels: The covariance of f between inputs with levels that no row has, for a variance of 1. If None, 0.
         name: The name of the term.
     """
@@ -57,15 +57,15 @@ class SparseProductBlock(LatentBlock):
 
     @property
     def functions(self) -> PriorFunctions:
-        """The block itself, since it draws functions from its prior."""
+        """The block itself. It draws functions from its prior."""
         return self
 
     def factors(self, inputs: Tensor, *, keep: bool) -> KhatriRaoValues:
-        """Return phi and psi of the inputs of n points, which stand for the features (n, N F).
+        """Return the factors phi and psi of the features (n, N F) of n points.
 
         Args:
             inputs: The inputs, (n, D).
-            keep: Whether to keep what is drawn, for rows that are read again.
+            keep: Whether to cache the draws.
         """
         position = self.nodes.position
         positions = inputs if position is None else position(inputs)
@@ -74,16 +74,16 @@ class SparseProductBlock(LatentBlock):
         return KhatriRaoValues(left, rows.reshape(-1), self.columns(inputs.double(), *self.others).double())
 
     def features(self, inputs: Tensor, *, keep: bool) -> SparseValues:
-        """Return phi kron psi (n, N F) of the inputs of n points.
+        """Return the features phi kron psi (n, N F) of n points.
 
         Args:
             inputs: The inputs, (n, D).
-            keep: Whether to keep what is drawn, for rows that are read again.
+            keep: Whether to cache the draws.
         """
         return self.factors(inputs, keep=keep).formed()
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return s^2 (phi_a phi_b^T) * (psi_a psi_b^T), (n_a, n_b), dense. Draws for b are kept."""
+        """Return s^2 (phi_a phi_b^T) * (psi_a psi_b^T), (n_a, n_b), dense. Draws for b are cached."""
         right = self.factors(b, keep=True)
         left = right if a is b else self.factors(a, keep=False)
         return self.variance * left.gram(right)
@@ -114,17 +114,17 @@ class SparseProductBlock(LatentBlock):
         return values
 
     def new_covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the covariance (n_a, n_b) of what levels without rows add to f, float64."""
+        """Return the covariance (n_a, n_b) of the levels without rows, float64."""
         if self.new_levels is None:
             return torch.zeros(len(a), len(b), dtype=torch.float64)
         return self.variance * self.new_levels.covariance(a, b, *self.parameters)
 
     def new_variance(self, a: Tensor) -> Tensor:
-        """Return the variances (n_a,) of what levels without rows add to f, float64."""
+        """Return the variances (n_a,) of the levels without rows, float64."""
         if self.new_levels is None:
             return torch.zeros(len(a), dtype=torch.float64)
         return self.variance * self.new_levels.variances(a, *self.parameters)
 
 
 SparseBlock = SparseWeightBlock | SparseProductBlock
-"""A block of sparse features: of nodes, or of nodes times those of columns."""
+"""A block of sparse features of nodes, or of nodes times columns."""

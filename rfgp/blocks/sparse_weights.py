@@ -1,4 +1,4 @@
-"""Blocks of sparse features: f = s phi_x w with w ~ N(0, I) and few non-zero entries in each phi_x."""
+"""Blocks of sparse features: f = s phi_x w with w ~ N(0, I) and few nonzero entries in each phi_x."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,18 +17,28 @@ _CHUNK, _MANY = 2**15, 8
 
 @dataclass(frozen=True, eq=False)
 class SparseWeightBlock(LatentBlock):
-    """f(x) = s phi_x w, w ~ N(0, I), with sparse phi of positions x, such as those of random walks on a graph.
+    """A process f(x) = s phi_x w, w ~ N(0, I), with sparse phi of positions x, such as random walks on a graph.
 
     Attributes:
-        at: Maps positions (n,), whether to keep what is drawn, and `parameters` after them to phi (n, N).
-        variance: s^2, 0-d.
-        num_columns: N.
+        at: Maps positions (n,), whether to cache the draws, and `parameters` to phi (n, N).
+        variance: The variance s^2, 0-d.
+        num_columns: The number N of weights.
         seed: The seed of probes and of pathwise draws.
-        parameters: Tensors that the entries of phi depend on.
-        times: Maps a matrix (N, p) to Phi of all N positions times it, if that is cheaper than row by row. If None, it
-            is not.
+        parameters: The tensors that the entries of phi depend on.
+        times: Maps a matrix (N, p) to its product with Phi of all N positions. If None, products are computed row by
+            row.
         name: The name of the term.
-        position: Maps the inputs of n points to the positions of their nodes, (n,). If None, inputs are positions.
+        position: Maps n points to the positions of their nodes, (n,). If None, inputs are positions.
+
+    Examples:
+        >>> from rfgp.sparse import SparsityPattern
+        >>> pattern = SparsityPattern(np.array([0, 1, 3]), np.array([0, 0, 1]), (2, 2))
+        >>> def at(nodes, keep, *parameters):
+        ...     own, entries = pattern.take(nodes.numpy())
+        ...     return SparseValues(torch.tensor([1.0, 2.0, 3.0]).double()[entries], own)
+        >>> block, nodes = SparseWeightBlock(at, torch.tensor(1.0), num_columns=2, seed=0), torch.tensor([0, 1])
+        >>> block.kernel(nodes, nodes).tolist()
+        [[1.0, 2.0], [2.0, 13.0]]
     """
 
     at: Callable[..., SparseValues]
@@ -42,20 +52,20 @@ class SparseWeightBlock(LatentBlock):
 
     @property
     def functions(self) -> PriorFunctions:
-        """The block itself, since it draws functions from its prior."""
+        """The block itself. It draws functions from its prior."""
         return self
 
     def features(self, inputs: Tensor, *, keep: bool) -> SparseValues:
         """Return phi (n, N) of positions (n,).
 
         Args:
-            inputs: Positions.
-            keep: Whether to keep what is drawn, for rows that are read again.
+            inputs: The positions.
+            keep: Whether to cache the draws.
         """
         return self.at(inputs, keep, *self.parameters)
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return s^2 Phi(a) Phi(b)^T, (n_a, n_b), dense. Draws for b are kept."""
+        """Return s^2 Phi(a) Phi(b)^T, (n_a, n_b), dense. Draws for b are cached."""
         right = self.features(b, keep=True)
         left = right if a is b else self.features(a, keep=False)
         return self.variance * gram(left.values, left.pattern, right.values, right.pattern)

@@ -15,13 +15,19 @@ from rfgp.grams import Gram
 
 @dataclass(frozen=True, eq=False)
 class Residual:
-    """The part of a kernel k that features miss, where k - phi phi^T is positive semidefinite.
+    """The part of a kernel k that features miss. k - phi phi^T is positive semidefinite.
 
     Attributes:
-        is_noise: Whether the residual is independent between observations, as noise is (FITC). Otherwise it belongs to
+        is_noise: Whether the residual is independent between observations, like noise (FITC). Otherwise it belongs to
             the function, and the marginal likelihood is the variational bound (VFE).
-        kernel: k of (a, b) and of the block's parameters, (n_a, n_b).
-        diagonal: k(a_i, a_i) of a and of the block's parameters, (n_a,). If None, it is 1.
+        kernel: Maps (a, b) and the parameters of the block to k (n_a, n_b).
+        diagonal: Maps a and the parameters of the block to k(a_i, a_i) (n_a,). If None, it is 1.
+
+    Examples:
+        >>> residual = Residual(is_noise=True, kernel=lambda a, b: torch.exp(-torch.cdist(a, b)))
+        >>> x, phi = torch.zeros(1, 1), torch.tensor([[0.5]])
+        >>> residual.missing(phi, x, ()).tolist()  # 1 - 0.5^2
+        [0.75]
     """
 
     is_noise: bool
@@ -29,16 +35,16 @@ class Residual:
     diagonal: Callable[..., Tensor] | None = None
 
     def missing(self, phi: Tensor, inputs: Tensor, parameters: Sequence[Tensor]) -> Tensor:
-        """Return k(x_i, x_i) - |phi_i|^2 for features (n, F) of inputs of n points, (n,), float64."""
+        """Return k(x_i, x_i) - |phi_i|^2 for features (n, F) of n points, (n,), float64."""
         total = 1.0 if self.diagonal is None else self.diagonal(inputs, *parameters).double()
         found: Tensor = total - phi.double().square().sum(-1)
         return found.clamp_min(0)
 
 
 class Design(Protocol):
-    """The role: features that depend on no hyperparameter, times prior standard deviations of weights that do.
+    """The role: features without hyperparameters, times prior standard deviations with them.
 
-    Sums over the rows of products of such features serve any hyperparameters.
+    Sums of products of such features over the rows hold for any hyperparameters.
     """
 
     @property
@@ -52,33 +58,38 @@ class Design(Protocol):
         """Return the prior standard deviations of the weights, (F,), for a variance of 1."""
 
     def missing(self, *parameters: Tensor) -> Tensor:
-        """Return the variance that the features leave out at each row, 0-d, for a variance of 1."""
+        """Return the variance that the features miss at each row, 0-d, for a variance of 1."""
 
     def missing_slope(self, place: int, *parameters: Tensor) -> Tensor:
-        """Return the variance that they leave out of the derivative in a column, 0-d, for a variance of 1.
+        """Return the variance that the features miss of the derivative in a column, 0-d, for a variance of 1.
 
         Raises:
-            InvalidArgumentError: the term has no derivative.
+            InvalidArgumentError: If the term has no derivative.
         """
 
 
 @dataclass(frozen=True, eq=False)
 class WeightBlock(LatentBlock):
-    """f = s phi(x) w with w ~ N(0, I), plus s times a residual if there is one.
+    """A process f = s phi(x) w with w ~ N(0, I), plus s times a residual if there is one.
 
     Attributes:
-        features: Maps inputs, and `parameters` after them, to phi (n, F).
-        num_features: F.
-        parameters: Tensors that the features depend on.
-        variance: s^2, 0-d. If None, 1.
-        residual: The part of the kernel that the features miss. If None, it is left out.
+        features: Maps inputs, and `parameters`, to phi (n, F).
+        num_features: The number F of features.
+        parameters: The tensors that the features depend on.
+        variance: The variance s^2, 0-d. If None, 1.
+        residual: The part of the kernel that the features miss. If None, it is omitted.
         rounding: Maps `parameters` to the mean of |phi_32(x) - phi(x)|^2, the error of features in float32 arithmetic.
-            If None, it is that of rounding phi, which is negligible.
+            If None, it is the negligible error of rounding phi.
         name: The name of the term.
         new_levels: The covariance of f between inputs with levels that no row has, for a variance of 1. If None, 0.
-        design: The features of rows as a design that depends on no hyperparameter. If None, there is none.
-        fourier: Maps `parameters` to frequencies (m, c), the columns that they read, and amplitudes (m,), if phi are
+        design: The features of rows as a design without hyperparameters. If None, there is none.
+        fourier: Maps `parameters` to frequencies (m, c), the indices of c columns, and amplitudes (m,), if phi are
             cosines followed by sines. If None, they are not.
+
+    Examples:
+        >>> block = WeightBlock(lambda x: x, num_features=2, variance=torch.tensor(2.0))
+        >>> block.kernel(torch.tensor([[1.0, 3.0]]), torch.tensor([[1.0, 0.0]])).round(decimals=4).tolist()
+        [[2.0]]
     """
 
     features: Callable[..., Tensor]
@@ -98,12 +109,12 @@ class WeightBlock(LatentBlock):
         return torch.ones((), dtype=torch.float64) if self.variance is None else self.variance.double()
 
     def scaled(self, inputs: Tensor) -> Tensor:
-        """Return Phi = s phi, (n, F), float64 if float32 arithmetic does not suffice."""
+        """Return Phi = s phi, (n, F), in float64 if float32 arithmetic is not precise enough."""
         phi: Tensor = self.features(self.precise(inputs), *self.parameters)
         return phi if self.variance is None else self.unit.sqrt() * phi
 
     def precise(self, inputs: Tensor) -> Tensor:
-        """Return the inputs, (n, d) or (n,), in float64 if float32 arithmetic does not suffice for the features."""
+        """Return the inputs, (n, d) or (n,), in float64 if float32 arithmetic is not precise enough."""
         return inputs if self.rounding is None else inputs.double()
 
     def slopes(self, inputs: Tensor, place: int) -> Tensor:
@@ -111,7 +122,7 @@ class WeightBlock(LatentBlock):
         return slopes(self.scaled, inputs, place)
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the covariance (n_a, n_b). A residual that is noise appears between a point and itself only."""
+        """Return the covariance (n_a, n_b). A residual that is noise is independent between points."""
         left = self.scaled(a).double()
         if a is b:
             return left @ left.mT + self.residual_covariance(a, left)
@@ -129,26 +140,26 @@ class WeightBlock(LatentBlock):
         return phi.square().sum(-1) + self.residual_variance(a, phi)
 
     def residual_variance(self, a: Tensor, scaled: Tensor) -> Tensor:
-        """Return the residual's variances (n,) at points with features Phi (n, F). Zeros without a residual."""
+        """Return the variances (n,) of the residual at points with features Phi (n, F), zeros without a residual."""
         if self.residual is None:
             return scaled.new_zeros(len(scaled), dtype=torch.float64)
         return self.unit * self.residual.missing(scaled / self.unit.sqrt(), a, self.parameters)
 
     def residual_covariance(self, a: Tensor, scaled: Tensor) -> Tensor:
-        """Return the residual's covariance (n, n) at points with features Phi (n, F)."""
+        """Return the covariance (n, n) of the residual at points with features Phi (n, F)."""
         if self.residual is None or self.residual.is_noise:
             return self.residual_variance(a, scaled).diag()
         estimate = scaled.double() @ scaled.double().mT
         return self.unit * self.residual.kernel(a, a, *self.parameters).double() - estimate
 
     def new_covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the covariance (n_a, n_b) of what levels without rows add to f, float64."""
+        """Return the covariance (n_a, n_b) of the levels without rows, float64."""
         if self.new_levels is None:
             return torch.zeros(len(a), len(b), dtype=torch.float64)
         return self.unit * self.new_levels.covariance(a, b, *self.parameters)
 
     def new_variance(self, a: Tensor) -> Tensor:
-        """Return the variances (n_a,) of what levels without rows add to f, float64."""
+        """Return the variances (n_a,) of the levels without rows, float64."""
         if self.new_levels is None:
             return torch.zeros(len(a), dtype=torch.float64)
         return self.unit * self.new_levels.variances(a, *self.parameters)
@@ -156,10 +167,15 @@ class WeightBlock(LatentBlock):
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """The weights of several blocks side by side: Phi = [s_1 phi_1, s_2 phi_2, ...].
+    """The concatenated weights of several blocks: Phi = [s_1 phi_1, s_2 phi_2, ...].
 
     Attributes:
-        blocks: The terms, in order; there may be none.
+        blocks: The terms, in order. There may be none.
+
+    Examples:
+        >>> blocks = [WeightBlock(lambda x: x, 1), WeightBlock(lambda x: x**2, 1, variance=torch.tensor(4.0))]
+        >>> Weights(tuple(blocks)).scaled(torch.tensor([[3.0]])).tolist()
+        [[3.0, 18.0]]
     """
 
     blocks: tuple[WeightBlock, ...]
@@ -171,7 +187,7 @@ class Weights:
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:
-        """Tensors (...) that the features depend on, those of one block after another."""
+        """The tensors (...) that the features depend on, block by block."""
         return tuple(parameter for block in self.blocks for parameter in block.parameters)
 
     @cached_property
@@ -218,9 +234,9 @@ class Weights:
         """Return [phi_1, phi_2, ...] (n, F), without prior scales.
 
         Args:
-            inputs: The inputs of n points.
-            parameters: Those of all blocks. If none are given, the blocks' own.
-            is_precise: Whether features are float64 for which float32 arithmetic does not suffice.
+            inputs: The n points.
+            parameters: The parameters of all blocks. If none are given, the blocks' own.
+            is_precise: Whether features are in float64 if float32 arithmetic is not precise enough.
         """
         left, parts = list(parameters or self.parameters), []
         for block in self.blocks:
@@ -236,11 +252,11 @@ class Weights:
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def missing(self, phi: Tensor, inputs: Tensor) -> Tensor:
-        """Return k_t(x_i, x_i) - |phi_ti|^2 for each block with a residual, else 0, (T, n), for variances of 1.
+        """Return k_t(x_i, x_i) - |phi_ti|^2 for blocks with a residual and 0 for others, (T, n), for variances of 1.
 
         Args:
             phi: The features without scales, (n, F).
-            inputs: The inputs of the n points.
+            inputs: The n points.
         """
         parts = torch.split(phi, self.sizes, dim=1)
         none = torch.zeros(len(phi), dtype=torch.float64, device=phi.device)
@@ -257,12 +273,12 @@ class Weights:
         return _residual_sum(self, scaled, lambda block, part: block.residual_covariance(inputs, part))
 
     def of(self, names: Sequence[str]) -> Tensor:
-        """Return which weights belong to the blocks of these names, (F,) bool."""
+        """Return whether each weight belongs to the named blocks, (F,) bool."""
         flags = torch.tensor([block.name in names for block in self.blocks], dtype=torch.bool)
         return self.by_weight(flags)
 
     def with_residuals_of(self, names: Sequence[str] | None) -> "Weights":
-        """Return the same weights with the residuals of the blocks of these names only. If None, of all."""
+        """Return the weights with the residuals of the named blocks only. If None, of all."""
         if names is None:
             return self
         return Weights(tuple(block if block.name in names else replace(block, residual=None) for block in self.blocks))
@@ -273,21 +289,21 @@ class Weights:
 
 
 def _residual_sum(weights: Weights, scaled: Tensor, function: Callable[[WeightBlock, Tensor], Tensor]) -> Tensor:
-    """Return the sum of a function of each block with a residual and of its features, (n,) or (n, n), or 0."""
+    """Return the sum of a function of each block with a residual and its features, (n,) or (n, n), or 0."""
     pairs = zip(weights.blocks, torch.split(scaled, weights.sizes, dim=1), strict=True)
     none = scaled.new_zeros((), dtype=torch.float64)
     return sum((function(block, part) for block, part in pairs if block.residual is not None), start=none)
 
 
 def residual_totals(weights: Weights, inputs: Tensor, *parameters: Tensor) -> Tensor | None:
-    """Return k_t(x_i, x_i) of the kernels of residuals, 0 for blocks without one, (T, n), for variances of 1.
+    """Return k_t(x_i, x_i) of the kernels of residuals and 0 for other blocks, (T, n), for variances of 1.
 
-    None if all of them are 1.
+    Return None if all of them are 1.
 
     Args:
         weights: The weights.
-        inputs: The inputs of n points.
-        parameters: Those of all blocks.
+        inputs: The n points.
+        parameters: The parameters of all blocks.
     """
     if all(block.residual is None or block.residual.diagonal is None for block in weights.blocks):
         return None

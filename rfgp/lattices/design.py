@@ -1,7 +1,7 @@
-"""A stationary term on a lattice: features that depend on no hyperparameter, times prior standard deviations that do.
+"""Stationary terms on a lattice: features without hyperparameters, times prior standard deviations with them.
 
-Points outside the box of the rows are no points of the periodic process. There f is conditioned on its values at a few
-points U within the box, as near as possible:
+The periodic process is valid only within the box of the rows. Outside, f is conditioned on its values at a few points
+U of the box that are as near as possible:
 
     f(x) = W f(U) + r(x),   W = k(x, U) k(U, U)^-1,   cov(r(x), r(z)) = k(x, z) - W_x k(U, z),
 
@@ -24,9 +24,9 @@ NEAREST, FARTHEST = 0.01, 4.0
 NUM_NEAR = {1: 17, 2: 9, 3: 5}
 """The number of points of U in a column, by the number of columns. It is odd."""
 JITTER = 1e-14
-"""The least number that is added to the diagonal of k(U, U), and is multiplied by 10 until the matrix has a factor.
+"""The first jitter of k(U, U). It is multiplied by 10 until the matrix has a Cholesky factor.
 
-At 1e-9 deviations just outside the box are up to 1.5 times too wide for a noise of 1e-8."""
+With 1e-9, standard deviations just outside the box are up to 1.5 times too wide for a noise of 1e-8."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +34,22 @@ class LatticeDesign:
     """The features of a product of stationary kernels on a lattice.
 
     Attributes:
-        modes: The modes.
-        product: The kernels.
-        names: The paths of the hyperparameters, in the order in which they are passed.
+        modes: The modes of the lattice.
+        product: The product of kernels.
+        names: The paths of the hyperparameters, in the order of the arguments of the methods.
+
+    Examples:
+        >>> import numpy as np
+        >>> from rfgp import spectra
+        >>> from rfgp.lattices import SpectralProduct, plan_lattice
+        >>> product = SpectralProduct((spectra.Gaussian(),), ((0,),), ("",))
+        >>> values = {"lengthscale": torch.tensor(0.5)}
+        >>> plan = plan_lattice(product, values, (0,), (np.zeros(1), np.ones(1)), 1e-10, 1e-10, 100)
+        >>> design, x = LatticeDesign(plan.modes, product, ("lengthscale",)), torch.tensor([[0.0], [0.5]])
+        >>> phi = design.features(x, values["lengthscale"])
+        >>> (phi @ phi.mT).round(decimals=6)  # k(0) = 1 and k(0.5) = exp(-1 / 2)
+        tensor([[1.0000, 0.6065],
+                [0.6065, 1.0000]], dtype=torch.float64)
     """
 
     modes: Modes
@@ -58,19 +71,19 @@ class LatticeDesign:
         return (0.5 * self._log_variances(parameters)).exp()
 
     def missing(self, *parameters: Tensor) -> Tensor:
-        """Return the variance that the modes leave out, 0-d, for a variance of 1. It is the same at all points."""
+        """Return the variance that the modes miss, 0-d, for a variance of 1. It is the same at all points."""
         return (self.variance(*parameters) - self._log_variances(parameters).exp().sum()).clamp_min(0)
 
     def variance(self, *parameters: Tensor) -> Tensor:
-        """Return the variance of the periodic process, 0-d: 1 and what images at the distance of the period add."""
+        """Return the variance of the periodic process, 0-d: 1 plus the correlations with all images."""
         periods = torch.as_tensor(1 / self.lattice.spacing)
         return self.product.periodic_variance(periods, self._values(parameters))
 
     def missing_slope(self, place: int, *parameters: Tensor) -> Tensor:
-        """Return the variance that the modes leave out of the derivative in a column, 0-d, for a variance of 1.
+        """Return the variance that the modes miss of the derivative in a column, 0-d, for a variance of 1.
 
         Raises:
-            InvalidArgumentError: the kernel is not differentiable.
+            InvalidArgumentError: If the kernel is not differentiable.
         """
         if place not in self.lattice.places:
             return torch.zeros((), dtype=torch.float64)
@@ -81,7 +94,7 @@ class LatticeDesign:
         return (total - (rates.square() * self._log_variances(parameters).exp()).sum()).clamp_min(0)
 
     def fixed_features(self, x: Tensor) -> Tensor:
-        """Return the features of rows (n, D) in the box, (n, F), whatever the hyperparameters."""
+        """Return the features of rows (n, D) in the box, (n, F), without hyperparameters."""
         return self.modes.features(self.lattice.columns(x))
 
     def features(self, x: Tensor, *parameters: Tensor) -> Tensor:
@@ -101,7 +114,7 @@ class LatticeDesign:
         return ~self.lattice.contains(self.lattice.columns(x).detach())
 
     def total(self, x: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the variances (n,) of rows (n, D) that features and missing modes have: about 1 within the box."""
+        """Return the variances (n,) of features and missing modes at rows (n, D). They are about 1 within the box."""
         out, is_out = self.variance(*parameters).expand(len(x)), self.is_outside(x)
         if bool(is_out.any()):
             rows = is_out.nonzero()[:, 0]
@@ -126,10 +139,10 @@ class LatticeDesign:
     def extend(self, x: Tensor, functions: Callable[[Tensor], Tensor], *parameters: Tensor) -> Tensor:
         """Return g(x) - W g(U) for functions g, (n, F), at rows (n, D). It is 0 within the box.
 
-        For draws g of the kernel it is a draw of r.
+        If g are draws of the kernel, the result is a draw of r.
 
         Args:
-            x: The rows.
+            x: The rows, (n, D).
             functions: Maps points (n, d) to the values of the functions, (n, F).
             parameters: The hyperparameters.
         """
@@ -173,8 +186,8 @@ class LatticeDesign:
     def _near(self, points: Tensor, lengthscales: Tensor) -> Tensor:
         """Return U (n, u, d) for points (n, d) outside the box.
 
-        In a column whose value is beyond the box they lie at distances from its end that grow geometrically, in another
-        on both sides of the value. Those beyond the box are moved to its ends.
+        In a column in which the point is beyond the box, U are at distances from the end of the box that grow
+        geometrically. In other columns they are on both sides of the point, clamped to the box.
         """
         low, high = torch.as_tensor(self.lattice.low), torch.as_tensor(self.lattice.high)
         base, columns = points.clamp(low, high), list[Tensor]()
@@ -199,7 +212,7 @@ _CHUNK = 64
 
 
 def _factors(matrices: Tensor) -> Tensor:
-    """Return the Cholesky factors of correlation matrices (n, u, u), each with the least jitter that serves."""
+    """Return the Cholesky factors of correlation matrices (n, u, u), each with the least sufficient jitter."""
     jitter = torch.full((len(matrices), 1), JITTER, dtype=torch.float64)
     while True:
         shifted = matrices + torch.diag_embed(jitter.expand(matrices.shape[:2]))

@@ -1,11 +1,11 @@
-"""Lattices of frequencies, and the features of points by the modes on them.
+"""Lattices of frequencies, and features of points by their modes.
 
-On a lattice of frequencies j h, j an integer vector, a stationary process on a box is nearly
+With frequencies j h for integer vectors j, a stationary process on a box is nearly
 
     f(x) = sum_j sqrt(D_j) w_j phi_j(x),   D_j = prod(h) S(j h),
 
-with S the spectral density in cycles per unit and phi the functions 1, sqrt(2) cos(2 pi j h . x), sqrt(2) sin(...) of
-half of the modes. The process of the sum is periodic, and has the covariance of all images of k.
+with S the spectral density in cycles per unit. phi are the functions 1, sqrt(2) cos(2 pi j h . x) and sqrt(2) sin(...)
+of half of the modes. The process of the sum is periodic. Its covariance is the sum of all images of k.
 
 Source: Greengard, Rachh and Barnett (2022), Equispaced Fourier representations for efficient Gaussian process
 regression from a billion data points, Eq. 3.
@@ -29,11 +29,16 @@ class Lattice:
     """Frequencies k h with integers |k_c| <= K_c, for points in a box.
 
     Attributes:
-        places: The places of the d columns among those of the rows.
-        low: The lower ends of the box that holds all rows, (d,).
-        high: Its upper ends, (d,).
-        spacing: h, (d,). The process has the period 1 / h_c in column c.
-        half_widths: K, (d,).
+        places: The indices of the d columns among those of the rows.
+        low: The lower ends of the box of all rows, (d,).
+        high: The upper ends, (d,).
+        spacing: The spacing h, (d,). The process has the period 1 / h_c in column c.
+        half_widths: The largest integers K, (d,).
+
+    Examples:
+        >>> lattice = Lattice((0,), np.zeros(1), np.ones(1), spacing=np.array([0.5]), half_widths=np.array([2]))
+        >>> lattice.shape, lattice.contains(torch.tensor([[0.5], [1.5]])).tolist()
+        ((5,), [True, False])
     """
 
     places: tuple[int, ...]
@@ -63,7 +68,7 @@ class Lattice:
         return 0.5 * self.low + 0.5 * self.high
 
     def columns(self, x: Tensor) -> Tensor:
-        """Return the columns of rows (n, D) that the lattice is on, (n, d), float64."""
+        """Return the columns of rows (n, D) that the lattice covers, (n, d), float64."""
         return x[:, list(self.places)].double()
 
     def angles(self, points: Tensor) -> Floats:
@@ -72,7 +77,7 @@ class Lattice:
         return found
 
     def contains(self, points: Tensor, slack: float = 1e-9) -> Tensor:
-        """Return whether points (n, d) are in the box, up to a part of its size, (n,)."""
+        """Return whether points (n, d) are in the box, up to a relative margin, (n,)."""
         low, high = torch.as_tensor(self.low), torch.as_tensor(self.high)
         margin = slack * (high - low)
         return ((points >= low - margin) & (points <= high + margin)).all(1)
@@ -93,11 +98,16 @@ class Lattice:
 
 @dataclass(frozen=True, eq=False)
 class Modes:
-    """The modes of a lattice that features use: 0, and one of each other pair j and -j.
+    """The modes of a lattice as features: the constant, and one of each pair j and -j.
 
     Attributes:
         lattice: The lattice.
-        indices: j, (p, d), without 0.
+        indices: The integer vectors j without 0, (p, d).
+
+    Examples:
+        >>> lattice = Lattice((0,), np.zeros(1), np.ones(1), np.array([0.5]), np.array([2]))
+        >>> Modes(lattice, np.array([[1], [2]])).features(torch.tensor([[0.5]]).double()).round(decimals=3)
+        tensor([[1.0000, 1.4140, 1.4140, 0.0000, 0.0000]], dtype=torch.float64)
     """
 
     lattice: Lattice
@@ -110,7 +120,7 @@ class Modes:
 
     @cached_property
     def frequencies(self) -> Tensor:
-        """The frequencies (p + 1, d) in cycles per unit, that of the constant first."""
+        """The frequencies (p + 1, d) in cycles per unit, the constant first."""
         zero = np.zeros((1, self.lattice.num_columns))
         return torch.as_tensor(np.concatenate([zero, self.indices * self.lattice.spacing]))
 

@@ -1,4 +1,4 @@
-"""Plans of lattices: period and bandwidth by the extent of the rows, lengthscales, smoothness, rows and noise."""
+"""Plans of lattices: periods and bandwidths from the extent of the rows, kernels, number of rows and noise."""
 
 import math
 from dataclasses import dataclass
@@ -12,29 +12,29 @@ from rfgp.lattices.spectral import SpectralProduct, Values
 from rfgp.spectra import Gaussian, Matern, Spectrum
 
 CUT_PER_TOLERANCE = 100.0
-"""The n D_j / noise at which modes are left out, in tolerances.
+"""The n D_j / noise below which modes are omitted, in tolerances.
 
-`benchmarks/races/low_dimensions.py` has held-out densities at 0.1, the default."""
+`benchmarks/races/low_dimensions.py` measures held-out densities at 0.1, the default."""
 ROUGH = ((1.0, 100.0), (2.0, 100.0), (3.0, 30.0))
-"""The correlation of the nearest image in tolerances, for Matern kernels up to each smoothness, and 1 beyond.
+"""The correlation with the nearest image in tolerances, for Matern kernels up to each smoothness. Beyond, it is 1.
 
-The periods of rough kernels would otherwise be several times as long, with as many more modes in each column."""
+Rough kernels would otherwise need periods several times as long, and as many more modes in each column."""
 SLACK = 1.25
-"""The factor by which lengthscales may change before a lattice is laid anew."""
+"""The factor by which lengthscales may change before a new lattice is planned."""
 _FAR = 1e4
-"""The largest distance in lengthscales at which a correlation is searched for."""
+"""The largest distance in lengthscales in the search for a correlation."""
 _MOST_CELLS = 4_000_000
 """The most points of a lattice that are ranked by their spectral density."""
 
 
 @dataclass(frozen=True, eq=False)
 class LatticePlan:
-    """A lattice with its modes, and the size that the tolerance asks for.
+    """A lattice with its modes, and the size that the tolerance requires.
 
     Attributes:
         modes: The modes.
-        num_wanted: The number of features that the tolerance asks for. The modes may be fewer.
-        missing: The share of the prior variance that the modes leave out.
+        num_wanted: The number of features that the tolerance requires. The modes may be fewer.
+        missing: The share of the prior variance that the modes miss.
     """
 
     modes: Modes
@@ -43,7 +43,12 @@ class LatticePlan:
 
 
 def reach(spectrum: Spectrum, correlation: float) -> float:
-    """Return the distance in lengthscales at which an isotropic kernel is as small as a correlation."""
+    """Return the distance in lengthscales at which an isotropic kernel reaches a correlation.
+
+    Examples:
+        >>> round(reach(Gaussian(), 1e-3), 3)
+        3.717
+    """
 
     def excess(r: float) -> float:
         value = float(spectrum.kernel(torch.tensor([r], dtype=torch.float64)))
@@ -53,7 +58,7 @@ def reach(spectrum: Spectrum, correlation: float) -> float:
 
 
 def image_correlation(spectrum: Spectrum, tolerance: float) -> float:
-    """Return the correlation with the nearest image that a kernel may have within the box of the rows."""
+    """Return the largest permitted correlation of a kernel with its nearest image within the box of the rows."""
     if isinstance(spectrum, Gaussian):
         return tolerance
     nu = spectrum.nu if isinstance(spectrum, Matern) else 1.0
@@ -61,7 +66,7 @@ def image_correlation(spectrum: Spectrum, tolerance: float) -> float:
 
 
 def periods(product: SpectralProduct, values: Values, extent: Floats, tolerance: float) -> Floats:
-    """Return the period (d,) that a product of kernels needs on a box of an extent (d,)."""
+    """Return the period (d,) of a product of kernels on a box of an extent (d,)."""
     lengthscales = product.lengthscales(values).detach().numpy()
     measures = [product.measure_of(column) for column in range(product.num_columns)]
     reaches = [reach(measure, image_correlation(measure, tolerance)) for measure in measures]
@@ -97,14 +102,14 @@ def plan_lattice(
     tolerance: float,
     most: int,
 ) -> LatticePlan:
-    """Return a lattice that serves a product of kernels on a box.
+    """Return a lattice for a product of kernels on a box.
 
     Args:
         product: The product.
-        values: Its hyperparameters by path.
-        places: The places of its columns.
+        values: The hyperparameters by path.
+        places: The indices of the columns of the product among those of the rows.
         box: The lower and the upper ends of the box, (d,) each.
-        level: Modes with D_j / variance below it are left out.
+        level: Modes with D_j / variance below it are omitted.
         tolerance: The correlation of a smooth kernel with its nearest image.
         most: The most features. The modes with the largest D_j are kept.
     """
@@ -118,13 +123,13 @@ def plan_lattice(
 
 
 def active_modes(product: SpectralProduct, values: Values, lattice: Lattice, level: float, most: int) -> LatticePlan:
-    """Return the modes of a lattice that serve a product of kernels.
+    """Return the modes of a lattice for a product of kernels.
 
     Args:
         product: The product.
-        values: Its hyperparameters by path.
+        values: The hyperparameters by path.
         lattice: The lattice.
-        level: Modes with D_j / variance below it are left out.
+        level: Modes with D_j / variance below it are omitted.
         most: The most features. The modes with the largest D_j are kept.
     """
     indices = half_space(lattice.half_widths)
@@ -143,7 +148,7 @@ def active_modes(product: SpectralProduct, values: Values, lattice: Lattice, lev
 
 
 def serves(product: SpectralProduct, values: Values, lattice: Lattice, level: float, tolerance: float) -> bool:
-    """Return whether a lattice that was laid for other hyperparameters serves these too."""
+    """Return whether a lattice planned for other hyperparameters is sufficient for these."""
     period = 1 / lattice.spacing
     needed = periods(product, values, lattice.high - lattice.low, tolerance)
     widths = bandwidths(product, values, period, level)
@@ -158,13 +163,13 @@ def half_space(half_widths: Integers) -> Integers:
 
 
 def _scaled(product: SpectralProduct, values: Values, factor: float) -> dict[str, torch.Tensor]:
-    """Return the values with lengthscales times a factor."""
+    """Return the hyperparameters with lengthscales times a factor."""
     names = {f"{prefix}lengthscale" for prefix in product.prefixes}
     return {name: factor * value if name in names else value for name, value in values.items()}
 
 
 def _within(half_widths: Integers, most: int) -> Integers:
-    """Return half-widths whose box has no more points than are ranked, or than a few times the most features."""
+    """Return half-widths whose lattice has at most `_MOST_CELLS` points, and at most 64 times the most features."""
     found = half_widths.copy()
     cells = min(_MOST_CELLS, 64 * most)
     while np.prod(2.0 * found + 1) > cells and (found > 1).any():

@@ -19,9 +19,16 @@ class SpectralProduct:
     """A product of stationary kernels on disjoint columns, of variance 1.
 
     Attributes:
-        measures: Their spectral measures.
-        positions: The positions of the columns of each among the d columns of the product.
-        prefixes: The prefixes of their hyperparameters.
+        measures: The spectral measures of the kernels.
+        positions: The positions of the columns of each kernel among the d columns of the product.
+        prefixes: The prefixes of the hyperparameters of each kernel.
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> product = SpectralProduct((spectra.Gaussian(),), ((0,),), ("",))
+        >>> values, x = {"lengthscale": torch.tensor(2.0)}, torch.tensor([[0.0], [2.0]]).double()
+        >>> product.kernel(x[:1], x, values).round(decimals=4)
+        tensor([[1.0000, 0.6065]], dtype=torch.float64)
     """
 
     measures: tuple[Spectrum, ...]
@@ -43,9 +50,9 @@ class SpectralProduct:
         return torch.stack(out)
 
     def log_prob(self, frequencies: Tensor, values: Values) -> Tensor:
-        """Return the log spectral density at frequencies (F, d) in cycles per unit, (F,), float64.
+        """Return the log spectral density (F,) at frequencies (F, d) in cycles per unit, float64.
 
-        It is that of omega = 2 pi l xi under the measures, times the Jacobian (2 pi)^d prod(l).
+        It is the log density of omega = 2 pi l xi under the measures, plus log((2 pi)^d prod(l)).
         """
         lengthscales = self.lengthscales(values)
         omega = 2 * math.pi * frequencies * lengthscales
@@ -64,7 +71,7 @@ class SpectralProduct:
         return out
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw frequencies of the kernels at lengthscales of 1, (count, d), in radians per unit, float64."""
+        """Draw frequencies of the kernels for lengthscales of 1, (count, d), in radians per unit, float64."""
         out = torch.zeros(count, self.num_columns, dtype=torch.float64)
         for measure, own in zip(self.measures, self.positions, strict=True):
             directions = torch.randn(count, len(own), generator=generator, dtype=torch.float64)
@@ -74,11 +81,11 @@ class SpectralProduct:
         return out
 
     def periodic_variance(self, periods: Tensor, values: Values) -> Tensor:
-        """Return the variance of the periodic process with periods (d,): that of k and of its nearest images, 0-d."""
+        """Return the variance of the periodic process with periods (d,), by the nearest images of k, 0-d."""
         steps = torch.arange(-IMAGES, IMAGES + 1, dtype=torch.float64)
         shifts = torch.cartesian_prod(*(steps * period for period in periods)).reshape(-1, len(periods))
         return self.kernel(torch.zeros(1, len(periods), dtype=torch.float64), shifts, values).sum()
 
     def measure_of(self, column: int) -> Spectrum:
-        """Return the measure of the factor that reads a column."""
+        """Return the measure of the factor that depends on a column."""
         return next(m for m, own in zip(self.measures, self.positions, strict=True) if column in own)

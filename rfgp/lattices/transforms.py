@@ -18,11 +18,11 @@ PRECISION = 1e-13
 
 
 def sums_at_frequencies(angles: Floats, strengths: Complex, shape: Sequence[int]) -> Complex:
-    """Return sum_n c_n exp(i k . a_n) for the integers |k_c| <= K_c, of shape (2 K_1 + 1, ..., 2 K_d + 1).
+    """Return sum_n c_n exp(i k . a_n) for the integers |k_c| <= K_c, (2 K_1 + 1, ..., 2 K_d + 1).
 
     Args:
-        angles: a, (n, d), in radians.
-        strengths: c, (n,).
+        angles: The angles a, (n, d), in radians.
+        strengths: The strengths c, (n,).
         shape: The shape of the result. Its sizes are odd.
     """
     if not len(angles):
@@ -37,8 +37,8 @@ def series_at_points(angles: Floats, coefficients: Complex) -> Complex:
     """Return sum_k C_k exp(i k . a_n) at n points, (n,).
 
     Args:
-        angles: a, (n, d), in radians.
-        coefficients: C, (2 K_1 + 1, ..., 2 K_d + 1), from k = -K on.
+        angles: The angles a, (n, d), in radians.
+        coefficients: The coefficients C, (2 K_1 + 1, ..., 2 K_d + 1), from k = -K on.
     """
     if not len(angles):
         return np.zeros(0, dtype=np.complex128)

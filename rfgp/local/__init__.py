@@ -1,4 +1,4 @@
-"""Nearest-neighbour (Vecchia) processes: neighbours of rows in an order, and the sparse inverse factor."""
+"""Nearest-neighbor (Vecchia) processes: neighbors of ordered rows, and the sparse inverse factor."""
 
 from rfgp.local.blocks import block_predecessors as block_predecessors
 from rfgp.local.factor import as_places as as_places

@@ -1,8 +1,8 @@
-"""Predecessors of blocks of rows: near rows that share their neighbours, and are neighbours of those after them.
+"""Predecessors of blocks of near rows that share their neighbors.
 
-Each block B of b rows is conditioned on the k rows before it that are nearest to its center, and each of its rows on
-those of the block before it as well. So one factorisation of a matrix (k + b, k + b) serves b rows, where rows alone
-take b factorisations of matrices (k, k) (`rfgp.local.loops`). With all rows before it as neighbours it is exact.
+Each block B of b rows is conditioned on the k earlier rows that are nearest to its center. Each of its rows is also
+conditioned on the rows of the block before it. One factorization of a matrix (k + b, k + b) then serves b rows,
+instead of b factorizations of matrices (k, k) (`rfgp.local.loops`). It is exact if all earlier rows are neighbors.
 
 Source: Guinness (2018), Permutation and grouping methods for sharpening Gaussian process approximations; Pan et al.
 (2024, 2025), arXiv 2410.04477 and 2504.12004.
@@ -20,17 +20,22 @@ def block_predecessors(
     size: int,
     most: int | None = None,
 ) -> EntryPattern:  # (r, n)
-    """Return the neighbours of rows in blocks, and each row itself as the last; blocks follow each other.
+    """Return the neighbors of rows in blocks, with each row itself as the last. Blocks follow each other.
 
-    All rows are divided into blocks, which are in the order of the first row of each, so that rows in a random order
-    have blocks in one. Of fewer rows, some blocks are chosen at equal distances in that order: their density is that of
-    all rows, on average.
+    All rows are divided into blocks, in the order of the first row of each block. Rows in a random order therefore have
+    blocks in a random order. If fewer rows are requested, blocks are chosen at equal distances in that order. Their
+    mean log density is then that of all rows, on average.
 
     Args:
-        z: The rows, in order.
-        count: k.
-        size: The most rows of a block. If 1, the neighbours are those of `nearest_predecessors`.
-        most: About the number r of rows that are wanted. If None, all.
+        z: The ordered rows.
+        count: The number k of neighbors of a block.
+        size: The most rows of a block. If 1, the neighbors are those of `nearest_predecessors`.
+        most: The approximate number r of rows. If None, all.
+
+    Examples:
+        >>> pattern = block_predecessors(np.array([[0.0], [1.0], [0.1], [1.1]]), count=1, size=2)
+        >>> [row.tolist() for row in np.split(pattern.indices, pattern.indptr[1:-1])]
+        [[0], [0, 2], [2, 1], [2, 1, 3]]
     """
     if size == 1:
         chosen = None if most is None else np.linspace(0, len(z) - 1, most).astype(np.int64)
@@ -47,16 +52,16 @@ def block_predecessors(
 
 
 def runs_of(near: Indices, counts: Indices, members: Indices, sizes: Indices, columns: int) -> EntryPattern:
-    """Return the pattern of the rows of blocks: the neighbours of the block, the rows before in it, and the row.
+    """Return the pattern of rows in blocks: the neighbors of the block, its earlier rows, and the row itself.
 
     Args:
-        near: The neighbours of the blocks, one after another.
-        counts: How many each of them has.
+        near: The neighbors of the blocks, one block after another.
+        counts: The number of neighbors of each block.
         members: The rows of the blocks.
-        sizes: How many each of them has.
+        sizes: The number of rows of each block.
         columns: The number of all rows.
     """
-    first = np.cumsum(counts + sizes) - (counts + sizes)  # of what a block has together
+    first = np.cumsum(counts + sizes) - (counts + sizes)  # the first place of each block
     own = np.arange(len(members)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # the place of a row in its block
     together, is_near = (
         np.empty(len(near) + len(members), dtype=np.int64),
@@ -72,9 +77,9 @@ def runs_of(near: Indices, counts: Indices, members: Indices, sizes: Indices, co
 
 
 def _blocks(z: Floats, size: int) -> tuple[Indices, Indices]:
-    """Return rows (n,) block by block, in the order of the first row of each, and where each block begins (m + 1,).
+    """Return rows (n,) block by block, in the order of first rows, and the first place of each block (m + 1,).
 
-    Rows are halved at the column in which they are widest until `size` or fewer are left.
+    Rows are divided at the median of their widest column until blocks have at most `size` rows.
     """
     by, starts = np.arange(len(z)), np.array([0, len(z)])
     while (counts := np.diff(starts)).max() > size:

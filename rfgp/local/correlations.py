@@ -1,4 +1,4 @@
-"""Kernels of local processes at squared distances, in compiled loops over several numbers at once."""
+"""Kernels of local processes at squared distances, in compiled loops that the compiler can vectorize."""
 
 import numpy as np
 from numba import float64, int64
@@ -11,7 +11,7 @@ MATERN12, MATERN32, MATERN52, GAUSSIAN = 0, 1, 2, 3
 
 @intrinsic
 def _float_of(context, bits):
-    """Return the number of float64 that has these bits, an int64."""
+    """Return the float64 with these bits, an int64."""
 
     def generate(context, builder, signature, arguments):
         return builder.bitcast(arguments[0], context.get_value_type(float64))
@@ -21,9 +21,9 @@ def _float_of(context, bits):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _exp(x):
-    """Return e^x of x <= 0, to a few roundings, in steps that a compiler can take for several numbers at once.
+    """Return e^x for x <= 0, to a few roundings, in vectorizable steps.
 
-    With x = n log 2 + r it is 2^n e^r, by 13 terms of the series at |r| < 0.35.
+    With x = n log 2 + r, the result is 2^n e^r, by 13 terms of the series at |r| < 0.35.
     """
     n = np.floor(x * 1.4426950408889634 + 0.5)
     r = x - n * 0.6931471805599453
@@ -44,7 +44,7 @@ def _exp(x):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def correlation(kind, square):
-    """Return k and dk / d(r^2) at r^2; of Matern 1/2 the slope at 0, which is infinite, as 0."""
+    """Return k and dk / d(r^2) at r^2. The infinite slope of Matern 1/2 at 0 is returned as 0."""
     if kind == GAUSSIAN:
         value = _exp(-0.5 * square)
         return value, -0.5 * value
@@ -63,8 +63,8 @@ def correlation(kind, square):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def correlate_row(kind, values, slopes, begin, end):
-    """Turn squares of distances into values of the kernel, and write its slopes."""
-    if kind == MATERN12:  # one loop each, so that it is taken for several numbers at once
+    """Overwrite squared distances with values of the kernel, and write its slopes."""
+    if kind == MATERN12:  # one loop for each kernel, so that the compiler vectorizes it
         for q in range(begin, end):
             values[q], slopes[q] = correlation(MATERN12, values[q])
     elif kind == MATERN32:

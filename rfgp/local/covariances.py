@@ -1,8 +1,8 @@
-"""Conditionals of rows given their neighbours, for any covariance function, in batches of small matrices.
+"""Conditionals of rows given their neighbors for any covariance function, in batches of small matrices.
 
-The formulas are those of `rfgp.local.loops`. A covariance function is evaluated between the rows of a block and all of
-their neighbours at once, (u, u) numbers of which the small matrices (b, k, k) are gathered. So a block has rows near
-each other, which share neighbours. It is computed again for gradients, so that one block is in memory at a time.
+The formulas are those of `rfgp.local.loops`. A covariance function is evaluated once for the rows of a block and all
+of their neighbors. Its (u, u) values are gathered into small matrices (b, k, k). The rows of a block are therefore
+near each other and share neighbors. Values are computed again for gradients, to keep one block in memory at a time.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,12 +20,12 @@ from rfgp.sparse import EntryPattern, SparsityPattern
 BLOCK = 64
 """The number of rows of a block."""
 MOST_TOGETHER = 600
-"""The most rows and neighbours of a block of several rows. A block with more is divided."""
+"""The most rows and neighbors of a block of several rows. A block with more is divided."""
 SPENT = 1e-13
-"""Of the variance and the noise of a neighbour: a pivot below it is one of rounding, and the neighbour is left out."""
+"""The smallest pivot, relative to variance plus noise. A neighbor with a smaller pivot is rounding, and is omitted."""
 
 Covariance = Callable[..., Tensor]
-"""Maps the numbers of rows (u,), and parameters after them, to their covariance (u, u), float64."""
+"""Maps the numbers of rows (u,), and the parameters, to the covariance (u, u) of these rows, float64."""
 Process = tuple[Covariance, tuple[Tensor, ...]]
 """A covariance and its parameters (...)."""
 
@@ -38,19 +38,19 @@ def conditional_entries(
     *,
     share: float,
 ) -> tuple[Tensor, Tensor]:  # (r, k), (r,)
-    """Return the weights of the neighbours of rows, and the variance of each row given them.
+    """Return the weights of the neighbors of rows, and the variance of each row given them.
 
     They are differentiable once in the noise and in the parameters.
 
     Args:
         process: The covariance, and its parameters.
-        noise: The noise of the observation of each row. A number is the noise in the variance of the row.
-        places: The places of the rows, by whose distances blocks are formed.
-        pattern: The neighbours of each row, and the row itself as the last.
-        share: The share of its own noise in the variance of a row.
+        noise: The noise variance of each row. A number is relative to the variance of the row.
+        places: The positions of the rows, for the division into blocks.
+        pattern: The neighbors of each row, with the row itself as the last.
+        share: The share of the noise in the variance of a row.
 
     Returns:
-        The weights, zeros after the last neighbour of a row, and the variances.
+        The weights, with zeros after the last neighbor of a row, and the variances.
     """
     (covariance, parameters), (near, own) = process, neighbors_of(pattern)
     if not len(own):
@@ -70,7 +70,7 @@ def conditional_entries(
 def neighbors_of(
     pattern: EntryPattern,  # (r, n)
 ) -> tuple[Indices, Indices]:  # (r, k), (r,)
-    """Return the neighbours of rows, -1 after the last of each, and the numbers of the rows themselves."""
+    """Return the neighbors of rows, with -1 after the last of each, and the numbers of the rows themselves."""
     counts = np.diff(pattern.indptr) - 1
     is_there = np.arange(max(int(counts.max(initial=0)), 1)) < counts[:, None]
     is_own = np.zeros(len(pattern.indices), dtype=bool)
@@ -84,7 +84,7 @@ def pattern_of(
     near: Indices,  # (q, k)
     count: int,
 ) -> SparsityPattern:  # (q, n + q)
-    """Return the pattern of points after so many rows: the rows near each, -1 for none, and the point itself."""
+    """Return the pattern of points after `count` rows: the rows near each (-1 for none) and the point itself."""
     both = np.concatenate([near, count + np.arange(len(near))[:, None]], axis=1)
     is_there = both >= 0
     starts = np.concatenate([[0], np.cumsum(is_there.sum(1))])
@@ -96,7 +96,7 @@ def in_pattern(
     own: Tensor,  # (r,)
     pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # (nnz,)
-    """Return the entries of a pattern that has these numbers at the neighbours of rows and at the rows themselves."""
+    """Return the entries of a pattern with `weights` at the neighbors of rows and `own` at the rows themselves."""
     counts = torch.from_numpy(np.diff(pattern.indptr)) - 1
     columns = torch.arange(weights.shape[1] + 1)
     both = torch.cat([weights, own[:, None]], dim=1)
@@ -105,7 +105,7 @@ def in_pattern(
 
 
 def _blocks(near: Indices, own: Indices, places: Floats) -> Iterator[Indices]:
-    """Yield blocks of rows near each other that have few neighbours altogether, or are single rows."""
+    """Yield blocks of near rows with few neighbors altogether, or single rows."""
     waiting = near_each_other(places[own], BLOCK)[::-1]
     while waiting:
         rows = waiting.pop()
@@ -123,7 +123,7 @@ def _conditioned(
     noise: Tensor | float,  # (n,)
     *parameters: Tensor,
 ) -> tuple[Tensor, Tensor]:  # (b, k), (b,)
-    """Return the weights and variances of the rows of a block, by the numbers of neighbours and of the rows."""
+    """Return the weights and variances of the rows of a block, by the numbers of neighbors and of the rows."""
     near, own = numbers
     is_there = near >= 0
     together, places = torch.unique(torch.cat([own, near.clamp_min(0).reshape(-1)]), return_inverse=True)
@@ -144,7 +144,7 @@ def _taken(
     rows: Tensor,  # (...)
     columns: Tensor,  # (...)
 ) -> Tensor:  # (...)
-    """Return some entries of a matrix, by numbers of rows and columns that are expanded to one shape."""
+    """Return entries of a matrix at rows and columns that broadcast."""
     at = rows * len(matrix) + columns
     return matrix.reshape(-1).index_select(0, at.reshape(-1)).reshape(at.shape)
 
@@ -153,12 +153,12 @@ def _solved(
     matrices: Tensor,  # (b, k, k)
     right: Tensor,  # (b, k)
 ) -> Tensor:  # (b, k)
-    out: Tensor = _Solved.apply(matrices, right)
+    out: Tensor = _Solve.apply(matrices, right)
     return out
 
 
-class _Solved(torch.autograd.Function):
-    """C^-1 c of each matrix C (b, k, k) and vector c (b, k), 0 for rows that those before them determine."""
+class _Solve(torch.autograd.Function):
+    """C^-1 c of each matrix C (b, k, k) and vector c (b, k), with 0 for rows that earlier rows determine."""
 
     @staticmethod
     def forward(ctx: Any, matrices: Tensor, right: Tensor) -> Tensor:
@@ -188,7 +188,7 @@ def _pulled_back(
 def _factorized(
     matrices: Tensor,  # (b, k, k)
 ) -> tuple[Tensor, Tensor]:  # (b, k, k), (b, k)
-    """Return Cholesky factors of matrices, and which of their rows are kept. Others are those of the identity."""
+    """Return Cholesky factors of matrices, and whether each row is kept. Other rows are those of the identity."""
     full = matrices.diagonal(dim1=1, dim2=2)
     factors, failed = torch.linalg.cholesky_ex(matrices)
     is_large = factors.diagonal(dim1=1, dim2=2).square() >= SPENT * full
@@ -202,7 +202,7 @@ def _factorized(
 def _factorized_by_rows(
     matrices: Tensor,  # (b, k, k)
 ) -> tuple[Tensor, Tensor]:  # (b, k, k), (b, k)
-    """Return the same as `_factorized`: rows are kept whose pivot, given those before them, is not one of rounding."""
+    """Return the result of `_factorized` row by row. Rows with a pivot above rounding are kept."""
     lower, full = torch.zeros_like(matrices), matrices.diagonal(dim1=1, dim2=2)
     is_kept = torch.ones_like(full, dtype=torch.bool)
     for p in range(matrices.shape[1]):

@@ -1,10 +1,9 @@
-"""The sparse inverse factor of a nearest-neighbour (Vecchia) process with noise, and its products.
+"""The sparse inverse factor of a nearest-neighbor (Vecchia) process with noise, and its products.
 
-Rows in an order, each with some of those before it as neighbours: with b_i and d_i the weights and the variance of y_i
-given theirs (`rfgp.local.loops`), the precision of y is V^T V, where row i of V has -b_i / sqrt(d_i) at the neighbours
+Rows are ordered, and each has some earlier rows as neighbors. Let b_i and d_i be the weights and the variance of y_i
+given its neighbors (`rfgp.local.loops`). The precision of y is V^T V. Row i of V has -b_i / sqrt(d_i) at the neighbors
 and 1 / sqrt(d_i) at i. V y has independent entries of variance 1, and log |V| is the sum of the logarithms of its
-diagonal. With all predecessors as neighbours this is the Cholesky factorisation of the exact precision (Vecchia 1988;
-Katzfuss and Guinness 2021).
+diagonal. If all earlier rows are neighbors, V^T V is the exact precision (Vecchia 1988; Katzfuss and Guinness 2021).
 """
 
 import itertools
@@ -22,13 +21,13 @@ from rfgp.sparse import EntryPattern
 from rfgp.threads import num_threads
 
 IN_THREADS = 2**14
-"""Entries from which on a loop is worth threads."""
+"""The number of entries from which a loop uses threads."""
 IN_THREADS_OF_PRODUCTS = 2**21
-"""Multiplications from which on threads are worth it for columns of a product."""
+"""The number of multiplications from which a transposed product uses threads, each for some columns."""
 FAR = 1e140
-"""Lengthscales."""
+"""The largest scaled coordinate, in lengthscales. Its square is finite."""
 MOST_SUMS = 2**28
-"""Numbers in the gradients of all threads (two gigabytes); fewer threads where these were more."""
+"""The most numbers in the gradients of all threads (two gigabytes). Fewer threads are used beyond it."""
 
 
 def inverse_factor(
@@ -43,13 +42,27 @@ def inverse_factor(
     """Return the entries of V, float64, differentiable once in lengthscale, variance, noise and known features.
 
     Args:
-        x: The rows, in order.
-        lengthscale: Of the local kernel.
-        variance: Its value at distance 0.
-        noise: Of each observation.
-        kind: One of `rfgp.local.loops`.
-        pattern: Of V, or of some of its rows (r, n): the neighbours of each, and the row itself as the last.
-        known: Features phi of a part that is known: the process is what they leave, of covariance v K - phi phi^T.
+        x: The ordered rows.
+        lengthscale: The lengthscale of the local kernel.
+        variance: The value of the local kernel at distance 0.
+        noise: The noise variance of each observation.
+        kind: A kernel of `rfgp.local.KINDS`.
+        pattern: The pattern of V, or of some of its rows (r, n): the neighbors of each row, then the row itself.
+        known: The features phi of a known part. The covariance of the process is then v K - phi phi^T. If None, there
+            are none.
+
+    Examples:
+        >>> from rfgp.local import KINDS, nearest_predecessors
+        >>> x, one = torch.tensor([[0.0], [1.0], [3.0]]).double(), torch.tensor(1.0).double()
+        >>> pattern = nearest_predecessors(x.numpy(), 2)
+        >>> entries = inverse_factor(x, one, one, 0.1 * torch.ones(3).double(), KINDS["matern12"], pattern)
+        >>> V = (
+        ...     torch.zeros(3, 3)
+        ...     .double()
+        ...     .index_put((torch.tensor(pattern.rows), torch.tensor(pattern.indices)), entries)
+        ... )
+        >>> torch.allclose((V.mT @ V).inverse(), torch.exp(-torch.cdist(x, x)) + 0.1 * torch.eye(3).double())
+        True
     """
     known = no_features(x) if known is None else known
     out: Tensor = _InverseFactor.apply(x.detach(), lengthscale, variance, noise, known, kind, pattern)
@@ -66,19 +79,28 @@ def log_prob(
     kind: int,
     pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # ()
-    """Return the log density of observations less their mean, value and gradient in one pass over the rows.
+    """Return the log density of centered observations, with its gradient, in one pass over the rows.
 
-    It is that of r rows, each given its neighbors, differentiable once in lengthscale, variance, noise and residual.
+    It is the log density of r rows, each given its neighbors. It is differentiable once in lengthscale, variance, noise
+    and residual.
 
     Args:
-        x: The rows, in order.
-        lengthscale: Of the local kernel.
-        variance: Its value at distance 0.
-        noise: Of each observation.
-        residual: The observations less their mean.
-        each: How often each output counts.
-        kind: One of `rfgp.local.loops`.
-        pattern: The neighbors of each row, and the row itself as the last.
+        x: The ordered rows.
+        lengthscale: The lengthscale of the local kernel.
+        variance: The value of the local kernel at distance 0.
+        noise: The noise variance of each observation.
+        residual: The observations minus their mean.
+        each: The weight of each output.
+        kind: A kernel of `rfgp.local.KINDS`.
+        pattern: The neighbors of each row, with the row itself as the last.
+
+    Examples:
+        >>> from rfgp.local import KINDS, nearest_predecessors
+        >>> x, one = torch.tensor([[0.0], [1.0]]).double(), torch.ones(()).double()
+        >>> pattern, y = nearest_predecessors(x.numpy(), 1), torch.zeros(2, 1).double()
+        >>> found = log_prob(x, one, one, torch.zeros(2).double(), y, torch.ones(1), KINDS["gaussian"], pattern)
+        >>> round(float(found), 4)  # -log(2 pi) - log(1 - exp(-1)) / 2
+        -1.6085
     """
     from rfgp.local import loops
 
@@ -108,23 +130,23 @@ def log_prob(
 
 
 def _in_lengthscale(in_lengths: Array, lengthscale: Tensor) -> Tensor:
-    """Return the gradient in a lengthscale, (d,) or (), for sums (d,) over pairs of slopes and squared distances."""
+    """Return the gradient in a lengthscale, (d,) or (), from sums (d,) of slopes times squared distances."""
     found = -2 * torch.from_numpy(in_lengths).to(lengthscale) / lengthscale
     return found if lengthscale.ndim else found.sum()
 
 
 def no_features(x: Tensor) -> Tensor:
-    """Return features (n, 0) of rows of which nothing is known."""
+    """Return features (n, 0) for rows without a known part."""
     return torch.zeros(len(x), 0, dtype=torch.float64)
 
 
 def as_places(x: Tensor, lengthscale: Tensor) -> Array:
-    """Return rows (n, d) in lengthscales (d,) or (), none so far out that squares of distances are no numbers."""
+    """Return rows (n, d) in units of lengthscales (d,) or (), clamped so that squared distances are finite."""
     return as_rows((x.double() / lengthscale.double()).clamp(-FAR, FAR))
 
 
 def as_rows(x: Tensor) -> Array:
-    """Return rows (n, c) as the loops take them: an array of float64, one row after another."""
+    """Return rows (n, c) as a contiguous float64 array."""
     return np.ascontiguousarray(as_array(x.double()))
 
 
@@ -180,12 +202,12 @@ class _InverseFactor(torch.autograd.Function):
 
 
 def in_blocks(starts: Any, run: Callable[[int, int], Any], most: int | None = None) -> list[Any]:
-    """Return run(first, last) of blocks of rows with about as many entries each, in threads where that pays.
+    """Return run(first, last) of blocks of rows with about equally many entries, in threads for large ones.
 
     Args:
-        starts: Where the entries of each row begin, (n + 1,).
-        run: Called with the first row of a block and that after its last.
-        most: Threads.
+        starts: The first entry of each row, (n + 1,).
+        run: The function of the first row of a block and of the row after its last.
+        most: The most threads. If None, all.
     """
     count = min(num_threads(), most or num_threads()) if starts[-1] > IN_THREADS else 1
     inner = np.searchsorted(starts, np.linspace(0, starts[-1], count + 1)[1:-1]).tolist()
@@ -201,7 +223,17 @@ def whitened(
     dense: Tensor,  # (n, c)
     pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # (r, c)
-    """Return V B, float64, differentiable once in both; for upstream G in V_ij G_i . B_j, in B V^T G."""
+    """Return V B, float64, differentiable once in both.
+
+    The gradient for upstream G is G_i . B_j in V_ij, and V^T G in B.
+
+    Examples:
+        >>> from rfgp.sparse import EntryPattern
+        >>> pattern = EntryPattern(np.array([0, 1, 3]), np.array([0, 0, 1]), (2, 2))
+        >>> entries, dense = torch.tensor([1.0, -0.5, 2.0]).double(), torch.tensor([[1.0], [3.0]])
+        >>> whitened(entries, dense, pattern).tolist()
+        [[1.0], [5.5]]
+    """
     out: Tensor = _Whitened.apply(entries, dense.double(), pattern)
     return out
 
@@ -211,14 +243,22 @@ def whitened_back(
     dense: Tensor,  # (r, c)
     pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # (n, c)
-    """Return V^T B, float64, without gradients."""
+    """Return V^T B, float64, without gradients.
+
+    Examples:
+        >>> from rfgp.sparse import EntryPattern
+        >>> pattern = EntryPattern(np.array([0, 1, 3]), np.array([0, 0, 1]), (2, 2))
+        >>> entries, dense = torch.tensor([1.0, -0.5, 2.0]).double(), torch.tensor([[1.0], [3.0]]).double()
+        >>> whitened_back(entries, dense, pattern).tolist()
+        [[-0.5], [6.0]]
+    """
     from rfgp.local import products
 
     known, out = np.ascontiguousarray(as_array(dense)), np.zeros((pattern.shape[1], dense.shape[1]))
     fixed = (as_array(entries), pattern.indices, pattern.indptr, known, out)
     if len(entries) * out.shape[1] < IN_THREADS_OF_PRODUCTS or num_threads() == 1:
         products.multiply_transposed(0, out.shape[1], *fixed)
-    else:  # threads take columns, since those that took rows would add to the same places
+    else:  # threads take columns, because threads with rows would add to the same places
         ends = np.linspace(0, out.shape[1], num_threads() + 1).astype(np.int64)
         with ThreadPoolExecutor(num_threads()) as pool:
             list(pool.map(lambda pair: products.multiply_transposed(*pair, *fixed), itertools.pairwise(ends)))
@@ -235,24 +275,32 @@ def conditionals(
     kind: int,
     known: tuple[Tensor, Tensor] | None = None,  # (n, F), (q, F)
 ) -> tuple[Tensor, Tensor]:
-    """Return the weights b (q, k) of the neighbours of points, and what variance d (q,) of the local process is left.
+    """Return the weights b (q, k) of the neighbors of points, and the conditional variances d (q,).
 
     Args:
-        points: Anywhere.
+        points: The points.
         x: The rows.
-        noise: Of each row's observation.
-        near: The rows that each point is conditioned on; -1: none, the last of a point.
-        lengthscale: Of the local kernel.
-        variance: Its value at distance 0.
-        kind: One of `rfgp.local.loops`.
-        known: Features of a part that is known, of rows and of points, as for `inverse_factor`.
+        noise: The noise variance of each row.
+        near: The rows that each point is conditioned on, in any order, followed by -1.
+        lengthscale: The lengthscale of the local kernel.
+        variance: The value of the local kernel at distance 0.
+        kind: A kernel of `rfgp.local.KINDS`.
+        known: The features of a known part at rows and at points, as for `inverse_factor`. If None, there are none.
+
+    Examples:
+        >>> from rfgp.local import KINDS, nearest
+        >>> x, one = torch.tensor([[0.0], [1.0], [3.0]]).double(), torch.ones(()).double()
+        >>> near = nearest(x.numpy(), x[:1].numpy() + 0.5, 2)
+        >>> weights, variance = conditionals(x[:1] + 0.5, x, torch.zeros(3), near, one, one, KINDS["matern12"])
+        >>> near.tolist(), weights.round(decimals=3).tolist()
+        ([[0, 1]], [[0.443, 0.443]])
     """
     from rfgp.local import loops
 
     z, new = (as_places(a, lengthscale) for a in (x, points))
-    beside, own = map(as_rows, known or (no_features(x), no_features(points)))
+    phi, own = map(as_rows, known or (no_features(x), no_features(points)))
     weights, left = np.zeros(near.shape), np.zeros(len(near))
-    fixed = (kind, z, beside, as_array(noise), float(variance), new, own, near, weights, left)
+    fixed = (kind, z, phi, as_array(noise), float(variance), new, own, near, weights, left)
     in_blocks(np.arange(len(near) + 1) * near.shape[1], lambda a, b: loops.condition_points(a, b, *fixed))
     return torch.from_numpy(weights), torch.from_numpy(left)
 

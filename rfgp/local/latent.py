@@ -1,8 +1,8 @@
-"""The root of the covariance of a nearest-neighbour process without noise, and its products.
+"""The root of the covariance of a nearest-neighbor process without noise, and its products.
 
-With b_i the weights of a row's neighbours and d_i the variance that they leave (`rfgp.local.loops`), g_i = b_i^T g_N +
-sqrt(d_i) u_i for independent standard normal u is g = L u, and L L^T the covariance of g. Products with L and its
-transpose go through the rows in order, and back.
+Let b_i be the weights of the neighbors N of row i and d_i its variance given them (`rfgp.local.loops`). For
+independent standard normal u, g_i = b_i^T g_N + sqrt(d_i) u_i is g = L u, and L L^T is the covariance of g. Products
+with L take the rows in order, and products with its transpose in reverse order.
 """
 
 from collections.abc import Callable
@@ -20,16 +20,24 @@ from rfgp.sparse import SparsityPattern
 from rfgp.threads import num_threads
 
 JITTER = 1e-11
-"""Noise of neighbours, in the variance: of smooth kernels the weights would grow without bound where rows are near."""
+"""The noise of neighbors relative to the variance. It bounds the weights of smooth kernels for rows that are close."""
 
 
 @dataclass(frozen=True, eq=False)
 class LatentRoot:
-    """L (n, n).
+    """The root L (n, n).
 
     Attributes:
-        entries: The weights of each row's neighbours, and its deviation, (nnz,).
-        pattern: Of these, (n, n).
+        entries: The weights of the neighbors of each row, and its conditional standard deviation, (nnz,).
+        pattern: The pattern of L, (n, n).
+
+    Examples:
+        >>> from rfgp.local import KINDS, nearest_predecessors
+        >>> x, one = torch.tensor([[0.0], [1.0], [3.0]]).double(), torch.tensor(1.0)
+        >>> root = LatentRoot.of(x, one, one, KINDS["matern12"], nearest_predecessors(x.numpy(), 2))
+        >>> L = root.root_times(torch.eye(3).double())
+        >>> torch.allclose(L @ L.mT, torch.exp(-torch.cdist(x, x)))
+        True
     """
 
     entries: Array
@@ -45,15 +53,16 @@ class LatentRoot:
         pattern: SparsityPattern,
         known: Tensor | None = None,
     ) -> "LatentRoot":
-        """Return that of rows (n, d) in order, of a kernel with lengthscale (d,) or () and variance ().
+        """Return the root for ordered rows (n, d) and a kernel with lengthscale (d,) or () and variance ().
 
         Args:
-            x: The rows.
-            lengthscale: Of the kernel.
-            variance: Its value at distance 0.
-            kind: One of `rfgp.local.loops`.
-            pattern: Of the rows, or of some of them (r, n): the neighbours of each, and the row itself as the last.
-            known: Features (n, F) of a part that is known: the process is what they leave.
+            x: The ordered rows.
+            lengthscale: The lengthscale of the kernel.
+            variance: The value of the kernel at distance 0.
+            kind: A kernel of `rfgp.local.KINDS`.
+            pattern: The pattern of L, or of some of its rows (r, n): the neighbors of each row, then the row itself.
+            known: The features phi (n, F) of a known part. The covariance is then v K - phi phi^T. If None, there are
+                none.
         """
         from rfgp.local import loops
 
@@ -66,20 +75,20 @@ class LatentRoot:
 
     @property
     def deviations(self) -> Array:
-        """What the neighbours leave of each row, sqrt(d) (r,)."""
+        """The conditional standard deviations sqrt(d) of the rows, (r,)."""
         return self.entries[self.pattern.indptr[1:] - 1]
 
-    def spread(self, u: Tensor) -> Tensor:
+    def root_times(self, u: Tensor) -> Tensor:
         """Return L u, (n, c)."""
         from rfgp.local import products
 
-        return self._through(products.spread_rows, u)
+        return self._through(products.multiply_root, u)
 
-    def gather(self, v: Tensor) -> Tensor:
+    def transposed_root_times(self, v: Tensor) -> Tensor:
         """Return L^T v, (n, c)."""
         from rfgp.local import products
 
-        return self._through(products.gather_rows, v)
+        return self._through(products.multiply_transposed_root, v)
 
     def _through(self, loop: Callable[..., Any], x: Tensor) -> Tensor:
         array = as_array(x)

@@ -1,24 +1,24 @@
-"""The compiled loops over rows and their neighbours: conditionals, and what pulls gradients back through them.
+"""Compiled loops over rows and their neighbors: conditionals and their gradients.
 
-Serial and `nogil`; `rfgp.local.factor` runs them over blocks of rows in threads. In float64 whatever the data are.
+The loops are serial, `nogil` and in float64. `rfgp.local.factor` runs them over blocks of rows in threads.
 
-Row i with neighbours N has, given their observations, the weights b = C^-1 c and the variance d = v + D_i - b^T c, with
-C = v K(N, N) + diag(D_N) and c = v K(N, i). Its entries are -b / sqrt(d) at its neighbours and 1 / sqrt(d) at itself.
-With a = (-b, 1), d = a^T M a for the covariance M of N and i, and with gradients B and g in b and d and h = C^-1 B,
-zero at i, the gradient in M is
+Row i with neighbors N has, given their observations, the weights b = C^-1 c and the variance d = v + D_i - b^T c, with
+C = v K(N, N) + diag(D_N) and c = v K(N, i). Its entries are -b / sqrt(d) at its neighbors and 1 / sqrt(d) at itself.
+Let M be the covariance of N and i, and a = (-b, 1), so that d = a^T M a. With gradients B and g in b and d, and
+h = C^-1 B, zero at i, the gradient in M is
 
     g a a^T + (h a^T + a h^T) / 2.
 
-Rows of which each has the neighbours of the one before it, and that row, are a run: they share one factorisation, as
-the conditionals of all of them are rows of M = L L^T for the covariance M of the neighbours of the first and all rows
-of the run. Row p of L without its diagonal is L^T b, and the diagonal is sqrt(d). Their gradients in M are added up
-before they are pulled back to the parameters. Source: Vecchia by blocks, Pan et al. (2025), arXiv 2504.12004.
+In a run of rows, each has the neighbors of the previous row and that row itself. The rows of a run share one
+factorization M = L L^T of the covariance of the neighbors of the first row and all rows of the run. Row p of L without
+its diagonal is L^T b, and the diagonal is sqrt(d). Gradients in M are summed over the run before the chain rule is
+applied to the parameters. Source: Vecchia by blocks, Pan et al. (2025), arXiv 2504.12004.
 
-Of what features phi (n, F) leave of a process, v K - phi phi^T stands for v K everywhere; F is 0 where there are none.
+If features phi (n, F) of a known part are subtracted, v K - phi phi^T replaces v K everywhere. Without them F is 0.
 A gradient W in v K - phi phi^T is -(W + W^T) phi in phi.
 
-A neighbour that those before it determine but for rounding, such as an exact copy where there is no noise, says nothing
-new: its pivot of the factorisation of C is as good as zero, and it is left out.
+A neighbor can be determined by earlier ones up to rounding, for example an exact copy without noise. Its pivot in the
+factorization of C is then zero up to rounding, and it is omitted.
 """
 
 import numpy as np
@@ -31,16 +31,16 @@ from rfgp.local.triangles import begin_of, solve, solve_transposed, take, transp
 
 _LOG_2PI = np.log(2 * np.pi)
 _SPENT = 1e-13
-"""Of v + D: a pivot below it is one of rounding."""
+"""The smallest pivot relative to v + D. Smaller pivots are rounding."""
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _spaces(most, d, features):
-    """Return room for up to `most` places: neighbours and the rows of a run. Rows are filled up to whole multiples.
+    """Allocate space for up to `most` places, the neighbors and the rows of a run. Rows are padded to multiples of 16.
 
-    Their places (d, m), noise and what those before leave of the variance of each (m,); values and slopes of the kernel
-    between each of these and those after it (m, m); the factor and its transpose (m, m) without the diagonal, and the
-    inverses of that, 0 for what is spent, (m,); and their features (m, F) with the products of these (m, m).
+    The arrays are: places (d, m), noise (m,) and conditional variances (m,); values and slopes of the kernel between
+    each place and later ones (m, m); the factor and its transpose (m, m) without the diagonal; the inverses of the
+    diagonal (m,), 0 for omitted places; features (m, F) and their products (m, m).
     """
     square = (most, int(whole(most)))
     given = np.zeros((d, square[1])), np.zeros(most), np.empty(most)
@@ -50,7 +50,7 @@ def _spaces(most, d, features):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _correlate(kind, places, count, values, slopes):
-    """Fill values and slopes of the kernel between each of `count` places and those after it."""
+    """Write values and slopes of the kernel between each of `count` places and later ones."""
     end = whole(count)
     for p in range(count):
         begin, squares = begin_of(p), values[p]
@@ -65,7 +65,7 @@ def _correlate(kind, places, count, values, slopes):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _multiply(rows, count, products):
-    """Write the products (k + 1, k + 1), on and above the diagonal, of `count` rows of features (k + 1, F)."""
+    """Write the products (k + 1, k + 1) of `count` rows of features (k + 1, F), on and above the diagonal."""
     features = rows.shape[1]
     for p in range(count):
         for q in range(0, p + 1, 2):  # two at a time, for fewer loads
@@ -80,7 +80,7 @@ def _multiply(rows, count, products):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _gather(z, phi, noise, near, spaces):
-    """Fill the places, the noise and the features of rows `near` (m,)."""
+    """Copy the places, the noise and the features of rows `near` (m,)."""
     (places, noises, _), _, _, (rows, _) = spaces
     for p in range(near.size):
         for c in range(z.shape[1]):
@@ -92,7 +92,7 @@ def _gather(z, phi, noise, near, spaces):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _factorize(kind, variance, count, spaces):
-    """Factorise the covariance of `count` places with noise, and note what those before leave of each without it."""
+    """Factorize the covariance of `count` places with noise, and write their conditional variances without it."""
     (places, noises, left), (values, slopes), (upper, _, inverse), (features, products) = spaces
     _correlate(kind, places, count, values, slopes)
     if features.shape[1] > 0:
@@ -113,10 +113,11 @@ def _factorize(kind, variance, count, spaces):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def conditional_rows(first, last, kind, z, phi, noise, variance, near, starts, share, entries):
-    """Write the weights b of neighbours and the deviation sqrt(d) of rows from `first` to before `last`.
+    """Write the weights b of neighbors and the standard deviation sqrt(d) of rows from `first` to `last` - 1.
 
-    z (n, d), phi (n, F), noise (n,), near (nnz,) the rows that the entries belong to, that of the row itself last,
-    starts (r + 1,) of the r rows whose entries are wanted, `share` of its own noise in each deviation, entries (nnz,).
+    z (n, d), phi (n, F) and noise (n,) are those of all rows. near (nnz,) are the columns of the entries, with the row
+    itself last. starts (r + 1,) are the first entries of the r rows. `share` is the share of the noise in each
+    variance.
     """
     spaces = _spaces(most_entries(first, last, starts), z.shape[1], phi.shape[1])
     (_, noises, left), _, (upper, lower, inverse), _ = spaces
@@ -140,9 +141,10 @@ def conditional_rows(first, last, kind, z, phi, noise, variance, near, starts, s
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def pull_rows(first, last, kind, z, phi, noise, variance, near, starts, entries, grad, in_lengths, in_noise, in_phi):
-    """Add to `in_lengths` (d,) sum W k' (z_p - z_q)^2 over pairs, to `in_noise` (n,) and `in_phi` (n, F).
+    """Add the gradients to `in_lengths` (d,), `in_noise` (n,) and `in_phi` (n, F), and return the gradient in v.
 
-    `entries` (nnz,) are those of the inverse factor, and `grad` (nnz,) is that in them. Return the gradient in v.
+    `in_lengths` is the sum of W k' (z_p - z_q)^2 over pairs. `entries` (nnz,) are those of the inverse factor, and
+    `grad` (nnz,) is the gradient in them.
     """
     most = most_entries(first, last, starts)
     spaces = _spaces(most, z.shape[1], phi.shape[1])
@@ -178,14 +180,15 @@ def pull_rows(first, last, kind, z, phi, noise, variance, near, starts, entries,
 def density_rows(
     first, last, kind, z, phi, noise, variance, near, starts, targets, each, in_lengths, in_noise, in_targets
 ):
-    """Add to gradients of the log density of rows from `first` to before `last`, as `pull_rows` does, in one pass.
+    """Add gradients of the log density of rows from `first` to `last` - 1 in one pass, as `pull_rows` does.
 
-    Targets (n, k) count `each` (k,) times; their gradients are added to `in_targets` (n, k). phi (n, 0) is not used.
-    With x_j a row of the inverse factor, e_j = x_j . y and beta_j = C^-1 y of the places before j, that in M is
+    Targets (n, k) have the weights `each` (k,). Their gradients are added to `in_targets` (n, k). phi (n, 0) is not
+    used. Let x_j be a row of the inverse factor, e_j = x_j . y, and beta_j = C^-1 y of the places before j. The
+    gradient in M is
 
         sum_j (x_j r_j^T + r_j x_j^T) / 2,    r_j = e_j beta_j + (e_j^2 - 1) x_j / 2,
 
-    since a row adds x_j x_j^T to the inverse of M, and x_j e_j to M^-1 y. Return the value and the gradient in v.
+    because a row adds x_j x_j^T to the inverse of M, and x_j e_j to M^-1 y. Return the value and the gradient in v.
     """
     most = most_entries(first, last, starts)
     spaces = _spaces(most, z.shape[1], phi.shape[1])
@@ -223,7 +226,7 @@ def density_rows(
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _pull_targets(left, right, rows, before, inverse, beta, targets, c, times, in_targets):
-    """Add the gradients of an output to those in products and in targets; return half of its squares and constants."""
+    """Add the gradients of an output to those in products and targets; return minus its log density without log |V|."""
     total = 0.0
     for j in range(rows.size - before):
         p, error, row, out = before + j, 0.0, left[j], right[j]
@@ -240,10 +243,10 @@ def _pull_targets(left, right, rows, before, inverse, beta, targets, c, times, i
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _pull_products(left, right, number, rows, variance, spaces, in_matrix, in_lengths, in_noise):
-    """Pull the gradient in M, half of the sum of products of rows left and right, back to the parameters.
+    """Apply the chain rule to the gradient in M, half of the sum of products of rows left and right.
 
-    Rows (b, m) after these are overwritten. Write the sum to `in_matrix` (m + 1, m), which has room for a row after it.
-    Return the gradient in v.
+    Rows after `number` are overwritten. The sum is written to `in_matrix` (m + 1, m), which has one spare row. Return
+    the gradient in v.
     """
     (places, _, _), (values, slopes), _, _ = spaces
     pairs, in_variance = in_matrix[rows.size], 0.0
@@ -259,13 +262,13 @@ def _pull_products(left, right, number, rows, variance, spaces, in_matrix, in_le
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _add_products(left, right, number, count, out):
-    """Write the sum of products left_p right_q + right_p left_q, on and above the diagonal, of some rows (m,)."""
+    """Write the sum of products left_p right_q + right_p left_q of some rows (m,), on and above the diagonal."""
     end = whole(count)
     for p in range(count):
         begin, row = begin_of(p), out[p]
         for q in range(begin, end):
             row[q] = 0.0
-        for j in range(0, number, 2):  # two at a time, for fewer stores; after an odd number there is a row of zeros
+        for j in range(0, number, 2):  # two at a time, for fewer stores; an odd number is followed by a row of zeros
             first, second, third, fourth = left[j], right[j], left[j + 1], right[j + 1]
             a, b, c, d = first[p], second[p], third[p], fourth[p]
             for q in range(begin, end):
@@ -274,9 +277,9 @@ def _add_products(left, right, number, count, out):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _weigh(entries, grad, left, right):
-    """Write a and the gradient in b of a row, with zeros after them, and return that in d.
+    """Write a and the gradient in b of a row, followed by zeros, and return the gradient in d.
 
-    `entries` (k + 1,) are those of its row of the inverse factor, and `grad` is that in them.
+    `entries` (k + 1,) are those of its row of the inverse factor, and `grad` is the gradient in them.
     """
     count = entries.size - 1
     scale, total = entries[count], -grad[count]
@@ -290,8 +293,8 @@ def _weigh(entries, grad, left, right):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _pull_features(in_products, features, near, in_phi):
-    """Take (W + W^T) phi of rows `near` (k + 1,) from `in_phi` (n, F); what is below W's diagonal is overwritten."""
-    count, wide = near.size, 4  # so many rows at a time, for fewer stores
+    """Subtract (W + W^T) phi of rows `near` (k + 1,) from `in_phi` (n, F). W is overwritten below its diagonal."""
+    count, wide = near.size, 4  # four rows at a time, for fewer stores
     for p in range(count):
         in_products[p, p] *= 2
         for q in range(p):
@@ -312,9 +315,9 @@ def _pull_features(in_products, features, near, in_phi):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _pull(places, p, count, values, slopes, in_row, pairs, variance, in_lengths):
-    """Add what gradients in the kernel between place p and those after it are in `in_lengths`; return in v.
+    """Add to `in_lengths` the gradients in the kernel between place p and later ones, and return the gradient in v.
 
-    Values, slopes, gradients `in_row` and room for `pairs` are (m,).
+    Values, slopes, gradients `in_row` and the space for `pairs` are (m,).
     """
     begin, end, in_variance = begin_of(p), whole(count), 0.0
     for q in range(begin, end):
@@ -334,9 +337,9 @@ def _pull(places, p, count, values, slopes, in_row, pairs, variance, in_lengths)
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def condition_points(first, last, kind, z, phi, noise, variance, points, points_phi, near, weights, left):
-    """Write b (q, k) and d (q,), without noise, of points (q, d) given rows near (q, k); from `first` to before `last`.
+    """Write b (q, k) and d (q,), without noise, of points (q, d) from `first` to `last` - 1 given rows near (q, k).
 
-    Their features are points_phi (q, F). A row -1 is none.
+    points_phi (q, F) are their features. Rows of -1 are ignored.
     """
     most = near.shape[1]
     spaces = _spaces(most + 1, z.shape[1], phi.shape[1])

@@ -1,7 +1,7 @@
 """Compiled products with the factors of local processes.
 
-Rows of a run (`rfgp.local.runs`) are a dense matrix on the rows that the last of them has entries at. Their products
-take four of these rows at once, so that each number is loaded for several multiplications.
+The rows of a run (`rfgp.local.runs`) form a dense matrix on the columns of its last row. Products process four of
+these columns at once, so that each loaded number takes part in several multiplications.
 """
 
 import numpy as np
@@ -11,8 +11,8 @@ from rfgp.local.runs import LONGEST, most_entries, run_end
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def spread_rows(entries, near, starts, x):
-    """Turn x (n, c) into L x: row i is sqrt(d_i) x_i and the weighted rows of its neighbours, those of L x."""
+def multiply_root(entries, near, starts, x):
+    """Overwrite x (n, c) with L x. Row i is sqrt(d_i) x_i plus the weighted rows of its neighbors in L x."""
     for i in range(x.shape[0]):
         a, b = starts[i], starts[i + 1] - 1
         for c in range(x.shape[1]):
@@ -24,8 +24,8 @@ def spread_rows(entries, near, starts, x):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def gather_rows(entries, near, starts, x):
-    """Turn x (n, c) into L^T x."""
+def multiply_transposed_root(entries, near, starts, x):
+    """Overwrite x (n, c) with L^T x."""
     for i in range(x.shape[0] - 1, -1, -1):
         a, b = starts[i], starts[i + 1] - 1
         for e in range(a, b):
@@ -38,7 +38,7 @@ def gather_rows(entries, near, starts, x):
 
 @jit()
 def _fill(i, end, entries, starts, some):
-    """Write the entries of the rows of a run as rows (b, m), with zeros up to whole multiples of four of both."""
+    """Write the entries of the rows of a run as rows (b, m), padded with zeros to multiples of four."""
     most, number = starts[end] - starts[end - 1], end - i
     for j in range((number + 3) & ~3):
         size = starts[i + j + 1] - starts[i + j] if j < number else 0
@@ -50,20 +50,20 @@ def _fill(i, end, entries, starts, some):
 
 @jit()
 def _room(most):
-    """Return room for what `_fill` writes of runs whose rows have at most so many entries, zeros."""
+    """Allocate zeros for `_fill`, for runs whose rows have at most so many entries."""
     return np.zeros((LONGEST, (most + 3) & ~3))
 
 
 @jit()
 def _four(rows, e):
-    """Return four numbers of rows from place e on, the last one again where there are no more."""
+    """Return four numbers of rows from place e on. After the end, the last one is repeated."""
     last = rows.size - 1
     return rows[e], rows[min(e + 1, last)], rows[min(e + 2, last)], rows[min(e + 3, last)]
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def multiply_rows(first, last, entries, near, starts, x, out):
-    """Write V x at rows from `first` to before `last`, for x (n, c) and out (r, c)."""
+    """Write V x at rows from `first` to `last` - 1, for x (n, c) and out (r, c)."""
     some, own = _room(most_entries(first, last, starts)), np.empty((LONGEST + 1, x.shape[1]))
     i = first
     while i < last:
@@ -88,7 +88,7 @@ def multiply_rows(first, last, entries, near, starts, x, out):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def multiply_transposed(first, last, entries, near, starts, x, out):
-    """Add V^T x of columns from `first` to before `last` to these of out (n, c), for x (r, c)."""
+    """Add V^T x at columns from `first` to `last` - 1 to out (n, c), for x (r, c)."""
     count = starts.size - 1
     some = _room(most_entries(0, count, starts))
     i = 0
@@ -113,7 +113,7 @@ def multiply_transposed(first, last, entries, near, starts, x, out):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _add(x, known, out, rows, weights, first, last):
-    """Add four known rows of x with weights, some columns of them, to two different rows of `out`."""
+    """Add a weighted sum of four rows of x to each of two rows of `out`, for some columns."""
     (r, s, t, u), (i, j), (a, b, c, d, f, g, h, k) = known, rows, weights
     for q in range(np.uint64(first), np.uint64(last)):
         out[i, q] += (a * x[r, q] + b * x[s, q]) + (c * x[t, q] + d * x[u, q])
@@ -122,14 +122,14 @@ def _add(x, known, out, rows, weights, first, last):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _add_one(x, i, out, j, weight, first, last):
-    """Add a row of x with a weight, some columns of it, to a row of `out`."""
+    """Add a weighted row of x to a row of `out`, for some columns."""
     for q in range(np.uint64(first), np.uint64(last)):
         out[j, q] += weight * x[i, q]
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _add_to_one(x, known, out, a, b, c, d):
-    """Add four known rows of x with weights to the first row of `out`."""
+    """Add a weighted sum of four rows of x to the first row of `out`."""
     r, s, t, u = known
     for q in range(np.uint64(x.shape[1])):
         out[0, q] += (a * x[r, q] + b * x[s, q]) + (c * x[t, q] + d * x[u, q])
@@ -137,7 +137,7 @@ def _add_to_one(x, known, out, a, b, c, d):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def outer_rows(first, last, left, right, near, starts, out):
-    """Write left[i] . right[j] at the entries (i, j) of rows from `first` to before `last`; left, right (n, c)."""
+    """Write left[i] . right[j] at the entries (i, j) of rows from `first` to `last` - 1, for left, right (n, c)."""
     some = _room(most_entries(first, last, starts))
     i = first
     while i < last:
@@ -155,7 +155,7 @@ def outer_rows(first, last, left, right, near, starts, out):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _multiply(left, rows, right, known, out, j, e):
-    """Write the products of two rows on the left with four on the right from place (j, e) on."""
+    """Write the products of two left rows and four right rows from place (j, e) on."""
     (r, s, t, u), (i, v) = known, rows
     a = b = c = d = f = g = h = k = 0.0
     for q in range(np.uint64(left.shape[1])):

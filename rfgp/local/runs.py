@@ -1,14 +1,14 @@
-"""Runs of rows: each has the entries of the row before it and one more, so that they share loads and factorizations."""
+"""Runs of rows that share loads and factorizations: each has the entries of the previous row and one more."""
 
 from rfgp.compiled import jit
 
 LONGEST = 64
-"""The most rows of a run, which bounds its memory."""
+"""The most rows of a run. It bounds the memory."""
 
 
 @jit()
 def run_end(i, last, near, starts):
-    """Return the row after the last of the run that begins at row i, at most `last`."""
+    """Return the row after the last one of the run from row i, at most `last`."""
     j = i + 1
     while j < min(last, i + LONGEST):
         a, b, c = starts[j - 1], starts[j], starts[j + 1]
@@ -23,7 +23,7 @@ def run_end(i, last, near, starts):
 
 @jit()
 def most_entries(first, last, starts):
-    """Return the most entries of one of the rows from `first` to before `last`, at least 1."""
+    """Return the largest number of entries of the rows from `first` to `last` - 1, at least 1."""
     most = 1
     for i in range(first, last):
         most = max(most, starts[i + 1] - starts[i])

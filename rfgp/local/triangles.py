@@ -1,4 +1,4 @@
-"""Compiled products and solves with small triangular factors, stored as rows of L^T (upper) and of L (lower)."""
+"""Compiled products and solves with small triangular factors, stored as rows of L^T (upper) and L (lower)."""
 
 import numpy as np
 
@@ -7,22 +7,22 @@ from rfgp.compiled import jit
 
 @jit()
 def whole(count):
-    """Return the least multiple of 16 that is not below: loops of so many steps have no slow rest in single steps.
+    """Return the least multiple of 16 that is at least `count`. Loops of that length vectorize without a remainder.
 
-    It is unsigned, and so is what counts up to it: a compiler need not care for indices from the end of an array.
+    It is unsigned, so that the compiler omits checks for negative indices.
     """
     return np.uint64((count + 15) & ~15)
 
 
 @jit()
 def begin_of(p):
-    """Return the greatest multiple of 16 that is not above p, unsigned."""
+    """Return the greatest multiple of 16 that is at most p, unsigned."""
     return np.uint64(p & ~15)
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def take(upper, p, row, begin, end):
-    """Take from a row of a matrix what rows of the factor before row p say of it."""
+    """Subtract from row p of a matrix its projection on earlier rows of the factor."""
     most = p & ~3
     for s in range(0, most, 4):  # four at a time, for fewer stores
         a, b, c, d = upper[s, p], upper[s + 1, p], upper[s + 2, p], upper[s + 3, p]
@@ -37,7 +37,7 @@ def take(upper, p, row, begin, end):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def transpose(upper, lower, count):
-    """Write the rows of L, without the diagonal, of those of L^T."""
+    """Write the rows of L from those of L^T, without the diagonal."""
     for p in range(count):
         for q in range(p):
             lower[p, q] = upper[q, p]
@@ -45,7 +45,7 @@ def transpose(upper, lower, count):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def solve(upper, inverse, x, number, count):
-    """Turn `number` rows of x (b, m), each of `count` entries, into L^-1 of them."""
+    """Overwrite `number` rows of x (b, m), each of `count` entries, with their products with L^-1."""
     end = whole(count)
     for p in range(count):
         _eliminate(upper[p], inverse[p], x, number, p, begin_of(p), end)
@@ -53,14 +53,14 @@ def solve(upper, inverse, x, number, count):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def solve_transposed(lower, inverse, x, number, count):
-    """Turn `number` rows of x (b, m), each of `count` entries, into L^-T of them."""
+    """Overwrite `number` rows of x (b, m), each of `count` entries, with their products with L^-T."""
     for p in range(count - 1, -1, -1):
         _eliminate(lower[p], inverse[p], x, number, p, begin_of(0), whole(p))
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _eliminate(row, inverse, x, number, p, begin, end):
-    """Divide entry p of rows of x by a pivot, and take that times a row of the factor from them."""
+    """Divide entry p of rows of x by a pivot, and subtract its product with a row of the factor."""
     for j in range(0, number - 3, 4):  # four at a time, for fewer loads
         first, second, third, fourth = x[j], x[j + 1], x[j + 2], x[j + 3]
         a, b, c, d = first[p] * inverse, second[p] * inverse, third[p] * inverse, fourth[p] * inverse

@@ -1,4 +1,4 @@
-"""Which solver serves a prior and so many rows."""
+"""The choice of a solver for a prior and a number of rows."""
 
 from collections.abc import Mapping, Sized
 
@@ -19,14 +19,19 @@ from rfgp.solvers.role import Inference, Posterior
 from rfgp.solvers.whitened import WhitenedPosterior, is_large, whitened
 
 MOST_DENSE = 4000
-"""The most rows whose covariance is factorised if features are sparse."""
+"""The most rows whose covariance is factorized if features are sparse."""
 
 
 def uses_cg(prior: Prior, rows: Sized) -> bool:
-    """Return whether the posterior given so many rows is computed by conjugate gradients.
+    """Return whether the posterior is computed by conjugate gradients.
 
-    That is so for sparse features and for covariances at many rows on a grid, and for sparse features together with
-    sparse precisions or residuals.
+    It is for sparse features, for covariances at many rows on a grid, and for sparse features combined with sparse
+    precisions or residuals.
+
+    Examples:
+        >>> from rfgp.blocks import Prior, WeightBlock
+        >>> uses_cg(Prior(weights=(WeightBlock(lambda x: x, num_features=1),)), range(1000))
+        False
     """
     if len(rows) <= MOST_DENSE:
         return bool(prior.walks) and needs_border(prior)
@@ -34,7 +39,7 @@ def uses_cg(prior: Prior, rows: Sized) -> bool:
 
 
 def is_low_rank(prior: Prior, rows: Sized) -> bool:
-    """Return whether F x F algebra serves: all blocks are weights, and no more than rows, or they have a residual."""
+    """Return whether F x F algebra is used: all blocks are weights, at most as many as rows or with a residual."""
     return prior.has_weights_only and (prior.num_features <= len(rows) or prior.dense.has_residual)
 
 
@@ -44,22 +49,31 @@ def needs_border(prior: Prior) -> bool:
 
 
 def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inference:
-    """Return what is known of rows under a Gaussian likelihood.
+    """Return the solver or the inference of rows under a Gaussian likelihood.
 
-    Features on lattices are solved from statistics of one pass, or of two if rows have a noise of their own. Other
-    weights alone are solved through F x F algebra, in passes over blocks of rows, unless there are more than rows.
-    Neighbours are whitened. A Matern process of one column alone is filtered. Other sparse precisions have a sparse
-    factor, with a dense border of weights. Sparse features of many rows are solved by conjugate gradients. Everything
-    else is dense.
+    Features on lattices are solved from statistics of one pass, or of two if rows have their own noise. Other weights
+    alone are solved through F x F algebra, in passes over blocks of rows, unless there are more weights than rows.
+    Nearest neighbors are whitened. A Matern process of one column alone is filtered. Other sparse precisions have a
+    sparse factor with a dense border of weights. Sparse features of many rows are solved by conjugate gradients.
+    Everything else is dense.
 
     Args:
         prior: The prior, with gradients.
-        rows: The data. All solvers but the first need them in memory.
-        mean: (k,).
+        rows: The data. All solvers but the first two need them in memory.
+        mean: The prior mean, (k,).
         noise: The variance of one observation, 0-d.
 
     Raises:
-        InvalidArgumentError: no solver has all these blocks.
+        InvalidArgumentError: If no solver accepts all blocks.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp.blocks import Prior, WeightBlock
+        >>> prior = Prior(weights=(WeightBlock(lambda x: x, num_features=1),))
+        >>> rows = Block(torch.tensor([[1.0], [2.0]]).double(), torch.tensor([[1.0], [2.0]]).double())
+        >>> solver = solver_for(prior, rows, torch.zeros(1).double(), torch.tensor(1.0).double())
+        >>> round(float(solver.log_marginal_likelihood()), 4)  # of N(0, x x^T + I)
+        -3.1504
     """
     mean, noise = mean.double(), noise.double()
     if onepass.serves(prior, rows):
@@ -72,10 +86,10 @@ def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inferen
 
 
 def _with_neighbors(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Inference:
-    """Return what is known of rows under nearest neighbours, conditioned on latent values or on responses.
+    """Return the inference of rows with nearest neighbors, conditioned on latent values or on responses.
 
-    If neither is asked for, rows are conditioned on latent values if the noise is large and a factor, or few
-    iterations, solve them.
+    If `condition_on` is "auto", rows are conditioned on latent values if the noise is large and a factor, or a few
+    iterations, suffice to solve them.
     """
     condition_on, large = neighbors_of(prior).condition_on, is_large(prior, len(rows))
     is_auto, has_parts = condition_on == "auto", not (prior.kernels or prior.moves)
@@ -93,18 +107,18 @@ def _with_neighbors(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> I
 def solver_in_memory(
     prior: Prior, rows: Rows, mean: Tensor, noise: Tensor
 ) -> BorderedSolver | ChainSolver | DenseSolver | IterativeSolver | LatentSolver:
-    """Return a solver that keeps what depends on the inputs, for searches that change targets and noise.
+    """Return a solver that caches the algebra of the inputs, for searches that change targets and noise.
 
-    Neighbours are latent.
+    Neighbors are conditioned on latent values.
 
     Args:
         prior: The prior, with gradients.
         rows: The data, which are read into memory.
-        mean: (k,), float64.
+        mean: The prior mean, (k,), float64.
         noise: The variance of one observation, 0-d, float64.
 
     Raises:
-        InvalidArgumentError: no solver has all these blocks.
+        InvalidArgumentError: If no solver accepts all blocks.
     """
     block = gathered(rows)
     if prior.neighbors is not None:
@@ -119,14 +133,14 @@ def solver_in_memory(
 
 
 def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
-    """Return the posterior that has these tensors (...), whose names say which solver they are of.
+    """Return the posterior with saved tensors (...), whose names identify the solver.
 
-    Neighbours have draws if they were solved by conjugate gradients, the noise of latent values if by a sparse factor,
-    and else a factor of weights.
+    With neighbors there are draws after conjugate gradients, the noise of latent values after a sparse factor, and
+    otherwise a factor of weights.
 
     Args:
         prior: The prior of its rows.
-        tensors: Those of `Posterior.tensors`, by name.
+        tensors: The tensors of `Posterior.tensors`, by name.
     """
     if "draws" in tensors:
         rows = tensors["inputs"], tensors["noise_diag"]

@@ -19,10 +19,10 @@ class CGSolution(NamedTuple):
     """Solutions by conjugate gradients, and the coefficients of their steps.
 
     Attributes:
-        solution: x, (n, p), or (n + c, p) if the preconditioner returns c further rows.
-        residual: |right - A x| / |right| of each column as the iteration tracks it, (p,).
+        solution: The solution x, (n, p), or (n + c, p) if the preconditioner returns c further rows.
+        residual: The recursive estimate of |right - A x| / |right| of each column, (p,).
         alphas: The lengths of the steps, (k, p), 0 after the last step of a column.
-        betas: The shares of the last direction in the next one, (k, p), 0 likewise.
+        betas: The shares of the last direction in the next one, (k, p), 0 after the last step of a column.
         is_indefinite: Whether a column stopped at a direction of curvature <= 0, (p,).
     """
 
@@ -34,12 +34,12 @@ class CGSolution(NamedTuple):
 
     @property
     def num_steps(self) -> int:
-        """The number of steps of the column that took the most."""
+        """The largest number of steps of a column."""
         return len(self.alphas)
 
     @classmethod
     def joined(cls, parts: Sequence["CGSolution"]) -> "CGSolution":
-        """Return the solutions of blocks of columns as one."""
+        """Return the concatenated solutions of blocks of columns."""
         steps = max(part.num_steps for part in parts)
         alphas, betas = (
             np.concatenate([np.pad(each, ((0, steps - len(each)), (0, 0))) for each in pair], axis=1)
@@ -59,24 +59,24 @@ def conjugate_gradients(
     *,
     stop_on_negative_curvature: bool = False,
 ) -> CGSolution:
-    """Solve A x = right for each column, starting at 0. Columns that are done stand still while others go on.
+    """Solve A x = right for each column, starting at 0. Converged columns are frozen.
 
-    linear_operator's `linear_cg` takes a fixed number of steps if Lanczos matrices are asked for, and watches the mean
-    over columns.
+    `linear_cg` of linear_operator differs: it takes a fixed number of steps if Lanczos matrices are requested, and its
+    tolerance is for the mean over columns.
 
     Args:
         product: Maps v (n, p) to A v (n, p), for a symmetric A (n, n).
         right: The right-hand sides.
-        tolerance: A column is done when |right - A x| <= tolerance |right|.
+        tolerance: A column has converged if |right - A x| <= tolerance |right|.
         most: The most steps.
         precondition: Maps r (n, p) to M^-1 r (n, p), for a symmetric and positive definite M near A. It may return
-            further rows (n + c, p) that are linear in r, such as K^-1 M^-1 r: then directions and solution have these
-            rows too, and `product` gets them. If None, M = I.
-        stop_on_negative_curvature: Whether a column ends, as it is, at a direction d with d^T A d <= 0. Otherwise A has
-            to be positive definite.
+            further rows (n + c, p) that are linear in r, such as K^-1 M^-1 r. Directions and solution then have these
+            rows too, and `product` receives them. If None, M = I.
+        stop_on_negative_curvature: Whether a column stops at a direction d with d^T A d <= 0. Otherwise A must be
+            positive definite.
 
     Returns:
-        The solutions, with the coefficients of which Lanczos matrices are made.
+        The solutions, and the coefficients of the Lanczos matrices.
 
     Examples:
         >>> import torch
@@ -92,7 +92,7 @@ def conjugate_gradients(
     rho = square if precondition is None else (residual * z[:n]).sum(0)
     limit, steps = square * tolerance**2, 0
     is_indefinite = torch.zeros_like(square, dtype=torch.bool)
-    kept = right.new_empty(2, most, right.shape[1])  # one block: small ones keep glibc from using large ones again
+    kept = right.new_empty(2, most, right.shape[1])  # one block: small ones prevent glibc from reusing large ones
     while steps < most and bool((goes_on := (square > limit) & (rho > 0) & ~is_indefinite).any()):
         image = product(direction)
         curvature = (direction[:n] * image).sum(0)

@@ -1,20 +1,19 @@
 """Gaussian regression through the n x n covariance of the rows.
 
-The model is y = mean + f + e with f zero-mean and e of variance D, a scalar or (n,); k outputs are k such y with one
-covariance. A noise d is taken as (d^2 + r^2)^(1/2), with r = n eps times the mean variance of f: next to nothing is
-added to a noise of more than 1,000 r, and the likelihood is smooth for any d. Everything is factorised in float64.
-Without the mean:
+The model is y = mean + f + e with f zero-mean and e of variance D, a scalar or (n,). k outputs share one covariance.
+A noise d is replaced by (d^2 + r^2)^(1/2), with r = n eps times the mean variance of f. For a noise above 1,000 r the
+change is negligible, and the likelihood is smooth for any d. All factorizations are in float64. Without the mean:
 
-Primal, f = Phi w with w ~ N(0, I): A = I + Phi^T D^-1 Phi, posterior mean w = A^-1 Phi^T D^-1 y, covariance A^-1, and
-by the matrix determinant and inversion lemmas
+Primal, f = Phi w with w ~ N(0, I): A = I + Phi^T D^-1 Phi, posterior mean w = A^-1 Phi^T D^-1 y, covariance A^-1. By
+the matrix determinant and inversion lemmas
 
     y^T (Phi Phi^T + D)^-1 y = (y - Phi w)^T D^-1 (y - Phi w) + w^T w,
     log |Phi Phi^T + D| = log |A| + log |D|.
 
-The quadratic form is written with the residual because y^T D^-1 y - b^T A^-1 b cancels if the noise is small. Dual: the
-same with K given, a = C^-1 y for C = K + D (Rasmussen and Williams 2006, Algorithm 2.1), and the gradient of the log
-density is (a a^T - C^-1) / 2 in C and -a in y. With more features than rows K = Phi Phi^T, w = Phi^T a and, with L the
-Cholesky factor of C and S = L^-1 Phi, the covariance of the weights is I - S^T S.
+The quadratic form contains the residual, because y^T D^-1 y - b^T A^-1 b cancels if the noise is small. Dual, for a
+given K: a = C^-1 y for C = K + D (Rasmussen and Williams 2006, Algorithm 2.1). The gradient of the log density is
+(a a^T - C^-1) / 2 in C and -a in y. With more features than rows K = Phi Phi^T and w = Phi^T a. With the Cholesky
+factor L of C and S = L^-1 Phi, the covariance of the weights is I - S^T S.
 """
 
 import math
@@ -41,15 +40,15 @@ from rfgp.torch_context import Cached
 
 _LOG_2PI = math.log(2 * math.pi)
 _ROUNDING = torch.finfo(torch.float64).eps
-"""The variance that rounding hides, in mean prior variances times the number of rows.
+"""The variance of rounding errors, relative to the mean prior variance times the number of rows.
 
-The eigenvalues of an (n, n) covariance are off by about n eps times its mean diagonal entry. On 32 tables of 40 to 200
-points of Branin's function, 140 factorisations failed without it and none with it. Three and ten times as much had the
-same effect and larger errors."""
+The eigenvalues of an (n, n) covariance have errors of about n eps times its mean diagonal entry. On 32 tables of 40
+to 200 points of Branin's function, 140 factorizations failed without it and none with it. Three and ten times as much
+had the same effect and larger errors."""
 _STATED = 0.1
-"""The least part of the noise that is rounding of which a report speaks."""
+"""The smallest share of the noise due to rounding that a report mentions."""
 _SPARSE = 0.05
-"""The share of covariances with the rows that are not 0 below which products are sparse."""
+"""The share of nonzero covariances with the rows below which products are sparse."""
 
 
 class DenseSolver(Inference):
@@ -58,9 +57,18 @@ class DenseSolver(Inference):
     Args:
         prior: The prior, with gradients.
         rows: The data.
-        mean: (k,), float64.
+        mean: The prior mean, (k,), float64.
         noise: The variance of one observation, 0-d, float64.
-        gram: The covariance K (n, n) of the rows and its gradient. If None, that of the prior.
+        gram: The covariance K (n, n) of the rows and its gradient. If None, it is computed from the prior.
+
+    Examples:
+        >>> from rfgp.blocks import Prior, WeightBlock
+        >>> prior = Prior(weights=(WeightBlock(lambda x: x, num_features=1),))
+        >>> rows = Block(torch.tensor([[1.0], [2.0]]).double(), torch.tensor([[1.0], [2.0]]).double())
+        >>> solver = DenseSolver(prior, rows, torch.zeros(1).double(), torch.tensor(1.0).double())
+        >>> solver.fitted.round(decimals=4)  # x w with w = x^T y / (1 + x^T x) = 5 / 6
+        tensor([[0.8333],
+                [1.6667]], dtype=torch.float64)
     """
 
     def __init__(self, prior: Prior, rows: Block, mean: Tensor, noise: Tensor, gram: Gram | None = None) -> None:
@@ -72,7 +80,7 @@ class DenseSolver(Inference):
         self._repeated = rows.repetitions(noise)
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver with other targets (n, k) of the same inputs. For the same noise the factor is kept."""
+        """Return the solver for other targets (n, k) of the same inputs. For the same noise the factor is kept."""
         other = type(self)(self._prior, rows, mean, noise, self._gram)
         if "_factor" in vars(self) and torch.equal(other._noise, self._noise):
             vars(other)["_factor"] = self._factor
@@ -100,8 +108,7 @@ class DenseSolver(Inference):
     def likelihood_and_gradients(self) -> tuple[Tensor, list[Tensor | None]]:
         """Return the log marginal likelihood, 0-d, and its gradients, if no row has a weight.
 
-        The gradients are those in the tensors of the covariance, in the noise of each row (n,), and in the residual
-        (n, k).
+        The gradients are in the tensors of the covariance, in the noise of each row (n,), and in the residual (n, k).
         """
         value, gradients = self._value(())
         return value + self._repeated, list(gradients())
@@ -115,8 +122,8 @@ class DenseSolver(Inference):
     def _gradients(self) -> list[Tensor | None]:
         """Return the gradients in the tensors of the prior, in the given noise, and in the residual.
 
-        With the noise (d^2 + r^2)^(1/2) and r = eps sum_i K_ii, the gradient g in the noise is g d / noise in d, and
-        adds eps sum_i g_i r / noise_i to the gradient in each K_ii.
+        With the noise (d^2 + r^2)^(1/2) and r = eps sum_i K_ii, a gradient g in the noise is g d / noise in d. It adds
+        eps sum_i g_i r / noise_i to the gradient in each K_ii.
         """
         each = self._rows.each
         in_covariance, counted = torch.cholesky_inverse(self._factor), self.coefficients * each
@@ -137,12 +144,12 @@ class DenseSolver(Inference):
 
     @property
     def remark(self) -> str:
-        """A clause with the variance that was added because of rounding, if the noise is not much larger."""
+        """A clause on the variance added for rounding, if the noise is not much larger."""
         rounding, least = float(self._rounding), float(self._noise.min())
         if rounding < _STATED * least:
             return ""
         share = rounding / max(float(self._kernel.diagonal().mean()), 1e-300)
-        return f" (for rounding {share:.0e} of the prior variance is added to the noise)"
+        return f" (for rounding, {share:.0e} of the prior variance is added to the noise)"
 
     @property
     def fitted(self) -> Tensor:
@@ -153,7 +160,7 @@ class DenseSolver(Inference):
     def latent_variances(self) -> Tensor:
         """The posterior variances D - D C^-1 D = D C^-1 K of f at the rows, (n,).
 
-        Each is taken from the form that loses no digits: the second one if the noise is larger than the prior variance.
+        Each is computed in the form without cancellation: the second one if the noise exceeds the prior variance.
         """
         noise, kernel, inverse = self._noise, self._kernel, torch.cholesky_inverse(self._factor)
         shares = torch.where(noise > kernel.diagonal(), (kernel * inverse).sum(1), 1 - noise * inverse.diagonal())
@@ -165,7 +172,7 @@ class DenseSolver(Inference):
         return 2 * self._factor.diagonal().log().sum() - self._noise.log().sum()
 
     def posterior(self) -> Posterior:
-        """Return the factor of the rows' covariance, or the weights of features, with gradients if C or y has some."""
+        """Return the factor of the rows' covariance or the weights of features, with gradients if C or y has some."""
         factor, coefficients = self._factor, self.coefficients
         if torch.is_grad_enabled() and any(t.requires_grad for t in (*self._gram.tensors, self._given, self._residual)):
             kernel = _covariance(self._prior, self._rows.inputs)
@@ -179,12 +186,12 @@ class DenseSolver(Inference):
 
 @dataclass(frozen=True, eq=False)
 class DensePosterior(Posterior):
-    """k(x, X) a and k(x, x) - k(x, X) C^-1 k(X, x), through the factor of C.
+    """The posterior k(x, X) a and k(x, x) - k(x, X) C^-1 k(X, x), through the factor of C.
 
     Attributes:
-        prior: With a covariance.
+        prior: The prior with a covariance.
         inputs: The inputs X of the rows, (n, d) or positions (n,).
-        coefficients: a (n, k).
+        coefficients: The coefficients a, (n, k).
         factor: The lower Cholesky factor (n, n) of C.
         terms: The names of the terms whose sum is predicted. If None, all.
     """
@@ -232,15 +239,15 @@ class DensePosterior(Posterior):
         """Return the posterior of the sum of some terms.
 
         Raises:
-            InvalidArgumentError: there is no such term, or none is named.
+            InvalidArgumentError: If a term is unknown, or none is named.
         """
         return replace(self, terms=known_terms(self.prior, names))
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
+        """Return the posterior covariance (n, n) between sums of terms at n inputs.
 
         Raises:
-            InvalidArgumentError: there is no such term, or none is named.
+            InvalidArgumentError: If a term is unknown, or none is named.
         """
         left, right = (half_solve(self.factor, self.of(names).project(inputs).mT) for names in (first, second))
         shared = self.prior.of([name for name in first if name in second])
@@ -253,12 +260,12 @@ class DensePosterior(Posterior):
         f(x) = mean(x) + g(x) - k(x, X) C^-1 (g(X) + e), with g from the prior and e of the variance D = C - K.
 
         Raises:
-            InvalidArgumentError: the prior has no functions to draw.
+            InvalidArgumentError: If the prior has no functions to draw.
         """
         if self.prior.functions is None:
             raise InvalidArgumentError(
-                "This process has no functions to draw, since its prior is known at given points only. Sample from "
-                "predict(X) there, or draw functions of an approximation."
+                "This process has no functions to draw, because its prior is defined at given points only. Use "
+                "predict(X).sample() instead, or an approximation."
             )
         n, k = self.coefficients.shape
         prior = self.prior.functions.draw(count * k, generator)
@@ -271,7 +278,7 @@ class DensePosterior(Posterior):
 
     @Cached
     def _own(self) -> Prior:
-        """The terms that are predicted."""
+        """The terms of the predicted sum."""
         return self.prior if self.terms is None else self.prior.of(self.terms)
 
     @Cached

@@ -1,7 +1,7 @@
 """Draws of functions outside the box of a lattice.
 
-There f = W f(U) + r (`rfgp.lattices.design`), and r = g - W g(U) for a draw g of the kernel: Matheron's rule. So each
-draw is one function, however often and wherever it is evaluated. g is a sum of cosines with frequencies of its own.
+Outside, f = W f(U) + r (`rfgp.lattices.design`), and r = g - W g(U) for a draw g of the kernel (Matheron's rule). Each
+draw is one function, for any number of evaluations. g is a sum of cosines with its own random frequencies.
 
 Source: Wilson et al. (2020), Efficiently sampling functions from Gaussian process posteriors, Equation 9.
 """
@@ -17,18 +17,18 @@ from rfgp.blocks import Prior, WeightBlock
 from rfgp.lattices.design import LatticeDesign
 
 NUM_COSINES = 256
-"""The number of cosines of a draw. Its covariance is exact over the draws, for any number of them."""
+"""The number of cosines of a draw. Over draws the covariance is exact for any number."""
 
 
 @dataclass(frozen=True, eq=False)
 class KernelDraws:
-    """Draws g = sum_j a_j sqrt(2 / J) cos(omega_j . x / l + b_j) of a stationary kernel, for some draws and outputs.
+    """Draws g = sum_j a_j sqrt(2 / J) cos(omega_j . x / l + b_j) of a stationary kernel.
 
     Attributes:
-        frequencies: omega, (count, J, d).
-        phases: b, (count, J).
-        amplitudes: a, standard normal, (count, J, k).
-        lengthscales: l, (d,).
+        frequencies: The frequencies omega, (count, J, d).
+        phases: The phases b, (count, J).
+        amplitudes: The standard normal amplitudes a, (count, J, k).
+        lengthscales: The lengthscales l, (d,).
     """
 
     frequencies: Tensor
@@ -40,7 +40,7 @@ class KernelDraws:
     def of(
         cls, design: LatticeDesign, parameters: Sequence[Tensor], count: int, k: int, generator: torch.Generator
     ) -> "KernelDraws":
-        """Return draws of the kernel of a design at parameters, () or (d,) each: `count` of k outputs each."""
+        """Return `count` draws of k outputs of the kernel of a design at parameters, () or (d,) each."""
         size, values = count * NUM_COSINES, dict(zip(design.names, parameters, strict=True))
         frequencies = design.product.sample(size, generator)
         phases = 2 * math.pi * torch.rand(count, NUM_COSINES, generator=generator, dtype=torch.float64)
@@ -58,7 +58,7 @@ class KernelDraws:
 
 @dataclass(frozen=True, eq=False)
 class Extensions:
-    """Draws of what the values within the box of lattices leave open outside it.
+    """Draws of r, the part of f outside the box of lattices that is independent of the values within it.
 
     Attributes:
         parts: Each term on a lattice, with draws of its kernel for a variance of 1.
@@ -74,7 +74,7 @@ class Extensions:
     def of(
         cls, prior: Prior, names: Sequence[str] | None, count: int, k: int, generator: torch.Generator
     ) -> "Extensions":
-        """Return draws for the terms of these names, or of all if None."""
+        """Return draws for the named terms. If None, for all."""
         blocks = [block for block in prior.weights if names is None or block.name in names]
         parts = [
             (block, block.new_levels, KernelDraws.of(block.new_levels, block.parameters, count, k, generator))
@@ -84,7 +84,7 @@ class Extensions:
         return cls(tuple(parts), count, k)
 
     def at(self, inputs: Tensor) -> Tensor:
-        """Return their sum at rows (n, D), (count, n, k)."""
+        """Return the sum of the draws at rows (n, D), (count, n, k)."""
         total = torch.zeros(len(inputs), self.count * self.num_outputs, dtype=torch.float64)
         for block, design, draws in self.parts:
             total = total + block.unit.sqrt() * design.extend(inputs, draws.at, *block.parameters)

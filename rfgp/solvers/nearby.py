@@ -1,4 +1,4 @@
-"""New points given their nearest rows: the weights of these rows, and the variance that they leave."""
+"""The conditional distribution of new points given their nearest rows."""
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,42 +13,42 @@ from rfgp.local.neighbors import Floats, Indices
 
 
 def neighbors_of(prior: Prior) -> NeighborBlock:
-    """Return the block of nearest neighbours of a prior that has one."""
+    """Return the block of nearest neighbors of a prior that has one."""
     assert prior.neighbors is not None
     return prior.neighbors
 
 
 def check_sum(prior: Prior) -> None:
-    """Raise unless all other blocks can be added to a block of neighbours.
+    """Raise unless all other blocks can be combined with a block of neighbors.
 
     Raises:
-        InvalidArgumentError: there are sparse features, exact products on a grid, or a residual that bounds the
+        InvalidArgumentError: If there are sparse features, exact products on a grid, or a residual that bounds the
             likelihood.
     """
     if prior.has_grids:
         raise InvalidArgumentError(
-            "Neighbours cannot be added to exact products on a grid. Use SparsePrecision(), InducingPoints() or "
+            "Neighbors cannot be added to exact products on a grid. Use SparsePrecision(), InducingPoints() or "
             "RandomFeatures() for the product."
         )
     if prior.walks or any(block.residual is not None and not block.residual.is_noise for block in prior.weights):
         raise InvalidArgumentError(
-            "Neighbours cannot be added to sparse features, nor to inducing points whose residual bounds the "
-            'likelihood. Leave out one of the two, or use diagonal="fitc".'
+            "Neighbors cannot be added to sparse features, nor to inducing points whose residual bounds the "
+            'likelihood. Leave out one of the two, or use method="fitc".'
         )
 
 
 def features(prior: Prior, weights: Weights, x: Tensor) -> Tensor:
-    """Return Phi (n, F) of inputs (n, d), float64; evaluated in float64 if a residual is what they leave."""
+    """Return Phi (n, F) of inputs (n, d), float64. For a residual of weights it is evaluated in float64."""
     return weights.scaled(x.double() if neighbors_of(prior).is_residual else x).double()
 
 
 def explained_features(prior: Prior, x: Tensor) -> Tensor:
-    """Return the features (n, M) that the block of neighbours is the residual of; without columns if it is none."""
+    """Return the features (n, M) whose residual the block of neighbors is, without columns if it is none."""
     return features(prior, Weights(prior.explained), x)
 
 
 def explained_columns(prior: Prior, phi: Tensor) -> Tensor:
-    """Return those features (n, M) among the features (n, F) of the dense weights, and of others after them."""
+    """Return these features (n, M) among the features (n, F) of the dense weights and further ones."""
     parts = torch.split(phi[:, : prior.num_features], prior.dense.sizes, dim=1)
     pairs = zip(prior.weights, parts, strict=True)
     kept = [part for block, part in pairs if block in prior.explained]
@@ -62,14 +62,14 @@ def given_rows(
     points: Tensor,  # (q, d)
     flags: Tensor | None = None,  # (q, T)
 ) -> tuple[sp.csr_array, Tensor]:  # (q, n), (q,)
-    """Return the weights of rows at points, each by itself, and the variance that they leave of the neighbours' block.
+    """Return the weights of rows at single points, and the conditional variances of the block of neighbors.
 
     Args:
         prior: The prior.
         x: The inputs of the rows.
-        noise: The noise of their observations. Zeros stand for values of the block itself.
+        noise: The noise variances of the rows. Zeros denote values of the block itself.
         points: The inputs of the points.
-        flags: Which terms of the block are predicted at each point. If None, all.
+        flags: Whether each term of the block is predicted at each point. If None, all are.
     """
     block = neighbors_of(prior)
     near = nearest(block.scaled(x), block.scaled(points), AHEAD * block.num_neighbors)
@@ -84,14 +84,14 @@ def given_rows_in_order(
     points: Tensor,  # (q, d)
     flags: Tensor | None = None,  # (q, T)
 ) -> tuple[sp.csr_array, Tensor]:  # (q, n + q), (q,)
-    """Return the weights of rows and of points before it at each point, and the variance that these leave.
+    """Return the weights of rows and of earlier points at each point, and the conditional variances.
 
     Args:
         prior: The prior.
         x: The inputs of the rows.
-        noise: The noise of their observations. Points have none.
-        points: The inputs of the points, which may be each other's neighbours.
-        flags: Which terms of the block are predicted at each point. If None, all.
+        noise: The noise variances of the rows. Points have none.
+        points: The inputs of the points, which may be neighbors of each other.
+        flags: Whether each term of the block is predicted at each point. If None, all are.
     """
     block = neighbors_of(prior)
     both = torch.cat([x.double(), points.double()])
@@ -108,14 +108,14 @@ def read_jointly(
     points: Tensor,  # (q, d)
     flags: Tensor | None = None,  # (q, T)
 ) -> tuple[Floats, Tensor]:  # (q, n), (q, q)
-    """Return the weights of rows at points that may be each other's neighbours, and the covariance that they leave.
+    """Return the weights of rows at points that may be neighbors of each other, and the conditional covariance.
 
     Args:
         prior: The prior.
         x: The inputs of the rows.
-        noise: The noise of their observations. Zeros stand for values of the block itself.
+        noise: The noise variances of the rows. Zeros denote values of the block itself.
         points: The inputs of the points.
-        flags: Which terms of the block are predicted at each point. If None, all.
+        flags: Whether each term of the block is predicted at each point. If None, all are.
     """
     near, left = given_rows_in_order(prior, x, noise, points, flags)
     among = torch.eye(len(points), dtype=torch.float64) - torch.from_numpy(near[:, len(x) :].toarray())
@@ -126,10 +126,10 @@ def read_jointly(
 
 
 def no_functions() -> InvalidArgumentError:
-    """Return the error for drawing functions."""
+    """Return the error for draws of functions."""
     return InvalidArgumentError(
-        "A process on nearest neighbours has no functions to draw, since each point has neighbours of its own. Draw "
-        "values at points: predict(X).sample(count)."
+        "A process with nearest neighbors has no functions to draw, because each point has its own neighbors. Use "
+        "predict(X).sample() instead."
     )
 
 
@@ -139,13 +139,13 @@ def _conditioned(
     new: tuple[Tensor, Tensor],  # (q, d), (q, T)
     near: Indices,  # (q, k)
 ) -> tuple[sp.csr_array, Tensor]:  # (q, n), (q,)
-    """Return the weights of rows near points, and the variance that they leave.
+    """Return the weights of rows near points, and the conditional variances.
 
     Args:
         prior: The prior.
-        known: The inputs of rows, the noise of their observations, and which terms these have.
-        new: The inputs of points, and which terms are predicted there.
-        near: The rows that each point is conditioned on; -1 stands for none.
+        known: The inputs of rows, their noise variances, and flags of the terms in them.
+        new: The inputs of points, and flags of the terms predicted at them.
+        near: The rows that each point is conditioned on, or -1.
     """
     (x, noise, flags), (points, predicted) = known, new
     block, is_there = neighbors_of(prior), near >= 0
@@ -159,5 +159,5 @@ def _conditioned(
 
 
 def _all(block: NeighborBlock, x: Tensor) -> Tensor:
-    """Return that all terms of a block are in the values at inputs (n, d), (n, T)."""
+    """Return flags (n, T) that all terms of a block are in the values at inputs (n, d)."""
     return block.flags(None).expand(len(x), -1)

@@ -1,4 +1,4 @@
-"""The roles of inference: what is known of rows under a prior, and what is kept of them for predictions."""
+"""The roles of inference: inference given rows under a prior, and the posterior for predictions."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -19,14 +19,14 @@ Functions = Callable[[Tensor], Tensor]
 Shape = tuple[int, ...]
 """The shape of a tensor."""
 WarmStart = tuple[Tensor, ...]
-"""Tensors from which a search for a posterior may begin, in the form of one kind of inference."""
+"""Tensors from which a search for a posterior starts, in the format of one kind of inference."""
 
 
 class Posterior(ABC):
-    """The state that predictions need: a Gaussian posterior of the latent vectors, and how points read them.
+    """The state for predictions: a Gaussian posterior of the latent vectors, and their projection to points.
 
-    Predictions are computed for chunks of points. `project` returns what ties points to the data, and the other methods
-    take it. k outputs share one covariance; C functions that do not share it have an axis more.
+    Predictions are computed for chunks of points. `project` returns the projection of points, an argument of the other
+    methods. k outputs share one covariance. C functions without a shared covariance have one more axis.
 
     Attributes:
         prior: The prior, without gradients unless predictions are differentiated in its parameters.
@@ -34,18 +34,18 @@ class Posterior(ABC):
 
     prior: Prior
     stored: ClassVar[tuple[str, ...]] = ()
-    """The names of the attributes that a file keeps. They are tensors, made contiguous as they are in files."""
+    """The names of the attributes that are saved. They are tensors, made contiguous like loaded ones."""
     noise_process: "Posterior | None" = None
-    """The posterior of the logarithm of the noise, if that is a function of the inputs."""
+    """The posterior of the logarithm of the noise, if the noise is a function of the inputs."""
 
     @property
     @abstractmethod
     def width(self) -> int:
-        """The number of entries that a point takes in memory."""
+        """The number of entries of one point in memory."""
 
     @abstractmethod
     def project(self, inputs: Tensor) -> Any:
-        """Return what ties n inputs to the data, such as features (n, F) or covariances with the rows."""
+        """Return the projection of n inputs, such as features (n, F) or covariances with the rows."""
 
     @abstractmethod
     def mean(self, projected: Any) -> Tensor:
@@ -60,7 +60,7 @@ class Posterior(ABC):
         """Return the covariance (n, n), or (n, n, C) of C functions."""
 
     def root(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return a matrix R (n, r) with R R^T the covariance. Of C functions R is (C n, r), function by function."""
+        """Return a matrix R (n, r) with R R^T the covariance. For C functions R is (C n, r), function by function."""
         return covariance_root(self.covariance(inputs, projected))
 
     def moments(self, inputs: Tensor, projected: Any) -> tuple[Tensor, Tensor]:
@@ -68,22 +68,23 @@ class Posterior(ABC):
         return self.mean(projected), self.variance(inputs, projected)
 
     def function_covariance(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return the covariances of C functions at each point, (n, C, C). Here the functions are independent."""
+        """Return the covariances of C functions at each point, (n, C, C). By default the functions are independent."""
         return torch.diag_embed(self.variance(inputs, projected))
 
     def root_of_sums(self, inputs: Tensor, weights: Tensor) -> Tensor | None:
-        """Return a matrix R (m, r) with R R^T the covariance of m weighted sums of values, each of q points of its own.
+        """Return a matrix R (m, r) with R R^T the covariance of m weighted sums of q values each.
 
-        It is without what is independent between points. None if the joint covariance of all points has to be formed.
+        Variances that are independent between points are excluded. The result is None if the joint covariance of all
+        points must be formed.
 
         Args:
             inputs: The points, (m, q, D).
-            weights: Their weights, (m, q).
+            weights: The weights of the points, (m, q).
         """
         return None
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
-        """Return the covariance (n, n) as products and solves. None if it has to be formed."""
+        """Return the covariance (n, n) as products and solves, or None if it must be formed."""
         return None
 
     @abstractmethod
@@ -98,26 +99,26 @@ class Posterior(ABC):
             A map of the inputs of n points to (count, n, k).
 
         Raises:
-            InvalidArgumentError: the model is known at given points only.
+            InvalidArgumentError: If the model is defined at given points only.
         """
 
     def __post_init__(self) -> None:
         make_contiguous(self, *self.stored)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return by name the tensors (...) that a file keeps."""
+        """Return the tensors (...) that are saved, by name."""
         return {name: getattr(self, name) for name in self.stored}
 
     @abstractmethod
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return by name the shapes of these tensors for n rows and k outputs, except that of inputs.
+        """Return the shapes of these tensors for n rows and k outputs by name, except that of inputs.
 
-        A file is refused if its tensors have other shapes, so they follow from the prior alone.
+        A file is rejected if its tensors have other shapes. The shapes therefore depend on the prior alone.
         """
 
     @property
     def takes_rows(self) -> bool:
-        """Whether further rows can be added without the old ones."""
+        """Whether rows can be added without the old ones."""
         return False
 
     def of(self, names: Sequence[str]) -> "Posterior":
@@ -127,18 +128,18 @@ class Posterior(ABC):
             names: The names of blocks.
 
         Raises:
-            InvalidArgumentError: this posterior is not divided into terms.
+            InvalidArgumentError: If this posterior is not divided into terms.
         """
-        raise InvalidArgumentError("This posterior is not divided into terms.")
+        raise InvalidArgumentError("This posterior is not divided into terms. Use the sum of all terms.")
 
     def differentiated(self, place: int) -> "Posterior":
         """Return the posterior of the derivative of the function in one column.
 
         Args:
-            place: The place of the column among those of the inputs.
+            place: The index of the column among those of the inputs.
 
         Raises:
-            InvalidArgumentError: this posterior is not one of features.
+            InvalidArgumentError: If this posterior has no features.
         """
         raise InvalidArgumentError(
             "Derivatives require a model of features, such as gp.with_approximation(rfgp.EquispacedFourier()) or "
@@ -146,7 +147,7 @@ class Posterior(ABC):
         )
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
+        """Return the posterior covariance (n, n) between sums of terms at n inputs.
 
         Args:
             inputs: The points.
@@ -154,13 +155,13 @@ class Posterior(ABC):
             second: The names of the terms of the columns.
 
         Raises:
-            InvalidArgumentError: this posterior is not divided into terms.
+            InvalidArgumentError: If this posterior is not divided into terms.
         """
-        raise InvalidArgumentError("This posterior is not divided into terms.")
+        raise InvalidArgumentError("This posterior is not divided into terms. Use the sum of all terms.")
 
 
 class Inference(Protocol):
-    """The role: inference given rows under a prior. It is differentiable in the tensors that it was built from."""
+    """The role: inference given rows under a prior, differentiable in its tensors."""
 
     @abstractmethod
     def log_marginal_likelihood(self) -> Tensor:
@@ -168,26 +169,26 @@ class Inference(Protocol):
 
     @property
     def likelihood_error(self) -> float:
-        """The standard error of the log marginal likelihood, 0 if it is not estimated."""
+        """The standard error of the log marginal likelihood, 0 if it is exact."""
         return 0.0
 
     @property
     def effective_dof_fraction(self) -> float | None:
-        """The share of the F weights that the rows determine, (F - tr A^-1) / F. None if weights are not the latent."""
+        """The share of the F weights that the rows determine, (F - tr A^-1) / F, or None without weights."""
         return None
 
     @property
     def remark(self) -> str:
-        """A clause in brackets about the arithmetic, for a report. Empty if there is nothing to say."""
+        """A clause in brackets on the arithmetic, for a report, or an empty string."""
         return ""
 
     def warm_start(self) -> WarmStart:
-        """Return where a search at hyperparameters close by may begin. Empty if nothing is searched."""
+        """Return a starting point for searches at nearby hyperparameters, empty if there is no search."""
         return ()
 
     @abstractmethod
     def posterior(self) -> Posterior:
-        """Return what predictions need."""
+        """Return the posterior for predictions."""
 
     @abstractmethod
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
@@ -201,19 +202,19 @@ class Inference(Protocol):
 class Solver(Inference, Protocol):
     """The role: Gaussian regression of rows, y = mean + f + e, f from the prior and e ~ N(0, D).
 
-    A solver does what depends on the prior and the inputs once; `at` gives the same prior and inputs other targets and
-    another noise, which is how a search for the sites of other likelihoods uses it. k outputs share one covariance
-    C = K + D, and their log densities count with the signs of the rows (`Block.signs`).
+    A solver computes once what depends on the prior and the inputs. `at` changes targets and noise, for searches for
+    the sites of other likelihoods. k outputs share one covariance C = K + D. Their log densities have the signs of the
+    rows (`Block.signs`).
     """
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver with other targets and noise of the same inputs.
+        """Return the solver for other targets and noise of the same inputs.
 
-        For the noise that the solver has, its factors are kept, so that other targets cost one solve.
+        If the noise is unchanged, the factors are kept, and other targets cost one solve.
 
         Args:
             rows: The same inputs with targets (n, k), noise and weights.
-            mean: (k,), float64.
+            mean: The prior mean, (k,), float64.
             noise: The variance of one observation, 0-d, float64.
         """
 

@@ -1,9 +1,9 @@
-"""The exact posterior at some points, given any number of rows, without the matrix between these.
+"""The exact posterior at some points given any number of rows, without an n x n matrix in memory.
 
 The systems (K + D) a = y - mean and (K + D) z = k(X, x) are solved together by conjugate gradients. Each step computes
-K again in blocks of rows, so that memory is O(n M) and a step takes O(n^2 (d + q)). The preconditioner is D + U U^T,
-the Nystrom approximation through M of the rows. The variance k(x, x) - k(x, X) z falls towards the exact one with the
-steps. The result states the largest relative residual of the systems.
+K again in blocks of rows. Memory is O(n M), and a step takes O(n^2 (d + q)). The preconditioner is D + U U^T, the
+Nystrom approximation with M of the rows. The variance k(x, x) - k(x, X) z decreases to the exact one. The result
+contains the largest relative residual of the systems.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from rfgp.solvers.conjugate_gradients import Map, conjugate_gradients
 MOST_STEPS, MOST_POINTS = 200, 1000
 """The most steps of conjugate gradients, and the most rows of the preconditioner."""
 PASSES = 400.0
-"""Operations that distances and kernels take for an entry, most of it memory."""
+"""The number of operations of one entry of distances and kernels. Most of the time is memory access."""
 ENTRIES = 2**21
 """The number of entries of a block of the matrix."""
 
@@ -29,8 +29,8 @@ class ExactMarginals:
     """The exact marginal posteriors at q points.
 
     Attributes:
-        mean: The means (q, k), standardised.
-        variance: The variances (q,), standardised.
+        mean: The means (q, k), standardized.
+        variance: The variances (q,), standardized.
         residual: The largest relative residual of the systems.
         steps: The number of steps of conjugate gradients.
     """
@@ -57,11 +57,11 @@ def exact_marginals(
     Args:
         prior: The exact prior.
         rows: The data.
-        mean: The prior mean of each output, standardised.
-        noise: The variance of one observation, standardised.
-        points: The inputs of the points, standardised.
+        mean: The prior mean of each output, standardized.
+        noise: The variance of one observation, standardized.
+        points: The inputs of the points, standardized.
         generator: Draws the rows of the preconditioner.
-        tolerance: The largest relative residual of a system that is solved.
+        tolerance: The largest relative residual of a solved system.
         most: The most steps.
     """
     x, k = rows.inputs.double(), rows.num_outputs
@@ -95,7 +95,7 @@ def _nystrom(prior: Prior, x: Tensor, diagonal: Tensor, generator: torch.Generat
 
 
 def _product(prior: Prior, x: Tensor, diagonal: Tensor, v: Tensor) -> Tensor:
-    """Return (K + D) v (n, p), K in blocks of rows."""
+    """Return (K + D) v (n, p), with K in blocks of rows."""
     size = max(1, ENTRIES // len(x))
     parts = [prior.kernel(x[first : first + size], x) @ v for first in range(0, len(x), size)]
     return torch.cat(parts) + diagonal[:, None] * v

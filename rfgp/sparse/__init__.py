@@ -1,4 +1,4 @@
-"""Sparse matrices: CSR patterns, values that carry gradients, and their products."""
+"""Sparse matrices: CSR patterns, values with gradients, and their products."""
 
 from rfgp.sparse.grams import gram_on as gram_on
 from rfgp.sparse.grams import quadratic_forms as quadratic_forms
@@ -13,10 +13,10 @@ from rfgp.sparse.patterns import Pattern as Pattern
 from rfgp.sparse.patterns import SparseValues as SparseValues
 from rfgp.sparse.patterns import SparsityPattern as SparsityPattern
 from rfgp.sparse.products import add_outer as add_outer
-from rfgp.sparse.products import gather as gather
 from rfgp.sparse.products import gram as gram
 from rfgp.sparse.products import multiply as multiply
 from rfgp.sparse.products import product as product
 from rfgp.sparse.products import row_blocks as row_blocks
 from rfgp.sparse.products import sampled_outer as sampled_outer
 from rfgp.sparse.products import sampled_product as sampled_product
+from rfgp.sparse.products import transposed_product as transposed_product

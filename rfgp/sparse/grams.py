@@ -1,4 +1,4 @@
-"""Products of sparse matrices with themselves and with symmetric ones, on patterns that are known before."""
+"""Products of sparse matrices with themselves and with symmetric ones, on given patterns."""
 
 from typing import Any
 
@@ -12,7 +12,10 @@ from rfgp.autograd import Array
 from rfgp.errors import InvalidArgumentError
 from rfgp.sparse.patterns import EntryPattern, SparseValues, SparsityPattern
 
-_UNCOVERED = "A row reads two latent values that have no entry in the precision. Give them an entry, which may be 0."
+_UNCOVERED = (
+    "The precision must have an entry for each pair of latent values of a row, got a pair without one. "
+    "Add the entry, which may be 0."
+)
 
 
 def gram_on(
@@ -24,11 +27,17 @@ def gram_on(
 
     Args:
         matrix: A.
-        pattern: The pattern.
-        weights: A weight for each row. If None, all are 1.
+        pattern: The pattern of the symmetric matrix.
+        weights: The weight of each row. If None, all are 1.
 
     Raises:
-        InvalidArgumentError: the product has other entries.
+        InvalidArgumentError: If the product has other entries.
+
+    Examples:
+        >>> import scipy.sparse as sp
+        >>> matrix, pattern = sp.csr_array([[1.0, 2.0]]), sp.csr_array(np.ones((2, 2)))
+        >>> gram_on(matrix, pattern).tolist()
+        [1.0, 2.0, 2.0, 4.0]
     """
     from rfgp.sparse import loops
 
@@ -47,8 +56,15 @@ def quadratic_forms(
     """Return the diagonal of A M A^T, for a symmetric M (N, N) with some entries on a pattern.
 
     Returns:
-        The diagonal, and for each row of A whether all pairs of its columns have an entry on the pattern. An entry that
-        the pattern lacks counts as 0.
+        The diagonal, and whether all pairs of columns of each row of A have an entry on the pattern. An entry that is
+        missing counts as 0.
+
+    Examples:
+        >>> import scipy.sparse as sp
+        >>> matrix, pattern = sp.csr_array([[1.0, 2.0]]), sp.csr_array(np.ones((2, 2)))
+        >>> values, covered = quadratic_forms(matrix, pattern, np.ones(4))
+        >>> values.tolist(), covered.tolist()
+        ([9.0], [True])
     """
     from rfgp.sparse import loops
 
@@ -65,7 +81,13 @@ def times_symmetric(
     """Return the entries of A M on the pattern of A, for a symmetric M (N, N) with some entries on a pattern.
 
     Raises:
-        InvalidArgumentError: a pair of columns of a row has no entry on the pattern of M.
+        InvalidArgumentError: If a pair of columns of a row has no entry on the pattern of M.
+
+    Examples:
+        >>> import scipy.sparse as sp
+        >>> matrix, pattern = sp.csr_array([[1.0, 2.0]]), sp.csr_array(np.ones((2, 2)))
+        >>> times_symmetric(matrix, pattern, np.ones(4)).tolist()
+        [3.0, 3.0]
     """
     from rfgp.sparse import loops
 
@@ -84,11 +106,19 @@ def times_sparse(
     pattern: EntryPattern,  # (n, m)
     right: sp.csr_array,  # (m, N)
 ) -> SparseValues:  # (n, N)
-    """Return the product of a sparse matrix, whose values carry gradients, and a constant sparse matrix."""
+    """Return the product of a sparse matrix with gradients and a constant sparse matrix.
+
+    Examples:
+        >>> import scipy.sparse as sp
+        >>> pattern = EntryPattern(np.array([0, 2]), np.array([1, 0]), (1, 2))
+        >>> found = times_sparse(torch.tensor([3.0, 2.0]).double(), pattern, sp.csr_array([[1.0, 0.0], [1.0, 5.0]]))
+        >>> found.matrix().toarray().tolist()
+        [[5.0, 15.0]]
+    """
     if right.nnz == 0:
         starts = np.zeros(pattern.shape[0] + 1, dtype=np.int64)
         return SparseValues(values[:0], SparsityPattern(starts, starts[:0], (pattern.shape[0], int(right.shape[1]))))
-    counts = np.diff(right.indptr)[pattern.indices]  # of the terms v_ij r_jk of each entry v_ij
+    counts = np.diff(right.indptr)[pattern.indices]  # the number of terms v_ij r_jk of each entry v_ij
     entries = np.repeat(np.arange(len(pattern.indices)), counts)
     others = np.arange(counts.sum()) + np.repeat(right.indptr[pattern.indices] - np.cumsum(counts) + counts, counts)
     size = int(right.shape[1])

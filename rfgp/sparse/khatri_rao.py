@@ -1,7 +1,7 @@
-"""Row-wise Kronecker products (Khatri-Rao products) of a sparse and a dense matrix, which are not formed.
+"""Row-wise Kronecker products (Khatri-Rao products) of a sparse and a dense matrix, without forming them.
 
-A row i of the product has the entry left_ij right_if in the column j F + f. Rows of the sparse factor often repeat, so
-that its different rows are kept with the place of each row's own.
+Row i of the product has the entry left_ij right_if in the column j F + f. Rows of the sparse factor often repeat.
+Only its distinct rows are stored, with the index of the distinct row of each row.
 """
 
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ class KhatriRao:
     """A matrix (n, N F) whose rows are the Kronecker products of rows of a sparse and of a dense matrix.
 
     Attributes:
-        left: The different rows of the sparse factor, (U, N).
-        rows: The place (n,) of each row's own among them.
+        left: The distinct rows of the sparse factor, (U, N).
+        rows: The index of the distinct row of each row, (n,).
         right: The dense factor, (n, F).
 
     Examples:
@@ -77,18 +77,18 @@ class KhatriRao:
         return out.reshape(width * self.num_functions, p)
 
     def summed(self, v: Array, some: slice) -> Array:
-        """Return the sums (U, f, p) of right_if v_i over the rows i of each different row, for some columns f."""
+        """Return the sums (U, f, p) of right_if v_i over the rows i of each distinct row, for some columns f."""
         right = self.right[:, some].astype(v.dtype, copy=False)
         size, p = right.shape[1], v.shape[1]
         each = (right[:, :, None] * v[:, None, :]).reshape(len(v), size * p)
         return np.asarray(self._members.astype(v.dtype) @ each).reshape(self.left.shape[0], size, p)
 
     def gram_times(self, v: Array, small: Any) -> Array:
-        """Return the product (n, p) of the matrix and of its transpose with v (n, p).
+        """Return the product (n, p) of the matrix and its transpose with v (n, p).
 
         Args:
             v: (n, p).
-            small: The products (U, U) of the different rows of the sparse factor, a sparse matrix or an array.
+            small: The products (U, U) of the distinct rows of the sparse factor, a sparse matrix or an array.
         """
         out = np.zeros_like(v)
         for some in self._chunks(v.shape[1]):
@@ -98,7 +98,7 @@ class KhatriRao:
         return out
 
     def _add_read(self, read: Array, some: slice, out: Array) -> None:
-        """Add sum_f right_if read_uf, with u the different row of row i, to out (n, p), for some columns f.
+        """Add sum_f right_if read_uf to out (n, p), with u the distinct row of row i, for some columns f.
 
         Args:
             read: (U, f, p).
@@ -110,7 +110,7 @@ class KhatriRao:
             out += right[:, place, None] * read[self.rows, place]
 
     def gram(self, other: "KhatriRao") -> Array:
-        """Return the products (n, m) of its rows with those of another matrix: two Grams, entry by entry."""
+        """Return the products (n, m) of its rows with those of another matrix, as a product of two Gram matrices."""
         small = np.asarray((self.left @ other.left.T).toarray())
         out: Array = small[self.rows][:, other.rows] * (self.right @ other.right.T)
         return out
@@ -125,43 +125,43 @@ class KhatriRao:
         return KhatriRao(self.left, self.rows, self.right * scale[:, None])
 
     def restricted(self, columns: NDArray[np.int64]) -> "KhatriRao":
-        """Return the matrix with some columns (c,) of its sparse factor, among which are all with entries."""
+        """Return the matrix with some columns (c,) of its sparse factor. They must include all columns with entries."""
         places = np.zeros(self.left.shape[1], dtype=np.int64)
         places[columns] = np.arange(len(columns))
         entries = self.left.data, places[self.left.indices], self.left.indptr
         return KhatriRao(sp.csr_array(entries, shape=(self.left.shape[0], len(columns))), self.rows, self.right)
 
     def above(self, other: "KhatriRao") -> "KhatriRao":
-        """Return the rows of the matrix, and those of another one (m, N F) below."""
+        """Return the rows of the matrix, followed by those of another one (m, N F)."""
         left = sp.csr_array(sp.vstack([self.left, other.left]))
         rows = np.concatenate([self.rows, self.left.shape[0] + other.rows])
         return KhatriRao(left, rows, np.concatenate([self.right, other.right]))
 
     @cached_property
     def _members(self) -> sp.csr_array:
-        """Which rows have each different row, (U, n)."""
+        """The indicators of the rows of each distinct row, (U, n)."""
         n = len(self.rows)
         return sp.coo_array((np.ones(n), (self.rows, np.arange(n))), shape=(self.left.shape[0], n)).tocsr()
 
     def _chunks(self, p: int) -> list[slice]:
-        """Return ranges of columns of the dense factor whose products with p columns fit into `ENTRIES`."""
+        """Return ranges of columns of the dense factor whose products with p columns have at most `ENTRIES` entries."""
         size = max(1, ENTRIES // max(1, p * max(len(self.rows), int(self.left.shape[1]))))
         return [slice(a, min(a + size, self.num_functions)) for a in range(0, self.num_functions, size)]
 
 
 class KhatriRaoValues(NamedTuple):
-    """A Khatri-Rao product whose factors carry gradients."""
+    """A Khatri-Rao product with gradients in its factors."""
 
     left: SparseValues  # (U, N)
     rows: Indices  # (n,)
     right: Tensor  # (n, F)
 
     def matrix(self) -> KhatriRao:
-        """Return it, (n, N F), without gradients."""
+        """Return the matrix (n, N F) without gradients."""
         return KhatriRao(self.left.matrix(), self.rows, self.right.detach().numpy())
 
     def formed(self) -> SparseValues:
-        """Return the product itself, (n, N F), whose values have the gradients of both factors."""
+        """Return the product (n, N F) itself. Its values have the gradients of both factors."""
         pattern, entries = _pattern(self.left).take(self.rows)
         size = self.right.shape[1]
         values = self.left.values[entries][:, None] * self.right[torch.from_numpy(pattern.rows)]
@@ -184,5 +184,5 @@ class KhatriRaoValues(NamedTuple):
 
 
 def _pattern(values: SparseValues) -> SparsityPattern:
-    """Return the pattern (n, N) of a sparse matrix in its own class."""
+    """Return the pattern (n, N) of a sparse matrix as a `SparsityPattern`."""
     return SparsityPattern(values.pattern.indptr, values.pattern.indices, values.pattern.shape)

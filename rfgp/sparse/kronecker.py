@@ -1,4 +1,4 @@
-"""Rows of a Kronecker product of two dense matrices, which is not formed."""
+"""Rows of a Kronecker product of two dense matrices, without forming it."""
 
 from typing import NamedTuple
 
@@ -8,22 +8,34 @@ from torch import Tensor
 ENTRIES = 2**23
 """The most entries of an intermediate array of a product."""
 FULL = 4
-"""The most cells of the whole product that are computed for each row that is wanted."""
+"""The most cells of the whole product that are computed for each requested row."""
 
 
 def on_grid(first: Tensor, second: Tensor, cells: Tensor) -> Tensor:
-    """Return (A kron B) applied to cells (N_1, N_2, p), for A (M_1, N_1) and B (M_2, N_2): (M_1, M_2, p)."""
+    """Return A kron B times cells (N_1, N_2, p), as (M_1, M_2, p), for A (M_1, N_1) and B (M_2, N_2).
+
+    Examples:
+        >>> cells = torch.ones(2, 2, 1)
+        >>> on_grid(torch.eye(2), torch.ones(1, 2), cells)[:, :, 0].tolist()
+        [[2.0], [2.0]]
+    """
     inner = (first @ cells.reshape(len(cells), -1)).reshape(len(first), *cells.shape[1:])
     return second @ inner
 
 
 class KroneckerRows(NamedTuple):
-    """Rows of X_1 kron X_2 that stand for (n, N_1 N_2), and are not formed."""
+    """Rows of X_1 kron X_2, (n, N_1 N_2), without forming them.
+
+    Examples:
+        >>> first, rows = torch.tensor([[1.0, 2.0]]), torch.tensor([0])
+        >>> KroneckerRows(first, torch.tensor([[3.0, 4.0]]), rows, rows).times(torch.eye(4)).tolist()
+        [[3.0, 4.0, 6.0, 8.0]]
+    """
 
     first: Tensor  # X_1 (M_1, N_1)
     second: Tensor  # X_2 (M_2, N_2)
-    rows: Tensor  # the row of X_1 that belongs to each row, (n,)
-    columns: Tensor  # and that of X_2, (n,)
+    rows: Tensor  # the row of X_1 of each row, (n,)
+    columns: Tensor  # the row of X_2 of each row, (n,)
 
     def times(self, weights: Tensor) -> Tensor:
         """Return the product (n, p) with weights (N_1 N_2, p), in their precision."""
@@ -37,7 +49,7 @@ class KroneckerRows(NamedTuple):
         return torch.cat([torch.einsum("nk,nkp->np", second[column], inner[row]) for row, column in pairs])
 
     def between(self, first: Tensor, second: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        """Return the product (m, n) of A kron B, at cells, and the transpose.
+        """Return the product (m, n) of some rows of A kron B and the transpose.
 
         Args:
             first: A (M, N_1).

@@ -1,14 +1,14 @@
-"""Compiled loops over the entries of sparse matrices. Serial and `nogil`, so that threads take blocks of rows."""
+"""Compiled loops over the entries of sparse matrices, serial and `nogil`, for threads that take blocks of rows."""
 
 from rfgp.compiled import jit
 
 
 @jit()
 def sampled_product(first, last, grad, columns, rows, values, indptr, indices, out):
-    """Write the entries of grad (n, k) @ right (k, N) on a pattern (n, N) to `out`, from row `first` to before `last`.
+    """Write the entries of grad (n, k) @ right (k, N) on a pattern (n, N) to `out`, from row `first` to `last` - 1.
 
-    `columns`, `rows` and `values` are right by columns (CSC): the sum over an entry's column takes as many steps as
-    the column has entries, so that all take no more than the product of the two sparse matrices itself.
+    `columns`, `rows` and `values` are `right` by columns (CSC). The sum of an entry takes one step for each entry of
+    its column. All sums take no more steps than the product of the two sparse matrices.
     """
     for i in range(first, last):
         for e in range(indptr[i], indptr[i + 1]):
@@ -20,7 +20,7 @@ def sampled_product(first, last, grad, columns, rows, values, indptr, indices, o
 
 @jit()
 def place_of(row, column, indptr, indices):
-    """Return where the entry of a row and a column stands on a pattern; -1 if it has none."""
+    """Return the index of the entry of a row and a column on a pattern, or -1 if it has none."""
     first, last = indptr[row], indptr[row + 1]
     while first < last:
         middle = (first + last) // 2
@@ -35,7 +35,7 @@ def place_of(row, column, indptr, indices):
 def add_gram(starts, columns, values, weights, indptr, indices, out):
     """Add the entries of A^T diag(weights) A, A (n, N) in CSR form, to those on a pattern (N, N).
 
-    Returns whether the pattern has all of them.
+    Return whether the pattern has all of them.
     """
     for i in range(starts.size - 1):
         for p in range(starts[i], starts[i + 1]):
@@ -49,7 +49,10 @@ def add_gram(starts, columns, values, weights, indptr, indices, out):
 
 @jit()
 def times_symmetric(starts, columns, values, indptr, indices, entries, out):
-    """Write the entries of A M on the pattern of A (n, N), M symmetric on a pattern (N, N); return as `add_gram`."""
+    """Write the entries of A M on the pattern of A (n, N), for a symmetric M on a pattern (N, N).
+
+    Return whether the pattern has all pairs of columns of each row.
+    """
     for i in range(starts.size - 1):
         for p in range(starts[i], starts[i + 1]):
             out[p] = 0.0
@@ -63,9 +66,9 @@ def times_symmetric(starts, columns, values, indptr, indices, entries, out):
 
 @jit()
 def quadratic_forms(starts, columns, values, indptr, indices, entries, out, covered):
-    """Write the diagonal of A M A^T, M symmetric on a pattern (N, N), and whether the pattern has all that a row reads.
+    """Write the diagonal of A M A^T, for a symmetric M on a pattern (N, N).
 
-    An entry that the pattern lacks counts as 0.
+    Write to `covered` whether the pattern has all pairs of columns of each row. A missing entry counts as 0.
     """
     for i in range(starts.size - 1):
         total, covered[i] = 0.0, True
@@ -80,7 +83,7 @@ def quadratic_forms(starts, columns, values, indptr, indices, entries, out, cove
 
 
 @jit()
-def gather(starts, columns, values, dense, out):
+def transposed_product(starts, columns, values, dense, out):
     """Overwrite out (N, p) with A^T dense, for A (n, N) in CSR form and dense (n, p)."""
     out[:] = 0.0
     for i in range(starts.size - 1):
@@ -93,7 +96,7 @@ def gather(starts, columns, values, dense, out):
 def add_outer(left, right, rows, columns, out):
     """Add the inner products of rows of left (a, p) and of right (b, p), one pair for each entry of out (e,).
 
-    Four sums at once: one would wait for itself.
+    Four sums at once avoid waiting for the last addition.
     """
     width = left.shape[1]
     whole = width - width % 4

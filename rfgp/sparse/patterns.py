@@ -1,4 +1,4 @@
-"""Where sparse matrices have entries, in CSR form."""
+"""Patterns of the entries of sparse matrices, in CSR form."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,11 +16,11 @@ Indices = NDArray[np.integer[Any]]
 
 
 class Pattern(Protocol):
-    """The role: where a sparse matrix (n, N) has entries, row by row, their columns in increasing order."""
+    """The role: the entries of a sparse matrix (n, N) row by row, with columns in increasing order."""
 
     @property
     def indptr(self) -> Indices:
-        """Where each row begins, (n + 1,)."""
+        """The index of the first entry of each row, and the number of entries, (n + 1,)."""
 
     @property
     def indices(self) -> Indices:
@@ -38,22 +38,26 @@ class SparseValues(NamedTuple):
     pattern: Pattern
 
     def matrix(self, dtype: Any = np.float64) -> sp.csr_array:
-        """Return it, (n, N), without gradients."""
+        """Return the matrix (n, N) without gradients."""
         values = self.values.detach().cpu().numpy().astype(dtype, copy=False)
         return sp.csr_array((values, self.pattern.indices, self.pattern.indptr), shape=self.pattern.shape)
 
 
 @dataclass(frozen=True, eq=False)
 class EntryPattern:
-    """Where a sparse matrix (n, N) has entries, row by row, their columns in any order.
+    """The entries of a sparse matrix (n, N) row by row, with columns in any order.
 
     Attributes:
-        indptr: (n + 1,), where each row begins.
-        indices: (nnz,), the columns.
-        shape: (n, N).
+        indptr: The index of the first entry of each row, and the number of entries, (n + 1,).
+        indices: The columns, (nnz,).
+        shape: The shape (n, N).
 
     Raises:
-        InvalidArgumentError: rows that do not follow each other, or columns outside.
+        InvalidArgumentError: If rows do not follow each other, or columns are out of range.
+
+    Examples:
+        >>> EntryPattern(np.array([0, 2, 3]), np.array([1, 0, 1]), (2, 2)).rows.tolist()
+        [0, 0, 1]
     """
 
     indptr: Indices
@@ -67,10 +71,13 @@ class EntryPattern:
         bounded = len(columns) == 0 or (columns.min() >= 0 and columns.max() < self.shape[1])
         whole = len(starts) == self.shape[0] + 1 and starts[0] == 0 and starts[-1] == len(columns)
         if not whole or not bounded or (starts[1:] < starts[:-1]).any():
-            raise InvalidArgumentError(f"These are no rows and columns of a sparse matrix of shape {self.shape}.")
+            raise InvalidArgumentError(
+                f"A pattern must have the row starts and columns of a matrix of shape {self.shape}, got "
+                f"{len(starts)} starts and {len(columns)} columns, some out of range. Take them from a CSR matrix."
+            )
 
     def __deepcopy__(self, memo: Any) -> Self:
-        return self  # it never changes
+        return self  # it is immutable
 
     @cached_property
     def rows(self) -> Indices:
@@ -81,7 +88,7 @@ class EntryPattern:
         self,
         rows: Indices,  # (b,)
     ) -> tuple[Self, Tensor]:
-        """Return the pattern (b, N) of some rows, and which entries of this one its entries are."""
+        """Return the pattern (b, N) of some rows, and the indices of its entries in this one."""
         counts = np.diff(self.indptr)[rows]
         starts = np.concatenate([[0], np.cumsum(counts)])
         entries = np.arange(starts[-1]) + np.repeat(self.indptr[:-1][rows] - starts[:-1], counts)
@@ -89,25 +96,32 @@ class EntryPattern:
 
 
 class SparsityPattern(EntryPattern):
-    """Where a sparse matrix (n, N) has entries, row by row, their columns in increasing order.
+    """The entries of a sparse matrix (n, N) row by row, with columns in increasing order.
 
     Raises:
-        InvalidArgumentError: columns that repeat or decrease within a row, or lie outside.
+        InvalidArgumentError: If columns repeat or decrease within a row, or are out of range.
+
+    Examples:
+        >>> pattern = SparsityPattern(np.array([0, 2, 3]), np.array([0, 1, 1]), (2, 2))
+        >>> pattern.transposed[0].indices.tolist()
+        [0, 0, 1]
     """
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if bool((np.diff(self.keys) <= 0).any()):
-            raise InvalidArgumentError("The columns of each row must increase.")
+            raise InvalidArgumentError(
+                "The columns of each row must increase, got a repeated or decreasing one. Sort them and sum duplicates."
+            )
 
     @cached_property
     def keys(self) -> Indices:
-        """The place row N + column of each entry in the dense matrix, (nnz,), increasing."""
+        """The position row N + column of each entry in the dense matrix, (nnz,), increasing."""
         return self.rows * self.shape[1] + self.indices
 
     @cached_property
     def transposed(self) -> tuple["SparsityPattern", Tensor]:
-        """The pattern (N, n) of the transpose, and which entries of this one its entries are (nnz,)."""
+        """The pattern (N, n) of the transpose, and the index of each of its entries here, (nnz,)."""
         order = np.argsort(self.indices, kind="stable")
         counts = np.bincount(self.indices, minlength=self.shape[1])
         starts = np.concatenate([[0], np.cumsum(counts)])

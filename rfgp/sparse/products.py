@@ -1,4 +1,4 @@
-"""Products of sparse matrices whose values carry gradients, and entries of products on a pattern."""
+"""Products of sparse matrices with gradients in their values, and entries of products on a pattern."""
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
@@ -17,9 +17,9 @@ from rfgp.threads import num_threads
 _BLOCKS = 8
 _ENTRIES = 2**22
 _SMALL, _DENSE_SPEED = 2**20, 16
-"""Multiplications that any dense product does in no time, and how many it does while a sparse one does one."""
+"""The multiplications below which a product may be dense, and the speed of dense ones relative to sparse ones."""
 IN_THREADS = 2**21
-"""Multiplications, from which on a product is worth threads."""
+"""The multiplications from which a product uses threads."""
 
 
 class _Gram(torch.autograd.Function):
@@ -55,7 +55,14 @@ class _Gram(torch.autograd.Function):
 
 
 def gram(a: Tensor, pattern_a: Pattern, b: Tensor, pattern_b: Pattern) -> Tensor:
-    """Return Phi_a Phi_b^T (n_a, n_b), dense, from values (nnz,) on their patterns."""
+    """Return Phi_a Phi_b^T (n_a, n_b), dense, from values (nnz,) on their patterns.
+
+    Examples:
+        >>> pattern = SparsityPattern(np.array([0, 1, 3]), np.array([1, 0, 1]), (2, 2))
+        >>> values = torch.tensor([1.0, 2.0, 3.0])
+        >>> gram(values, pattern, values, pattern).tolist()
+        [[1.0, 3.0], [3.0, 13.0]]
+    """
     out: Tensor = _Gram.apply(a, b, pattern_a, pattern_b)
     return out
 
@@ -65,7 +72,13 @@ def sampled_product(
     right: sp.csr_array,  # (k, N)
     pattern: sp.csr_array,  # (n, N)
 ) -> Array:  # (nnz,)
-    """Return the entries of dense @ right on a pattern, blocks of rows in threads where that pays."""
+    """Return the entries of dense @ right on a pattern, by blocks of rows in threads for large products.
+
+    Examples:
+        >>> pattern = sp.csr_array([[0.0, 1.0], [1.0, 0.0]])
+        >>> sampled_product(np.array([[1.0], [2.0]]), sp.csr_array([[3.0, 4.0]]), pattern).tolist()
+        [4.0, 6.0]
+    """
     from rfgp.sparse import loops
 
     if _is_better_dense(pattern, right):
@@ -85,7 +98,7 @@ def sampled_product(
 
 
 def _is_better_dense(left: sp.csr_array, right: sp.csr_array) -> bool:
-    """Whether the product of matrices (n, N) and (k, N) is faster dense, and small: where rows are short or full."""
+    """Return whether a product of matrices (n, N) and (k, N) is faster dense, and fits into `_ENTRIES`."""
     (n, size), k = left.shape, len(right.indptr) - 1
     if (n + k) * size > _ENTRIES:
         return False
@@ -93,7 +106,14 @@ def _is_better_dense(left: sp.csr_array, right: sp.csr_array) -> bool:
 
 
 def sampled_outer(left: Tensor, right: Tensor, pattern: Pattern) -> Tensor:
-    """Return the entries of left (n, p) @ right (N, p)^T on a pattern (n, N)."""
+    """Return the entries of left (n, p) @ right (N, p)^T on a pattern (n, N).
+
+    Examples:
+        >>> pattern = SparsityPattern(np.array([0, 1, 2]), np.array([1, 0]), (2, 2))
+        >>> one = torch.tensor([[1.0], [2.0]]).double()
+        >>> sampled_outer(one, one, pattern).tolist()
+        [2.0, 2.0]
+    """
     indptr, indices = pattern.indptr, pattern.indices
     rows = np.repeat(np.arange(len(left)), np.diff(indptr))
     out, size = torch.empty(len(indices), dtype=torch.float64), max(1, _ENTRIES // left.shape[1])
@@ -111,23 +131,37 @@ def add_outer(
     columns: NDArray[np.integer[Any]],  # (e,)
     out: Array,  # (e,)
 ) -> None:
-    """Add the entries of left @ right^T at some rows and columns to `out`."""
+    """Add the entries of left @ right^T at some rows and columns to `out`.
+
+    Examples:
+        >>> one, out = np.array([[1.0], [2.0]]), np.zeros(2)
+        >>> add_outer(one, one, np.array([0, 1]), np.array([1, 1]), out)
+        >>> out.tolist()
+        [2.0, 4.0]
+    """
     from rfgp.sparse import loops
 
     places = rows.astype(np.int32, copy=False), columns.astype(np.int32, copy=False)
     loops.add_outer(np.ascontiguousarray(left), np.ascontiguousarray(right), *places, out)
 
 
-def gather(
+def transposed_product(
     matrix: sp.csr_array,  # (n, N)
     dense: Array,  # (n, p)
     out: Array,  # (N, p)
 ) -> None:
-    """Overwrite `out` with A^T dense."""
+    """Overwrite `out` with A^T dense, for a sparse A.
+
+    Examples:
+        >>> out = np.empty((2, 1))
+        >>> transposed_product(sp.csr_array([[1.0, 2.0]]), np.array([[3.0]]), out)
+        >>> out.tolist()
+        [[3.0], [6.0]]
+    """
     from rfgp.sparse import loops
 
     arrays = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data
-    loops.gather(*arrays, np.ascontiguousarray(dense), out)
+    loops.transposed_product(*arrays, np.ascontiguousarray(dense), out)
 
 
 def product(
@@ -135,7 +169,13 @@ def product(
     dense: Tensor,  # (..., N, c), or (N,)
     pattern: SparsityPattern,
 ) -> Tensor:  # (..., n, c), or (n,)
-    """Return the product of sparse and dense matrices, broadcast over batches."""
+    """Return the product of sparse and dense matrices, broadcast over batches.
+
+    Examples:
+        >>> pattern = SparsityPattern(np.array([0, 1, 3]), np.array([1, 0, 1]), (2, 2))
+        >>> product(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 10.0]), pattern).tolist()
+        [10.0, 32.0]
+    """
     if dense.ndim == 1:
         return product(values, dense[:, None], pattern).squeeze(-1)
     if values.ndim == 1:  # the batch of the dense side becomes columns
@@ -150,9 +190,9 @@ def product(
 
 
 class _Product(torch.autograd.Function):
-    """S B (n, c) for sparse S (n, N) with values (nnz,) and dense B (N, c); differentiable any number of times.
+    """S B (n, c) for sparse S (n, N) with values (nnz,) and dense B (N, c), differentiable any number of times.
 
-    For upstream G (n, c): d/dB = S^T G, and d/dS_ij = sum_c G_ic B_jc on the pattern.
+    For upstream G (n, c), d/dB = S^T G and d/dS_ij = sum_c G_ic B_jc on the pattern.
     """
 
     @staticmethod
@@ -185,7 +225,7 @@ def _tensor(array: Any, like: Tensor) -> Tensor:
 
 
 def row_blocks(matrix: sp.csr_array) -> list[sp.csr_array]:
-    """Return blocks (b, N) of the rows of a matrix, of about as many entries each, one for each thread."""
+    """Return blocks (b, N) of the rows of a matrix with about equally many entries, one for each thread."""
     count = num_threads()
     if count == 1:
         return [matrix]
@@ -194,7 +234,13 @@ def row_blocks(matrix: sp.csr_array) -> list[sp.csr_array]:
 
 
 def multiply(blocks: list[sp.csr_array], v: NDArray[Any]) -> NDArray[Any]:
-    """Return the product (n, p) of a matrix in blocks of rows with v (N, p), in threads where that pays."""
+    """Return the product (n, p) of a matrix in blocks of rows with v (N, p), in threads for large products.
+
+    Examples:
+        >>> matrix = sp.csr_array([[1.0, 2.0], [0.0, 3.0]])
+        >>> multiply(row_blocks(matrix), np.array([[1.0], [1.0]])).tolist()
+        [[3.0], [3.0]]
+    """
     if len(blocks) == 1 or sum(block.nnz for block in blocks) * v.shape[1] < IN_THREADS:
         return np.concatenate([block @ v for block in blocks])
     with ThreadPoolExecutor(len(blocks)) as pool:

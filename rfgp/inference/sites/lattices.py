@@ -13,7 +13,7 @@ because Phi^T g = w, Phi^T W Phi = A - I and Phi^T u = b at the mode. Rows are r
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -23,11 +23,11 @@ from rfgp.blocks import Prior
 from rfgp.inference.sites.lowrank import learned_gradients
 from rfgp.inference.sites.newton import FLOOR, TOLERANCE
 from rfgp.inference.sites.terms import RowLikelihood, cavity
-from rfgp.inference.sites.weights import WeightMode, weight_mode
+from rfgp.inference.sites.weights import Reading, WeightLaplace
 from rfgp.likelihoods import Likelihood
 from rfgp.rows import Block, Rows
 from rfgp.rows.blocks import Sums
-from rfgp.solvers import Inference, WarmStart
+from rfgp.solvers import Inference
 from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior
 from rfgp.solvers.onepass import SeriesMoments, SeriesPosterior, designs_of, scale_of
 from rfgp.solvers.onepass.statistics import assemble, projected
@@ -60,6 +60,9 @@ class SeriesReading:
         return value, gradient, *(one.gram.mul_(scale[:, None] * scale) for one in found)
 
 
+SERIES = SeriesReading()
+
+
 class _Implicit(NamedTuple):
     """Sums over the rows at the mode."""
 
@@ -69,34 +72,13 @@ class _Implicit(NamedTuple):
     weight: float  # sum_i W_i
 
 
-SERIES = SeriesReading()
+class LatticeLaplace(WeightLaplace, Inference):
+    """Laplace's approximation to the posterior of weights on fixed designs, one of them on a lattice.
 
-
-@dataclass(frozen=True, eq=False)
-class LatticeLaplace(Inference):
-    """Laplace's approximation to the posterior of weights on lattices.
-
-    Attributes:
-        model: The rows, with one target each, and their features. Its noise has no effect.
-        likelihood: The likelihood, with its given parameters.
-        learned: The learned parameters of the likelihood, 0-d each.
-        start: A warm start. The default is none.
+    The noise of the model has no effect.
     """
 
-    model: LinearModel
-    likelihood: Likelihood
-    learned: Mapping[str, Tensor]
-    start: WarmStart = ()
-
-    @cached_property
-    def mode(self) -> WeightMode:
-        """The mode of the weights."""
-        with torch.no_grad():
-            return weight_mode(self._detached, self._bound, self.start, SERIES)
-
-    def warm_start(self) -> WarmStart:
-        """Return the mode of the weights, (F,)."""
-        return (self.mode.weights,)
+    reading: ClassVar[Reading] = SERIES
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the approximate log evidence, 0-d."""
@@ -106,45 +88,30 @@ class LatticeLaplace(Inference):
 
         return with_gradient(compute, self.model.mean, self.scale, *self.learned.values())
 
-    @cached_property
-    def effective_dof_fraction(self) -> float:
-        """The share of the weights that the rows determine, (F - tr A^-1) / F."""
-        return 1 - float(self._posterior.moments_at_rows.inverse.diagonal().mean())
-
-    @property
-    def fitted(self) -> Tensor:
-        """The latent function at the mode, (n,)."""
-        at = _Rows(self._posterior.moments_at_rows, self._detached.mean, self._bound)
-        with torch.no_grad():
-            return torch.cat([at.values(block) for block in SERIES.blocks(self._detached)])
-
     def posterior(self) -> SeriesPosterior:
         """Return the weights and the factor of their precision."""
         return self._posterior
 
     @cached_property
     def _posterior(self) -> SeriesPosterior:
-        prior = _prior_of(self._detached)
+        prior = _prior_of(self.detached)
         dense = LowRankPosterior(prior, self.mode.weights[:, None], FactorCovariance(self.mode.factor))
         return SeriesPosterior(prior, dense)
 
-    @cached_property
-    def _detached(self) -> LinearModel:
-        return self.model.detached()
-
     @property
-    def _bound(self) -> Likelihood:
-        return self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
+    def inverse(self) -> Tensor:
+        """A^-1 at the mode, (F, F)."""
+        return self._posterior.moments_at_rows.inverse
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, 1) and variance (n,) of f at each row given all others."""
-        parts, model = [], self._detached
+        """Return the mean (n, 1) and variance (n,) of f at each row given all others, by Laplace's cavity."""
+        parts, model = [], self.detached
         with torch.no_grad():
-            at = _Rows(self._posterior.moments_at_rows, model.mean, self._bound)
-            for block in SERIES.blocks(model):
+            at = _Rows(self._posterior.moments_at_rows, model.mean, self.bound)
+            for block in self.reading.blocks(model):
                 f = at.values(block)
                 parts.append(
-                    cavity(f, at.series.known_variance(block.inputs), RowLikelihood(self._bound, block).terms(f))
+                    cavity(f, at.series.known_variance(block.inputs), RowLikelihood(self.bound, block).terms(f))
                 )
         means, variances = zip(*parts, strict=True)
         return torch.cat(means)[:, None], torch.cat(variances)
@@ -152,15 +119,15 @@ class LatticeLaplace(Inference):
     @cached_property
     def _implicit(self) -> _Implicit:
         """The sums of the pass that gradients and information need."""
-        model, layout = self._detached, _layout_of(self._detached)
-        at = _Rows(self._posterior.moments_at_rows, model.mean, self._bound)
+        model, layout = self.detached, _layout_of(self.detached)
+        at = _Rows(self._posterior.moments_at_rows, model.mean, self.bound)
         (sums,), (total,) = weighted_sums(layout, model.rows, partial(_implicit_weights, at), num_values=1)
         curved, pulled = (_scale_of(model)[:, None] * projected(layout, sums)[:, :2]).mT
         return _Implicit(curved, pulled, total, sums.observations)
 
     def _gradients(self, needs: Needs) -> list[Tensor | None]:
         """Return the gradients in the mean (1,), the scales (F,) and the parameters of the likelihood."""
-        model, weights, layout = self._detached, self.mode.weights, _layout_of(self._detached)
+        model, weights, layout = self.detached, self.mode.weights, _layout_of(self.detached)
         scale, series = _scale_of(model), self._posterior.moments_at_rows
         b = series.inverse @ self._implicit.pulled
         in_mean = (self._implicit.total - b @ self._implicit.curved).reshape(1)
@@ -221,7 +188,7 @@ class LatticeLaplace(Inference):
             in_scale: The derivatives of log s^2, (F, p).
         """
         with torch.no_grad():
-            inverse, found = self._posterior.moments_at_rows.inverse, self._implicit
+            inverse, found = self.inverse, self._implicit
             weights = inverse.square() @ in_scale + (1 - 2 * inverse.diagonal())[:, None] * in_scale
             of_mean = found.weight - found.curved @ inverse @ found.curved
             return 0.5 * in_scale.mT @ weights + of_mean * (in_mean.mT @ in_mean)

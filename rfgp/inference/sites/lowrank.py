@@ -16,8 +16,8 @@ w has w times the log density, g and W.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -26,60 +26,28 @@ from torch import Tensor
 from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import Prior
 from rfgp.inference.sites.terms import RowLikelihood, cavity
-from rfgp.inference.sites.weights import WeightMode, terms_at, weight_mode
+from rfgp.inference.sites.weights import WeightLaplace, terms_at
 from rfgp.likelihoods import Likelihood
 from rfgp.linalg import half_solve
 from rfgp.rows import Block
 from rfgp.rows.blocks import Sums
-from rfgp.solvers import Inference, WarmStart
+from rfgp.solvers import Inference
 from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, ParameterGradients, summed
 
 _SAMPLE = 2000
 """The number of rows whose curvature decides whether features may be in single precision."""
 
 
-@dataclass(frozen=True, eq=False)
-class LowRankLaplace(Inference):
+class LowRankLaplace(WeightLaplace, Inference):
     """Laplace's approximation to the posterior of the weights of features.
 
-    Attributes:
-        model: The rows, with one target each, and their features. Its noise is a typical 1 / W.
-        likelihood: The likelihood, with its given parameters.
-        learned: The learned parameters of the likelihood, 0-d each.
-        start: A warm start. The default is none.
+    The noise of the model is a typical 1 / W.
     """
-
-    model: LinearModel
-    likelihood: Likelihood
-    learned: Mapping[str, Tensor]
-    start: WarmStart = ()
-
-    @cached_property
-    def mode(self) -> WeightMode:
-        """The mode of the weights."""
-        with torch.no_grad():
-            return weight_mode(self._detached, self._likelihood, self.start)
-
-    def warm_start(self) -> WarmStart:
-        """Return the mode of the weights, (F,)."""
-        return (self.mode.weights,)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the approximate log evidence, 0-d."""
         model = self.model
         return with_gradient(self._evidence, model.mean, model.variances, *model.parameters, *self.learned.values())
-
-    @cached_property
-    def effective_dof_fraction(self) -> float:
-        """The share of the weights that the rows determine, (F - tr A^-1) / F."""
-        return 1 - float(torch.cholesky_inverse(self.mode.factor).diagonal().mean())
-
-    @property
-    def fitted(self) -> Tensor:
-        """The latent function at the mode, (n,)."""
-        model, weights = self._detached, self.mode.weights[:, None]
-        with torch.no_grad():
-            return torch.cat([model.mean + model.fitted(model.phi(b), weights)[:, 0] for b in model.blocks()])
 
     def posterior(self) -> LowRankPosterior:
         """Return the weights and the factor of their precision."""
@@ -87,31 +55,23 @@ class LowRankLaplace(Inference):
         return LowRankPosterior(prior, self.mode.weights[:, None], FactorCovariance(self.mode.factor))
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, 1) and variance (n,) of f at each row given all others."""
-        model, parts = self._detached, []
+        """Return the mean (n, 1) and variance (n,) of f at each row given all others, by Laplace's cavity."""
+        model, parts = self.detached, []
         with torch.no_grad():
             for block in model.blocks():
-                phi, f, terms = terms_at(model, self._likelihood, self.mode.weights, block)
+                phi, f, terms = terms_at(model, self.bound, self.mode.weights, block)
                 root = half_solve(self.mode.factor, (model.scale * phi).mT)
                 parts.append(cavity(f, root.square().sum(0), terms))
         means, variances = zip(*parts, strict=True)
         return torch.cat(means)[:, None], torch.cat(variances)
 
-    @cached_property
-    def _detached(self) -> LinearModel:
-        return self.model.detached()
-
-    @property
-    def _likelihood(self) -> Likelihood:
-        return self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
-
     def _evidence(self, needs: Needs) -> tuple[Tensor, Gradients]:
         return self.mode.evidence, partial(self._gradients, needs)
 
     def _gradients(self, needs: Needs) -> list[Tensor | None]:
-        """Return the gradients in the mean (1,), variances (T,), features and likelihood."""
-        model, mode, count = self._detached, self.mode, len(self.model.parameters)
-        inverse = torch.cholesky_inverse(mode.factor)
+        """Return the gradients in the mean (1,), the variances (T,), and the parameters of features and likelihood."""
+        model, mode, count = self.detached, self.mode, len(self.model.parameters)
+        inverse = self.inverse
         covariance = model.scale[:, None] * inverse * model.scale
         learned = {name: value.detach() for name, value in self.learned.items()}
         at_mode = _AtMode(self.likelihood, learned, mode.weights, covariance)

@@ -9,10 +9,10 @@ If the log density is not concave and the curvature does not make A positive def
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -203,6 +203,64 @@ def weight_mode(
         return WeightMode(state.position, step.curvature, state.value)
     _, _, gram = reading.step(model, likelihood, state.position, True)
     return WeightMode(state.position, _factor(gram), state.value)
+
+
+@dataclass(frozen=True, eq=False)
+class WeightLaplace:
+    """The members of Laplace's approximations over weights that hold for each reading of the features.
+
+    Attributes:
+        model: The rows, with one target each, and their features.
+        likelihood: The likelihood, with its given parameters.
+        learned: The learned parameters of the likelihood, 0-d each.
+        start: A warm start. The default is none.
+    """
+
+    model: LinearModel
+    likelihood: Likelihood
+    learned: Mapping[str, Tensor]
+    start: WarmStart = ()
+
+    reading: ClassVar[Reading] = FEATURES
+    """The passes that read the features."""
+
+    @cached_property
+    def mode(self) -> WeightMode:
+        """The mode of the weights."""
+        with torch.no_grad():
+            return weight_mode(self.detached, self.bound, self.start, self.reading)
+
+    @property
+    def inverse(self) -> Tensor:
+        """A^-1 at the mode, (F, F)."""
+        return torch.cholesky_inverse(self.mode.factor)
+
+    @cached_property
+    def detached(self) -> LinearModel:
+        """The model without gradients."""
+        return self.model.detached()
+
+    @property
+    def bound(self) -> Likelihood:
+        """The likelihood with values of all its parameters, without gradients."""
+        return self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
+
+    def warm_start(self) -> WarmStart:
+        """Return the mode of the weights, (F,)."""
+        return (self.mode.weights,)
+
+    @cached_property
+    def effective_dof_fraction(self) -> float:
+        """The share of the weights that the rows determine, (F - tr A^-1) / F."""
+        return 1 - float(self.inverse.diagonal().mean())
+
+    @property
+    def fitted(self) -> Tensor:
+        """The latent function at the mode, (n,)."""
+        model, weights = self.detached, self.mode.weights[:, None]
+        with torch.no_grad():
+            parts = [self.reading.fitted(model, block, weights)[:, 0] for block in self.reading.blocks(model)]
+            return model.mean + torch.cat(parts)
 
 
 def _factor(gram: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Sparse precisions with a dense border: fields, groups and features, exactly."""
+"""Exact solves of sparse precisions with a dense border: fields, groups and features."""
 
 from rfgp.solvers.bordered.pattern import JointPattern as JointPattern
 from rfgp.solvers.bordered.posterior import BorderedPosterior as BorderedPosterior

@@ -1,4 +1,4 @@
-"""The elimination of sparse latent values and dense weights for the noise of rows, whatever their targets.
+"""The elimination of sparse latent values and dense weights, which depends on the noise but not on the targets.
 
 See `rfgp.solvers.bordered.system` for the formulas.
 """
@@ -16,7 +16,7 @@ from rfgp.blocks.precision import COLUMNS, Array, Factor, solved_forms
 from rfgp.linalg import cholesky
 from rfgp.solvers.bordered.latent import SparseReads
 from rfgp.solvers.bordered.pattern import JointPattern
-from rfgp.sparse import add_outer, gather, quadratic_forms
+from rfgp.sparse import add_outer, quadratic_forms, transposed_product
 
 
 class BorderProducts(NamedTuple):
@@ -27,52 +27,52 @@ class BorderProducts(NamedTuple):
 
 
 class RowSolves:
-    """Solves with S whose right-hand sides are A^T D^-1 B, for columns B (n, F) at the rows.
+    """Solves with S for right-hand sides A^T D^-1 B, with columns B (n, F) at the rows.
 
     Args:
         factor: The factor of S.
-        reads: A (n, N).
-        noise: D (n,).
+        reads: The projection A, (n, N).
+        noise: The noise D, (n,).
     """
 
     def __init__(self, factor: Factor, reads: sp.csr_array, noise: Array) -> None:
         self._factor, columns = factor, factor.analysis.rank[reads.indices]
         over_noise = reads.data / np.repeat(noise, np.diff(reads.indptr))
         self.reads = sp.csr_array((reads.data, columns, reads.indptr), shape=reads.shape)
-        """A with its columns in the order of elimination, (n, N)."""
+        """A with columns in the order of elimination, (n, N)."""
         self._over_noise = sp.csr_array((over_noise, columns, reads.indptr), shape=reads.shape)
 
     def blocks(self, columns: Tensor) -> Iterator[tuple[slice, Array]]:
-        """Yield S^-1 A^T D^-1 B for blocks of columns of B (n, F), so that no array is as large as the whole.
+        """Yield S^-1 A^T D^-1 B for blocks of columns of B (n, F), to bound the memory.
 
         Yields:
-            The columns, and their solutions (N, at most COLUMNS) with rows in the order of elimination. The next ones
-            overwrite them.
+            The columns, and their solutions (N, at most COLUMNS) with rows in the order of elimination. The next
+            solutions overwrite them.
         """
         size, width = self.reads.shape[1], columns.shape[1]
         room = np.empty(size * min(COLUMNS, width))
         for begin in range(0, width, COLUMNS):
             part = slice(begin, min(begin + COLUMNS, width))
             x = room[: size * (part.stop - begin)].reshape(size, -1)
-            gather(self._over_noise, columns[:, part].numpy(), x)
+            transposed_product(self._over_noise, columns[:, part].numpy(), x)
             self._factor.solve_in_place(x)
             yield part, x
 
 
 class Elimination:
-    """S, Y, Psi and C of rows.
+    """The matrices S, Y, Psi and C of rows.
 
     Args:
-        prior: The sparse latent values, read through A (n, N).
-        border: Phi (n, F), float64. F may be 0.
-        noise: D (n,), float64.
+        prior: The sparse latent values, with projection A (n, N).
+        border: The features Phi, (n, F), float64. F may be 0.
+        noise: The noise D, (n,), float64.
     """
 
     def __init__(self, prior: SparseReads, border: Tensor, noise: Tensor) -> None:
         self.prior, self.border, self.noise = prior, border, noise
 
     def at(self, noise: Tensor) -> "Elimination":
-        """Return the elimination for another noise (n,); this one if the noise is the same."""
+        """Return the elimination for another noise (n,), or this one if the noise is unchanged."""
         return self if torch.equal(noise, self.noise) else Elimination(self.prior, self.border, noise)
 
     @property
@@ -87,7 +87,7 @@ class Elimination:
         return pattern.factor(pattern.add_gram(pattern.total(self.prior.entries), self.prior.matrix, precision))
 
     def further(self, reads: sp.csr_array, noise: Array) -> Factor:
-        """Return the factor of S + B^T E^-1 B, for further observations through B (m, N) with variances E (m,)."""
+        """Return the factor of S + B^T E^-1 B, for further rows with projection B (m, N) and noise E (m,)."""
         every = sp.csr_array(sp.vstack([self.prior.matrix, reads], format="csr"))
         precision = np.concatenate([1 / self.noise.numpy(), 1 / noise])
         pattern = JointPattern.of([latent.field for latent in self.prior.latents], every)
@@ -100,7 +100,7 @@ class Elimination:
         return torch.from_numpy(self.factor.solve(b.numpy()))
 
     def over_noise(self, v: Tensor) -> Tensor:
-        """Return D^-1 v, (n, p); v itself for the noise 1 of whitened rows."""
+        """Return D^-1 v, (n, p), or v itself for the noise 1 of whitened rows."""
         return v if self._is_white else v / self.noise[:, None]
 
     @cached_property
@@ -113,7 +113,7 @@ class Elimination:
 
     @cached_property
     def coupling(self) -> Tensor:
-        """Y = S^-1 A^T D^-1 Phi, (N, F). Predictions read it; the likelihood and its gradient never form it."""
+        """Y = S^-1 A^T D^-1 Phi, (N, F), for predictions. The likelihood and its gradient do not need it."""
         out = self.border.new_zeros(self.prior.matrix.shape[1], self.border.shape[1])
         if self.is_sparse:
             for part, solved in self._solves.blocks(self.border):
@@ -146,7 +146,7 @@ class Elimination:
 
     @cached_property
     def border_products(self) -> BorderProducts:
-        """Products of Y L_C^-T, block of columns by block of columns."""
+        """Products of Y L_C^-T, accumulated over blocks of columns."""
         (rows, columns), reads = self.factor.analysis.pairs, self._solves.reads
         reduced, points = self.half_reduced.numpy(), np.repeat(np.arange(reads.shape[0]), np.diff(reads.indptr))
         out = BorderProducts(np.zeros(len(rows)), np.zeros(reads.nnz))
@@ -162,7 +162,7 @@ class Elimination:
 
     @cached_property
     def half_reduced(self) -> Tensor:
-        """Psi L_C^-T of the rows, (n, F), whose products with itself are Psi C^-1 Psi^T."""
+        """Psi L_C^-T of the rows, (n, F). Its Gram matrix is Psi C^-1 Psi^T."""
         return self.half_border(self.reduced)
 
     @cached_property
@@ -174,11 +174,11 @@ class Elimination:
         """Return the posterior variances at points.
 
         Args:
-            reads: A (n, N) of the points.
+            reads: The projection A of the points, (n, N).
             reduced: Psi = Phi - A Y of the points, (n, F).
 
         Returns:
-            (n,).
+            The variances, (n,).
         """
         return self._variances(reads, self.half_border(reduced))
 
@@ -190,15 +190,15 @@ class Elimination:
 
 
 def sparse_variances(factor: Factor, pattern: JointPattern, reads: sp.csr_array) -> Array:
-    """Return the diagonal of A S^-1 A^T, by the selected inverse where that has all entries and by solves else.
+    """Return the diagonal of A S^-1 A^T, by the selected inverse if its pattern suffices, else by solves.
 
     Args:
         factor: The factor of S.
         pattern: The pattern of S.
-        reads: A (n, N).
+        reads: The projection A, (n, N).
 
     Returns:
-        (n,).
+        The diagonal, (n,).
     """
     out, covered = quadratic_forms(reads, pattern.csr, factor.inverse)
     if not covered.all():

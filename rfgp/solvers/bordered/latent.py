@@ -1,4 +1,4 @@
-"""Sparse latent values at given hyperparameters, and how rows read them."""
+"""Sparse latent values at given hyperparameters, and their projection to rows."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ class Latent(NamedTuple):
 
     field: Field
     values: Array  # (p,)
-    variance: float  # s^2
+    variance: float  # the variance s^2
 
     @property
     def size(self) -> int:
@@ -28,12 +28,12 @@ class Latent(NamedTuple):
 
 
 class SparseReads:
-    """Rows that read u ~ N(0, Q^-1), Q = blockdiag(Q_t / s_t^2).
+    """Projections of u ~ N(0, Q^-1) to rows, with Q = blockdiag(Q_t / s_t^2).
 
     Args:
         latents: The sparse blocks, in the order of the columns of A. There may be none.
-        matrix: A (n, N).
-        mixes: Whether a row may read pairs of values of one block that have no entry in its precision.
+        matrix: The projection A, (n, N).
+        mixes: Whether a row may combine pairs of values of one block without an entry in its precision.
     """
 
     def __init__(self, latents: Sequence[Latent], matrix: sp.csr_array, *, mixes: bool = False) -> None:
@@ -64,7 +64,7 @@ class SparseReads:
         """Return A u, (n, p)."""
         return torch.from_numpy(np.asarray(self.matrix @ u.numpy()))
 
-    def gather(self, v: Tensor) -> Tensor:
+    def transposed_times(self, v: Tensor) -> Tensor:
         """Return A^T v, (N, p)."""
         return torch.from_numpy(np.asarray(self._transposed @ v.numpy()))
 
@@ -83,7 +83,7 @@ class SparseReads:
 
         Args:
             second: The entries of M on the pattern, (nnz,).
-            k: A factor.
+            k: The factor.
         """
         out = list[tuple[Array, float]]()
         parts = zip(self.latents, self.entries, self.determinants, strict=True)

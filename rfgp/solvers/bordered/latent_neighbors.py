@@ -1,8 +1,8 @@
-"""Nearest neighbours as a block with a sparse precision, whose latent values are those of the process at the rows.
+"""Nearest neighbors as a block with a sparse precision, whose latent values are the process at the rows.
 
-The inverse factor V of the process without noise (`rfgp.local.factor`, with a jitter for the digits) has Q = V^T V: the
-precision of a nearest-neighbour (Vecchia) process of values. d log |Q| and the derivatives of Q come from those of V:
-with weights W on the pattern of Q, sum_ij W_ij dQ_ij = 2 sum_ri (V W)_ri dV_ri.
+The inverse factor V of the process without noise (`rfgp.local.factor`, with a jitter for stability) has Q = V^T V, the
+precision of a nearest-neighbor (Vecchia) process of values. d log |Q| and the derivatives of Q follow from those of V.
+With weights W on the pattern of Q, sum_ij W_ij dQ_ij = 2 sum_ri (V W)_ri dV_ri.
 """
 
 import hashlib
@@ -25,12 +25,12 @@ from rfgp.sparse import SparseValues, SparsityPattern, gram_on, times_symmetric
 
 
 class NeighborsField(MarkovField):
-    """Values of a nearest-neighbour process at places in order, as a function of the parameters of its covariance.
+    """Values of a nearest-neighbor process at ordered places, as a function of the parameters of its covariance.
 
     Args:
-        places: The places (N, d), distinct.
+        places: The distinct places, (N, d).
         process: The process.
-        near: The neighbours of each place, and the place itself as the last, (N, N).
+        near: The neighbors of each place, with the place itself as the last, (N, N).
     """
 
     parameters = ("values",)
@@ -42,7 +42,7 @@ class NeighborsField(MarkovField):
 
     @cached_property
     def pattern(self) -> Pattern:
-        """Pairs of values that a row of V has entries for."""
+        """The pairs of values with entries in one row of V."""
         ones = sp.csr_array((np.ones(len(self._near.indices)), self._near.indices, self._near.indptr))
         product = sp.csr_array(ones.T @ ones)
         product.sort_indices()
@@ -96,14 +96,14 @@ class NeighborsField(MarkovField):
 
 
 class _Reads:
-    """How points read values at places: the value at a place, or the weights of places near a point.
+    """The projection of values to points: the value at a place, or the weights of places near a point.
 
-    Some terms of a sum have weights at a place too, since its value is that of the sum.
+    Terms of a sum have weights at a place too, because its value is that of the sum.
 
     Args:
         process: The process.
         places: The places, (N, d).
-        terms: The names of the terms that are read. If None, all.
+        terms: The names of the predicted terms. If None, all.
     """
 
     def __init__(self, process: LatentProcess, places: Tensor, terms: Sequence[str] | None = None) -> None:
@@ -120,11 +120,11 @@ class _Reads:
         return self._read(inputs)[0]
 
     def residual(self, inputs: Tensor) -> Tensor:
-        """Return the variances (n,) that A leaves; 0 at a place."""
+        """Return the conditional variances (n,), 0 at a place."""
         return self._read(inputs)[1]
 
     def joint(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
-        """Return A of points that may be each other's neighbours, and the covariance (n, n) that it leaves."""
+        """Return A and the conditional covariance (n, n) of points that may be neighbors of each other."""
         points, left = self._process.places(inputs), torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
         places, others = self._divided(points)
         flags = self._flags.expand(len(others), -1)
@@ -138,7 +138,7 @@ class _Reads:
         return self._last[1]
 
     def _alone(self, points: Tensor) -> tuple[sp.csr_array, Tensor]:
-        """Return A and the variances that are left, for points (n, d) in double precision, each by itself."""
+        """Return A and the conditional variances for single points (n, d) in double precision."""
         left = torch.zeros(len(points), dtype=torch.float64)
         places, others = self._divided(points)
         flags = self._flags.expand(len(others), -1)
@@ -146,12 +146,12 @@ class _Reads:
         return self._stacked(places, others, weights), left
 
     def _divided(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the numbers of the places of points, -1 for none, (n,), and which points have none."""
+        """Return the numbers of the places of points, -1 for none, (n,), and the points without a place."""
         numbers = torch.tensor([self._numbers.get(point.tobytes(), -1) for point in points.numpy()]).long()
         return numbers, torch.nonzero(numbers < 0)[:, 0]
 
     def _stacked(self, places: Tensor, others: Tensor, weights: sp.csr_array) -> sp.csr_array:
-        """Return A (n, N) of points at places, and of others by their weights."""
+        """Return A (n, N) of points at places, and of other points by their weights."""
         at = torch.nonzero(places >= 0)[:, 0]
         values = sp.csr_array(
             (np.ones(len(at)), places[at].numpy(), np.arange(len(at) + 1)), (len(at), len(self._places))
@@ -166,17 +166,18 @@ def latent_precision(
     field: NeighborsField | None = None,
     explained: Sequence[WeightBlock] = (),
 ) -> PrecisionBlock:
-    """Return nearest neighbours as latent values at the places of rows, in order, with their sparse precision.
+    """Return nearest neighbors as latent values at the ordered places of rows, with their sparse precision.
 
-    Rows read their own value. A new point reads the values at the places near it, which leave a `residual` variance:
-    that is exact for each point by itself. In a joint distribution points may be each other's neighbours (`joint`).
+    The projection of a row is its own value. A new point depends on the values at near places, with a conditional
+    variance `residual`. This is exact for single points. In a joint distribution points may be neighbors of each other
+    (`joint`).
 
     Args:
         block: The block.
-        inputs: The inputs of the rows, (n, d). Equal rows are one place.
-        field: That of the same block and inputs at other parameters, whose neighbours are kept. If None, they are
-            found.
-        explained: The weights that the block is the residual of.
+        inputs: The inputs of the rows, (n, d). Equal rows share a place.
+        field: The field of the same block and inputs at other parameters, with the neighbors to use. If None, they are
+            computed.
+        explained: The weights whose residual the block is.
 
     Examples:
         >>> import torch
@@ -206,7 +207,7 @@ def latent_precision(
 
 
 def _field(process: LatentProcess, rows: Tensor) -> NeighborsField:
-    """Return the field of the places of rows (n, d); one of the last two if it is the same, with its analysis."""
+    """Return the field of the places of rows (n, d), or one of the last two with its analysis if it is the same."""
     values = process.parameters[0].numpy()
     bytes_of = hashlib.sha256(rows.numpy().tobytes() + values.tobytes()).digest()
     key = bytes_of, rows.shape, process.key
@@ -224,5 +225,5 @@ def _field(process: LatentProcess, rows: Tensor) -> NeighborsField:
 
 
 _RECENT = 2
-"""The number of fields that are kept: that of a model is asked for by its likelihood and by its predictions."""
+"""The number of cached fields. A model needs its field for the likelihood and for predictions."""
 _kept: dict[Any, NeighborsField] = {}

@@ -1,4 +1,4 @@
-"""Nearest neighbours as a process of places and parameters, with the weights that they are the residual of."""
+"""Nearest neighbors as a process of places and parameters, with the weights whose residual they are."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,10 +15,10 @@ from rfgp.sparse import SparsityPattern
 
 @dataclass(frozen=True, eq=False)
 class LatentProcess:
-    """Nearest neighbours, and the weights that they are the residual of.
+    """Nearest neighbors, and the weights whose residual they are.
 
     Attributes:
-        block: The neighbours.
+        block: The neighbors.
         explained: The weights. There are none unless the block is a residual.
     """
 
@@ -30,10 +30,10 @@ class LatentProcess:
         return detached(self)
 
     def places(self, inputs: Tensor) -> Tensor:
-        """Return the places (n, e) of inputs (n, D), in double precision; equal places have equal bytes.
+        """Return the places (n, e) of inputs (n, D), in double precision. Equal places have equal bytes.
 
-        They are the columns that the block reads. Those of a residual are inputs whose other columns are zeros, which
-        the features read as well.
+        They are the columns that the block depends on. For a residual, the other columns are zeros instead, because the
+        features depend on all columns.
         """
         block = self.block
         found = only(inputs, block.columns) if block.is_residual else block.read(inputs)
@@ -43,8 +43,8 @@ class LatentProcess:
     def parameters(self) -> tuple[Tensor, Tensor]:
         """The parameters (p,) of the process for a variance of 1, and its variance, 0-d.
 
-        Those of the block come first. For each block of weights their variance, in that of the process, and what the
-        features depend on follow.
+        The parameters of the block are first. For each block of weights, its relative variance and the parameters of
+        its features follow.
         """
         values, variance = self.block.latent_parameters
         parts = [values]
@@ -55,19 +55,19 @@ class LatentProcess:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What the process depends on besides places and parameters."""
+        """The objects that define the process, besides places and parameters."""
         return (*self.block.covariance_key, self.block.num_neighbors, self.block.seed, *self._features)
 
     @property
     def _features(self) -> tuple[object, ...]:
-        """The features, which are functions of places, and the columns that these have."""
+        """The feature functions, and the columns of the places."""
         return (self.block.columns, *(weights.features for weights in self.explained)) if self.explained else ()
 
     def prior(self, values: Tensor | None = None) -> Prior:
         """Return the prior as a function of places.
 
         Args:
-            values: The parameters (p,), for a variance of 1. If None, its own, and its own variance.
+            values: The parameters (p,), for a variance of 1. If None, the parameters and the variance of the process.
         """
         if values is None:
             return Prior(weights=self.explained, neighbors=self.block.at_places())
@@ -77,7 +77,7 @@ class LatentProcess:
 
     @property
     def _sizes(self) -> list[int]:
-        """The number of parameters of the block, and of each that the weights add."""
+        """The number of parameters of the block, and of each tensor of the weights."""
         sizes = [len(self.block.latent_parameters[0])]
         for weights in self.explained:
             sizes += [1, *(parameter.numel() for parameter in weights.parameters)]
@@ -95,7 +95,7 @@ class LatentProcess:
 
 
 def _with(weights: WeightBlock, left: list[Tensor]) -> WeightBlock:
-    """Return weights with a variance and parameters that are taken from the beginning of a list."""
+    """Return weights with variance and parameters from the beginning of a list."""
     variance = left.pop(0).reshape(())
     return replace(weights, variance=variance, parameters=_shaped(weights.parameters, left))
 

@@ -1,4 +1,4 @@
-"""The posterior covariance of what points read of sparse latent values, as products and solves."""
+"""The posterior covariance of projected sparse latent values, as products and solves."""
 
 import scipy.sparse as sp
 import torch
@@ -9,11 +9,11 @@ from rfgp.solvers.bordered.system import BorderedSystem
 
 
 class SparseOperator:
-    """A S^-1 A^T, the covariance of what n points read of latent values with the posterior precision S.
+    """The covariance A S^-1 A^T of n points, for latent values with the posterior precision S.
 
     Args:
         system: The latent values given rows.
-        reads: A (n, N).
+        reads: The projection A, (n, N).
     """
 
     def __init__(self, system: BorderedSystem, reads: sp.csr_array) -> None:
@@ -30,7 +30,7 @@ class SparseOperator:
     def solve(self, v: Tensor, noise: Tensor) -> Tensor:
         """Return (A S^-1 A^T + D)^-1 v = D^-1 (v - A (S + A^T D^-1 A)^-1 A^T D^-1 v), (n, p).
 
-        The factor for the last D (n,) is kept.
+        The factor for the last D (n,) is cached.
         """
         if self._further is None or self._further[0] is not noise:
             self._further = noise, self._system.elimination.further(self._reads, noise.numpy())

@@ -1,4 +1,4 @@
-"""The pattern of the joint precision of several sparse blocks given rows, analysed once for a fit."""
+"""The pattern of the joint precision of several sparse blocks given rows, analyzed once for a fit."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -15,14 +15,14 @@ from rfgp.blocks.precision import Array, Factor, Field, factorized
 from rfgp.sparse import gram_on
 
 _RECENT = 4
-"""The number of joint patterns that are kept, for the rows of a fit and for points of predictions."""
+"""The number of cached joint patterns, for the rows of a fit and for points of predictions."""
 
 
 class Csr(NamedTuple):
-    """Where a symmetric matrix (N, N) may have entries, in CSR form."""
+    """The pattern of a symmetric matrix (N, N) in CSR form."""
 
     indptr: NDArray[Any]  # (N + 1,)
-    indices: NDArray[Any]  # (nnz,) ascending in each row
+    indices: NDArray[Any]  # (nnz,), ascending in each row
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -32,13 +32,13 @@ class Csr(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class JointPattern:
-    """Where blockdiag(Q_1, Q_2, ...) + A^T D^-1 A has entries, and where in it those of each part stand.
+    """The pattern of blockdiag(Q_1, Q_2, ...) + A^T D^-1 A, and the positions of its parts.
 
     Attributes:
         csr: The pattern, (N, N).
         factorize: Returns the factor of a matrix with entries (nnz,) on the pattern.
-        places: Of each field, the places of its entries among those of the pattern. None stands for all in order.
-        analyze: Returns the analysis of the pattern, which has the memory and the operations of a factor.
+        places: The positions of the entries of each field on the pattern. None denotes all in order.
+        analyze: Returns the symbolic analysis of the pattern, with the memory and the operations of a factor.
     """
 
     csr: Csr
@@ -48,16 +48,15 @@ class JointPattern:
 
     @classmethod
     def of(cls, fields: Sequence[Field], reads: sp.csr_array, *, mixes: bool = False) -> "JointPattern":
-        """Return the pattern of some fields, at least one, that rows read through A (n, N).
+        """Return the pattern of at least one field with the projection A (n, N) to rows.
 
-        A single field is its own pattern if two values that a row reads have an entry in its Q, or if each row reads
-        one value. Otherwise the union with the pattern of A^T A is analysed, which is kept for the same fields and
-        reads.
+        A single field is its own pattern if each row has one value, or if each pair of values of a row has an entry in
+        Q. Otherwise the union with the pattern of A^T A is analyzed. It is cached for the same fields and projection.
 
         Args:
             fields: The fields.
-            reads: A.
-            mixes: Whether points may read pairs of values of one field that have no entry in its Q.
+            reads: The projection A.
+            mixes: Whether points may combine pairs of values of one field without an entry in its Q.
         """
         if len(fields) == 1 and not (mixes and np.diff(reads.indptr).max(initial=0) > 1):
             field, pattern = fields[0], fields[0].pattern
@@ -65,7 +64,7 @@ class JointPattern:
         key = (*map(id, fields), reads.indices.tobytes(), reads.indptr.tobytes())
         kept = _kept.get(key)
         if kept is None:
-            kept = fields, cls._joined(fields, reads)  # the fields are held so that no other has their ids
+            kept = fields, cls._joined(fields, reads)  # the fields are kept alive so that their ids stay unique
             _kept[key] = kept
             while len(_kept) > _RECENT:
                 _kept.popitem(last=False)
@@ -94,7 +93,7 @@ class JointPattern:
         return factorized(self.factorize, entries)
 
     def own(self, number: int, entries: Array) -> Array:
-        """Return the entries of the part of a field, of entries (nnz,) of the whole."""
+        """Return the entries of the part of a field, from entries (nnz,) of the whole."""
         places = self.places[number]
         return entries if places is None else entries[places]
 
@@ -108,7 +107,7 @@ class JointPattern:
         return out
 
     def add_gram(self, entries: Array, reads: sp.csr_array, precision: Array) -> Array:
-        """Return entries (nnz,) and those of A^T diag(precision) A added, for reads A (n, N)."""
+        """Return entries (nnz,) plus those of A^T diag(precision) A, for a projection A (n, N)."""
         return entries + gram_on(reads, self.csr, precision)
 
 
@@ -116,12 +115,12 @@ _kept: "OrderedDict[tuple[Any, ...], tuple[Sequence[Field], JointPattern]]" = Or
 
 
 def positions(csr: Csr, part: sp.csr_array, offset: int = 0) -> NDArray[np.int64]:
-    """Return where the entries of a matrix stand among those of a pattern that holds them, (nnz,).
+    """Return the positions of the entries of a matrix among those of a pattern that contains them, (nnz,).
 
     Args:
         csr: The pattern.
-        part: A matrix (M, M), whose first row and column are those of this offset in the pattern.
-        offset: A number of rows.
+        part: A matrix (M, M), whose first row and column have the number `offset` in the pattern.
+        offset: The number of the first row.
     """
     numbers = _as_matrix(csr, np.arange(1, len(csr.indices) + 1))
     rows = offset + np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))

@@ -1,4 +1,4 @@
-"""Whether a sparse factor serves latent nearest neighbours: its operations and memory, before it is computed."""
+"""The choice of a sparse factor for latent nearest neighbors, by its operations and memory before it is computed."""
 
 from contextlib import suppress
 
@@ -14,26 +14,27 @@ from rfgp.solvers.bordered.solver import BorderedSolver
 from rfgp.solvers.nearby import neighbors_of
 
 MOST_FLOPS, MOST_BYTES = 4e10, 2**30
-"""The most operations and the most memory of a factor by which neighbours that are latent are solved.
+"""The most operations and the most memory of a factor of latent neighbors.
 
-Near that limit, for 40,000 rows in 2 columns with 30 neighbours, a value with its gradient took 16 s and a posterior
-8 s, by conjugate gradients 8 s and 22 s. In 8 columns a factor of 4,000 rows took 5 times as long as conjugate
+Near that limit, for 40,000 rows in 2 columns with 30 neighbors, a value with its gradient took 16 s and a posterior
+8 s. Conjugate gradients took 8 s and 22 s. In 8 columns a factor of 4,000 rows took 5 times as long as conjugate
 gradients, whose value had a standard error of 0.8 (`benchmarks/races/latent_neighbors.py`)."""
 SOME, GROWTH = 2000, 1.5
-"""The number of rows whose factor says first that one of all is too large, and the least power of the rows with which
-operations grow in two columns or more."""
+"""The number of rows in a first test of the size of the factor, and the least power with which operations grow.
+
+The power holds for two columns or more."""
 LEAST_DIGITS = 1e-3
-"""The largest rounding error of a precision, in precisions of a row's noise, at which its factor is used. It bounds the
-relative errors of variances."""
+"""The largest rounding error of a precision, in units of the precision of a row's noise. It bounds the relative errors
+of variances."""
 
 
 def bordered_latent(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> BorderedSolver | None:
-    """Return the solver of nearest neighbours that are latent by a sparse factor. None if the factor is too large.
+    """Return the solver of latent nearest neighbors by a sparse factor, or None if the factor is too large.
 
     Args:
         prior: The prior, with gradients.
         rows: The data.
-        mean: (k,), float64.
+        mean: The prior mean, (k,), float64.
         noise: The variance of one observation, 0-d, float64.
     """
     if prior.walks or _surely_exceeds(prior.detached(), rows.inputs):
@@ -48,12 +49,12 @@ def bordered_latent(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> B
 
 
 def _exceeds(analysis: Analysis, times: float = 1.0, power: float = 1.0) -> bool:
-    """Return whether a factor is too large that is so many times larger than one that was analysed."""
+    """Return whether a factor is too large, if it is `times` times larger than the analyzed one."""
     return bool(analysis.flops * times**power > MOST_FLOPS or analysis.num_bytes * times > MOST_BYTES)
 
 
 def _surely_exceeds(prior: Prior, inputs: Tensor) -> bool:
-    """Return whether the factor of some of very many rows (n, d) says that one of all is too large."""
+    """Return whether the factor of some of very many rows (n, d) proves that one of all is too large."""
     if len(inputs) <= SOME:
         return False
     block = neighbors_of(prior)
@@ -62,7 +63,7 @@ def _surely_exceeds(prior: Prior, inputs: Tensor) -> bool:
 
 
 def _has_digits(solver: BorderedSolver) -> bool:
-    """Return whether the precision of neighbours, which is large if some rows are close, is exact beside the noise."""
+    """Return whether the precision of neighbors, which is large for close rows, is exact relative to the noise."""
     known = solver.system.elimination
     largest = float(np.abs(known.prior.entries[-1]).max())
     return bool(np.finfo(np.float64).eps * largest * float(known.noise.max()) <= LEAST_DIGITS)

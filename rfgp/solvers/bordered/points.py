@@ -1,4 +1,4 @@
-"""How points read sparse latent values and dense weights given the rows, each by itself and jointly."""
+"""The projection of sparse latent values and dense weights given the rows to points, single and joint."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,19 +18,19 @@ from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.terms import MOST_JOINT, check_joint
 
 MOST_NUMBERS, LEAST_JOINT = 2**27, 256
-"""The most entries of what points read of rows (a gigabyte) in a joint distribution, and the points that always may."""
+"""The most entries of projections in a joint distribution (a gigabyte), and the number of points always permitted."""
 
 
 @dataclass(frozen=True, eq=False)
 class Reads:
-    """How n points read the latent values u and the weights w given the rows: f = A u + Phi w + e.
+    """The projection f = A u + Phi w + e of latent values u and weights w given the rows to n points.
 
     Attributes:
-        system: u and w given the rows.
-        sparse: A, (n, N).
-        dense: Phi, (n, F).
+        system: The latent values u and weights w given the rows.
+        sparse: The projection A, (n, N).
+        dense: The features Phi, (n, F).
         left: The variances (n,) of e, or its covariance (n, n).
-        inputs: The inputs of the points, if A has to be differentiated in them.
+        inputs: The inputs of the points, if A is differentiated in them.
         slopes: The derivatives of A, and of the variances of e, in columns of the inputs.
     """
 
@@ -83,7 +83,8 @@ class Reads:
     def _variance_slope(self, slope: Slope) -> Array:
         """Return the derivative (n,) of the variances in A, along A'.
 
-        The variances V are quadratic in A, so that it is (V(A + h A') - V(A - h A')) / 2h for every h, here |A| / |A'|.
+        The variances V are quadratic in A. The derivative is (V(A + h A') - V(A - h A')) / 2h for any h, here |A| /
+        |A'|.
         """
         known, (size, own) = self.system.elimination, (_norms(each) for each in (self.sparse, slope.reads))
         step = np.where((size > 0) & (own > 0), size, 1.0) / np.where(own > 0, own, 1.0)
@@ -98,7 +99,7 @@ class Reads:
 
 @dataclass(frozen=True, eq=False)
 class PointReader:
-    """The sum of some terms given the rows, as points read it.
+    """The projection of a sum of terms given the rows.
 
     Attributes:
         system: The latent values and weights given the rows.
@@ -113,31 +114,31 @@ class PointReader:
     terms: Sequence[str] | None = None
 
     def singly(self, inputs: Tensor) -> Reads:
-        """Return the reads of n inputs, (n,) or (n, d), whose errors are right for each point by itself."""
+        """Return the reads of n single points, (n,) or (n, d)."""
         dense = self._features(inputs)
         left = torch.zeros(len(inputs), dtype=torch.float64) + self._residual.residual_variance(inputs, dense)
         reads = self._read(inputs, dense, left, PrecisionBlock.marginal_reads)
         return replace(reads, inputs=inputs, slopes=list(self._slopes(inputs))) if self.moves_with(inputs) else reads
 
     def moves_with(self, inputs: Tensor) -> bool:
-        """Return whether what inputs (n, d) read of sparse blocks has to be differentiated in them."""
+        """Return whether projections of sparse blocks are differentiated in inputs (n, d)."""
         is_smooth = any(block is not None and block.slopes is not None for block in self._predicted)
         return torch.is_grad_enabled() and inputs.requires_grad and is_smooth
 
     def check_constant(self, inputs: Tensor) -> None:
-        """Raise if the covariance of inputs (n, d) would have to be differentiated in them.
+        """Raise if the covariance of inputs (n, d) would be differentiated in them.
 
         Raises:
-            NotDifferentiableError: it would.
+            NotDifferentiableError: If it would.
         """
         if self.moves_with(inputs):
             raise NotDifferentiableError(
-                "Through sparse precisions of columns only means and variances are differentiable in X, not "
-                "covariances or samples. Use predict(X.detach()) for these, or Exact()."
+                "X must not require gradients for covariances and samples of sparse precisions, got X that does. Use "
+                "predict(X.detach()), or Exact()."
             )
 
     def _slopes(self, inputs: Tensor) -> Iterator[Slope]:
-        """Yield the derivatives of what n inputs read of all blocks in columns of theirs."""
+        """Yield the derivatives of the projections of n points in columns of their inputs."""
         parts = [sp.csr_array((len(inputs), block.size)) for block in self.blocks]
         for number, predicted in enumerate(self._predicted):
             for slope in [] if predicted is None else predicted.marginal_slopes(inputs):
@@ -145,13 +146,13 @@ class PointReader:
                 yield slope._replace(reads=side_by_side(own, len(inputs)))
 
     def jointly(self, inputs: Tensor) -> tuple[Reads, Tensor]:
-        """Return the reads of n inputs, (n,) or (n, d), which are among the values of refined blocks.
+        """Return the reads of n inputs, (n,) or (n, d), among the values of refined blocks.
 
-        Points may be each other's neighbours.
+        Points may be neighbors of each other.
 
         Returns:
-            The reads, with a covariance of errors, and the ratios (n,) of the deviations of points each by itself and
-            in this joint distribution.
+            The reads with a joint covariance of errors, and the ratios (n,) of the standard deviations of single points
+            to those in this joint distribution.
         """
         dense = self._features(inputs)
         left = torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
@@ -169,12 +170,12 @@ class PointReader:
 
     @property
     def _predicted(self) -> list[PrecisionBlock | None]:
-        """The sparse blocks as points read the sum. None for those that are not in it."""
+        """The sparse blocks of the predicted sum at points, None for those that are not in it."""
         return [block if self.terms is None else block.of(self.terms) for block in self.blocks]
 
     @cached_property
     def _residual(self) -> Weights:
-        """The weights with the residuals that are in the sum."""
+        """The weights with the residuals of the predicted sum."""
         return self.weights.with_residuals_of(self.terms)
 
     def _read(
@@ -184,7 +185,7 @@ class PointReader:
         left: Tensor,
         read: Callable[[PrecisionBlock, Tensor], tuple[sp.csr_array, Tensor]],
     ) -> Reads:
-        """Return reads whose A is that of the terms in the sum, no entries for others, and add what each leaves."""
+        """Return reads with A of the terms in the sum, without entries for others, and with the residual variances."""
         parts = list[sp.csr_array]()
         for block, predicted in zip(self.blocks, self._predicted, strict=True):
             if predicted is not None:
@@ -197,7 +198,7 @@ class PointReader:
 
 
 def between(left: Reads, right: Reads) -> Tensor:
-    """Return the covariance (a, b) of A u + Phi w at some points and at others."""
+    """Return the covariance (a, b) of A u + Phi w between two sets of points."""
     known = left.system.elimination
     out = known.half_border(left.reduced) @ known.half_border(right.reduced).mT
     if known.is_sparse:
@@ -206,12 +207,12 @@ def between(left: Reads, right: Reads) -> Tensor:
 
 
 def read_singly(blocks: Sequence[PrecisionBlock]) -> bool:
-    """Return whether blocks can read points each by itself, without a refined field that has them among its values."""
+    """Return whether blocks have projections to single points without adding them to a refined field."""
     return all(block.refine is None or block.between is not None for block in blocks)
 
 
 def depend_on_each_other(blocks: Sequence[PrecisionBlock]) -> bool:
-    """Return whether points may be each other's neighbours."""
+    """Return whether points may be neighbors of each other."""
     return any(block.joint is not None for block in blocks)
 
 
@@ -222,10 +223,10 @@ def _norms(reads: sp.csr_array) -> Array:
 
 
 def check_jointly(blocks: Sequence[PrecisionBlock], num_points: int, num_rows: int) -> None:
-    """Raise unless so many points may be read jointly.
+    """Raise if a joint distribution has too many points.
 
     Raises:
-        InvalidArgumentError: there are more than 2,000, or more than fit if they read neighbours among the rows.
+        InvalidArgumentError: If there are more than 2,000, or their neighbors among the rows do not fit in memory.
     """
     fitting = max(LEAST_JOINT, MOST_NUMBERS // num_rows) if depend_on_each_other(blocks) else MOST_JOINT
     check_joint(num_points, "points", most=min(MOST_JOINT, fitting))

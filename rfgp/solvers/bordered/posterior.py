@@ -22,14 +22,14 @@ from rfgp.solvers.terms import check_divided, known_terms, make_contiguous
 
 @dataclass(frozen=True, eq=False)
 class BorderedPosterior(Posterior):
-    """The rows, from which the factors are computed again after loading.
+    """The rows. After loading, the factors are computed again from them.
 
     Attributes:
-        prior: Precisions, weights, kernels and neighbours.
+        prior: The prior of precisions, weights, kernels and neighbors.
         inputs: The inputs of the rows, positions (n,) or (n, d).
-        noise_diag: D (n,).
-        targets: y - mean, (n, k).
-        known: The terms given the rows, if they were computed. If None, they are when they are needed.
+        noise_diag: The noise D, (n,).
+        targets: The centered targets y - mean, (n, k).
+        known: The computed posterior of the terms given the rows. If None, it is computed on demand.
         terms: The names of the terms whose sum is predicted. If None, all.
     """
 
@@ -50,16 +50,16 @@ class BorderedPosterior(Posterior):
 
     @cached_property
     def weights(self) -> Weights:
-        """The dense weights, those of kernels at the rows included."""
+        """The dense weights, including those of kernels at the rows."""
         return all_weights(self.prior, self.inputs) if self.known is None else self.known.weights
 
     @property
     def width(self) -> int:
-        """The number of entries that a point takes: its features, and what it reads of the latent values."""
+        """The number of entries of a point: its features and its projections of latent values."""
         return self.weights.num_features + (COLUMNS if read_singly(self.prior.precisions) else 1)
 
     def project(self, inputs: Tensor) -> Reads:
-        """Return the reads of n inputs, positions (n,) or rows (n, d), each by itself."""
+        """Return the reads of n single points, positions (n,) or rows (n, d)."""
         reader = self._reader if read_singly(self.prior.precisions) else self._reader_at(inputs)
         return reader.singly(inputs)
 
@@ -72,14 +72,14 @@ class BorderedPosterior(Posterior):
         return projected.variances
 
     def covariance(self, inputs: Tensor, projected: Reads) -> Tensor:
-        """Return the covariance (n, n), of at most 2,000 points.
+        """Return the covariance (n, n) of at most 2,000 points.
 
-        If points read neighbours, each may be another's neighbour. Their correlations are those of that joint
-        distribution, and their variances those of one point each.
+        With nearest neighbors, points may be neighbors of each other. Their correlations are those of the joint
+        distribution, and their variances those of single points.
 
         Raises:
-            InvalidArgumentError: there are more points.
-            NotDifferentiableError: it would have to be differentiated in inputs that sparse blocks read.
+            InvalidArgumentError: If there are more points.
+            NotDifferentiableError: If inputs of sparse blocks require gradients.
         """
         check_jointly(self._reader.blocks, len(inputs), len(self.inputs))
         self._reader.check_constant(inputs)
@@ -97,15 +97,15 @@ class BorderedPosterior(Posterior):
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Draw functions from the posterior: a map of inputs of n points to (count, n, k).
 
-        u given w has the mean of u less Y (w - E w), and the precision S.
+        Given w, u has the mean of u minus Y (w - E w), and the precision S.
 
         Raises:
-            InvalidArgumentError: a block has values at some places only, or a residual.
+            InvalidArgumentError: If a block is defined at some places only, or has a residual.
         """
         if self.prior.moves or self.weights.has_residual or mixes(self._reader.blocks):
             raise InvalidArgumentError(
-                "This process has no functions to draw: it is known at the positions that are asked for. Draw from "
-                "predict(X).sample(...)."
+                "This process has no functions to draw, because it is defined at given positions only. Use "
+                "predict(X).sample() instead."
             )
         system, k = self.system, self.targets.shape[1]
         sizes = system.elimination.prior.matrix.shape[1], len(system.weights)
@@ -136,16 +136,16 @@ class BorderedPosterior(Posterior):
         """Return the posterior of the sum of some terms.
 
         Raises:
-            InvalidArgumentError: there is no such term, or none is named.
+            InvalidArgumentError: If a term is unknown, or none is named.
         """
         return replace(self, known=self._reader, terms=known_terms(self.prior, names))
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
+        """Return the posterior covariance (n, n) between sums of terms at n inputs.
 
         Raises:
-            InvalidArgumentError: there is no such term, or none is named.
-            NotDifferentiableError: it would have to be differentiated in inputs that sparse blocks read.
+            InvalidArgumentError: If a term is unknown, or none is named.
+            NotDifferentiableError: If inputs of sparse blocks require gradients.
         """
         check_jointly(self._reader.blocks, len(inputs), len(self.inputs))
         one, other = known_terms(self.prior, first), known_terms(self.prior, second)
@@ -162,7 +162,7 @@ class BorderedPosterior(Posterior):
         return self._given(self.inputs) if self.known is None else replace(self.known, terms=self.terms)
 
     def _reader_at(self, inputs: Tensor) -> PointReader:
-        """Return the predicted terms, with n inputs, (n,) or (n, d), among the values of refined fields as well."""
+        """Return the predicted terms, with n inputs, (n,) or (n, d), among the values of refined fields too."""
         return self._given(self.inputs, inputs) if self.prior.moves else self._reader
 
     def _given(self, *inputs: Tensor) -> PointReader:

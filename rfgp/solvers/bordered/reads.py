@@ -1,4 +1,4 @@
-"""How rows read sparse latent values and dense weights."""
+"""The projection of sparse latent values and dense weights to rows."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,35 +17,35 @@ from rfgp.solvers.bordered.system import BorderedSystem
 
 
 def all_weights(prior: Prior, rows: Tensor) -> Weights:
-    """Return the dense weights of a prior, and those that its kernels have at the inputs of rows, (n, d) or (n,)."""
+    """Return the dense weights of a prior, and those of its kernels at the inputs of rows, (n, d) or (n,)."""
     return Weights((*prior.weights, *(block.as_weights(rows) for block in prior.kernels)))
 
 
 def sparse_blocks(prior: Prior, rows: Tensor) -> tuple[PrecisionBlock, ...]:
-    """Return the blocks with a precision of a prior, and its neighbours as latent values at rows (n, ...)."""
+    """Return the blocks with a precision of a prior, and its neighbors as latent values at rows (n, ...)."""
     near = () if prior.neighbors is None else (latent_precision(prior.neighbors, rows, explained=prior.explained),)
     return (*prior.precisions, *near)
 
 
 def joined_reads(blocks: Sequence[PrecisionBlock], inputs: Tensor) -> sp.csr_array:
-    """Return A = [A_1, A_2, ...] (n, N) of inputs of n points; no columns without blocks."""
+    """Return A = [A_1, A_2, ...] (n, N) of n points, without columns if there are no blocks."""
     return side_by_side([block.projector(inputs) for block in blocks], len(inputs))
 
 
 def side_by_side(parts: Sequence[sp.csr_array], count: int) -> sp.csr_array:
-    """Return [A_1, A_2, ...] (n, N) for the count n; no columns without parts."""
+    """Return [A_1, A_2, ...] (n, N) for n = `count`, without columns if there are no parts."""
     if len(parts) == 1:
         return parts[0]
     return sp.csr_array(sp.hstack(parts, format="csr")) if parts else sp.csr_array((count, 0))
 
 
 def mixes(blocks: Sequence[PrecisionBlock]) -> bool:
-    """Return whether points may read pairs of values of a block that have no entry in its precision."""
+    """Return whether points may combine pairs of values of a block without an entry in its precision."""
     return any(block.residual is not None for block in blocks)
 
 
 def latents_of(blocks: Sequence[PrecisionBlock]) -> list[Latent]:
-    """Return the numbers of some blocks at their hyperparameters."""
+    """Return blocks at their hyperparameters, without gradients."""
     return [Latent(block.field, as_array(block.values), float(block.variance.detach())) for block in blocks]
 
 
@@ -53,24 +53,24 @@ def completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> t
     """Return rows with the residuals of weights, which are noise (FITC) or bound the density (VFE).
 
     Args:
-        weights: The weights; formulas are those of `rfgp.solvers.lowrank.solver`.
+        weights: The weights. The formulas are those of `rfgp.solvers.lowrank.solver`.
         rows: The data.
         noise: The variance of one observation, 0-d.
-        border: Phi of the weights, and of others after them, (n, F).
+        border: Phi of the weights, and of further ones, (n, F).
 
     Returns:
-        The rows with residuals that are noise among their noise, the term of those that bound the log density, 0-d,
-        and the variance (n,) of residuals that the noise of a row's mean does not have.
+        The rows with residual noise, the term of bounding residuals in the log density, 0-d, and the variance (n,) of
+        residuals that is not in the noise of a row's mean.
     """
     if not weights.has_residual:
         return rows, torch.zeros_like(noise), torch.zeros_like(noise)
     own, counts = border[:, : weights.num_features], rows.counts()
     by_kind = ([b.name for b in weights.blocks if b.residual and b.residual.is_noise == flag] for flag in (True, False))
-    noisy, bounding = (weights.with_residuals_of(names).residual_variance(rows.inputs, own) for names in by_kind)
+    as_noise, bounding = (weights.with_residuals_of(names).residual_variance(rows.inputs, own) for names in by_kind)
     if weights.adds_noise:
-        rows = replace(rows.whole, fixed_noise=noisy if rows.fixed_noise is None else rows.fixed_noise + noisy)
+        rows = replace(rows.whole, fixed_noise=as_noise if rows.fixed_noise is None else rows.fixed_noise + as_noise)
     bound = -0.5 * rows.each.sum() * (counts * bounding / rows.observation_noise(noise)).sum()
-    return rows, bound, (1 - 1 / counts) * noisy + bounding
+    return rows, bound, (1 - 1 / counts) * as_noise + bounding
 
 
 def bordered_system(
@@ -83,16 +83,16 @@ def bordered_system(
     *,
     mixes: bool = False,
 ) -> BorderedSystem:
-    """Return the regression of residuals on what rows read of sparse blocks and on their features, without gradients.
+    """Return the regression of residuals on sparse blocks and features, without gradients.
 
     Args:
         blocks: The sparse blocks, in the order of the columns of the reads.
-        reads: A of the rows.
+        reads: The projection A to the rows.
         border: Phi of the rows.
-        noise: D of the rows.
-        residual: r of the rows.
-        each: How often the log density of each output counts. If None, once.
-        mixes: Whether a row may read pairs of values of one block that have no entry in its precision.
+        noise: The noise D of the rows.
+        residual: The residual r of the rows.
+        each: The weight of the log density of each output. If None, 1.
+        mixes: Whether a row may combine pairs of values of one block without an entry in its precision.
     """
     prior = SparseReads(latents_of(blocks), reads, mixes=mixes)
     return BorderedSystem(Elimination(prior, border.detach(), noise.detach()), residual.detach(), each)

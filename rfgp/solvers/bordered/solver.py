@@ -1,4 +1,4 @@
-"""The solver of a prior with sparse precisions and dense weights, whose rows are in memory."""
+"""The solver of a prior with sparse precisions and dense weights, for rows in memory."""
 
 from functools import cached_property, partial
 from typing import Self
@@ -20,15 +20,23 @@ from rfgp.solvers.role import Inference, Posterior
 class BorderedSolver(Inference):
     """Rows under a sum of sparse precisions and dense weights, exactly.
 
-    Blocks with a covariance function become weights at the rows (`KernelBlock.as_weights`), and nearest neighbours
+    Blocks with a covariance function become weights at the rows (`KernelBlock.as_weights`). Nearest neighbors become
     latent values (`latent_precision`).
 
     Args:
-        prior: Precisions, weights, kernels and neighbours, with gradients.
+        prior: Precisions, weights, kernels and neighbors, with gradients.
         rows: The data.
-        mean: (k,), float64.
+        mean: The prior mean, (k,), float64.
         noise: The variance of one observation, 0-d, float64.
-        like: A solver of the same prior and inputs, whose numbers are shared. If None, they are computed.
+        like: A solver of the same prior and inputs whose algebra is shared. If None, it is computed.
+
+    Examples:
+        >>> from rfgp.blocks import WeightBlock
+        >>> prior = Prior(weights=(WeightBlock(lambda x: x, num_features=1),))
+        >>> rows = Block(torch.tensor([[1.0], [2.0]]).double(), torch.tensor([[1.0], [2.0]]).double())
+        >>> solver = BorderedSolver(prior, rows, torch.zeros(1).double(), torch.tensor(1.0).double())
+        >>> solver.fitted.round(decimals=4).tolist()  # x w with w = x^T y / (1 + x^T x) = 5 / 6
+        [[0.8333], [1.6667]]
     """
 
     def __init__(self, prior: Prior, rows: Block, mean: Tensor, noise: Tensor, like: "Self | None" = None) -> None:
@@ -44,15 +52,15 @@ class BorderedSolver(Inference):
         self._repeated = rows.repetitions(noise)
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver with other targets (n, k) of the same inputs. For the same noise factors are kept."""
+        """Return the solver for other targets (n, k) of the same inputs. For the same noise factors are kept."""
         return type(self)(self._prior, rows, mean, noise, self)
 
     @cached_property
     def system(self) -> BorderedSystem:
-        """The numbers."""
+        """The linear algebra of the rows."""
         numbers = self._noise.detach(), self._residual.detach(), self._rows.each
         if self._like is not None:
-            like, self._like = self._like, None  # a chain of solvers would keep all their numbers
+            like, self._like = self._like, None  # a chain of solvers would keep the algebra of all of them
             return like.system.at(*numbers)
         reads = joined_reads(self._blocks, self._rows.inputs)
         return bordered_system(self._blocks, reads, self._border, *numbers, mixes=mixes(self._blocks))
@@ -69,7 +77,7 @@ class BorderedSolver(Inference):
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others.
 
-        The precision of row i is (C^-1)_ii = (D_i - v_i) / D_i^2, with v_i the posterior variance of f there.
+        The precision of row i is (C^-1)_ii = (D_i - v_i) / D_i^2, with the posterior variance v_i of f at the row.
         """
         noise = self.system.noise
         variance = noise.square() / (noise - self.system.elimination.row_variances)
@@ -98,12 +106,12 @@ class BorderedSolver(Inference):
 
     @property
     def effective_dof_fraction(self) -> float | None:
-        """The share of the F weights that the rows determine. None if there are none."""
+        """The share of the F weights that the rows determine, or None without weights."""
         factor = self.system.elimination.border_factor
         return 1 - float(torch.cholesky_inverse(factor).diagonal().mean()) if len(factor) else None
 
     def posterior(self) -> Posterior:
-        """Return the rows, with the numbers that were computed for them, or the weights if there is nothing else."""
+        """Return the rows with their computed algebra, or the weights if there are no other blocks."""
         if self._prior.has_weights_only:
             covariance = FactorCovariance(self.system.elimination.border_factor)
             return LowRankPosterior(self._prior.detached(), self.system.weights, covariance)

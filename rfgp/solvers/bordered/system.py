@@ -1,4 +1,4 @@
-"""Gaussian regression on latent values with a sparse precision and a dense border of weights; numbers alone.
+"""Gaussian regression on latent values with a sparse precision and a dense border of weights, without gradients.
 
 y = mean + A u + Phi w + e with u ~ N(0, Q^-1), Q = blockdiag(Q_t / s_t^2), w ~ N(0, I) and e of variance D. With
 r = y - mean,
@@ -7,8 +7,8 @@ r = y - mean,
     w = C^-1 Psi^T D^-1 r,    u = S^-1 A^T D^-1 (r - Phi w),    e = r - A u - Phi w,
     -2 log N(y) = n log 2 pi + log|D| + log|S| + log|C| - log|Q| + e^T D^-1 e + u^T Q u + w^T w.
 
-The posterior covariance is C^-1 of w, -Y C^-1 between u and w, and S^-1 + Y C^-1 Y^T of u. Since u and w minimise the
-quadratic form, the derivatives of the log density are, with v the posterior variances at the rows,
+The posterior covariance is C^-1 of w, -Y C^-1 between u and w, and S^-1 + Y C^-1 Y^T of u. u and w minimize the
+quadratic form. With the posterior variances v at the rows, the derivatives of the log density are therefore
 
     in Q    (Q^-1 - S^-1 - Y C^-1 Y^T - u u^T) / 2 on its pattern, the selected inverse of S with the border,
     in Phi  D^-1 (e w^T - Psi C^-1),
@@ -16,8 +16,8 @@ quadratic form, the derivatives of the log density are, with v the posterior var
     in D_i  ((e_i^2 + v_i) / D_i^2 - 1 / D_i) / 2,
     in r    -D^-1 e.
 
-k outputs share S and C and count c_j times each. Without a border this is regression on a Markov field (Rue and Held
-2005, Gaussian Markov Random Fields, Section 2.3); without latent values it is the primal form of `rfgp.solvers.dense`.
+k outputs share S and C, with weights c_j. Without a border this is regression on a Markov field (Rue and Held 2005,
+Gaussian Markov Random Fields, Section 2.3). Without latent values it is the primal form of `rfgp.solvers.dense`.
 """
 
 import math
@@ -49,8 +49,8 @@ class BorderedSystem:
 
     Args:
         elimination: The latent values and weights at the rows, for their noise.
-        residual: r (n, k), float64.
-        each: How often the log density of each output counts, (k,). If None, once.
+        residual: The residual r, (n, k), float64.
+        each: The weight of the log density of each output, (k,). If None, 1.
     """
 
     def __init__(self, elimination: Elimination, residual: Tensor, each: Tensor | None = None) -> None:
@@ -58,7 +58,7 @@ class BorderedSystem:
         self.each = residual.new_ones(residual.shape[1]) if each is None else each
 
     def at(self, noise: Tensor, residual: Tensor, each: Tensor) -> "BorderedSystem":
-        """Return the system with other noise (n,), residuals (n, k) and counts (k,). The same noise keeps factors."""
+        """Return the system with other noise (n,), residuals (n, k) and weights (k,). The same noise keeps factors."""
         return BorderedSystem(self.elimination.at(noise), residual, each)
 
     @property
@@ -76,7 +76,7 @@ class BorderedSystem:
     def values(self) -> Tensor:
         """The posterior mean u, (N, k)."""
         known = self.elimination
-        return known.solve(known.prior.gather(known.over_noise(self.residual - known.border @ self.weights)))
+        return known.solve(known.prior.transposed_times(known.over_noise(self.residual - known.border @ self.weights)))
 
     @cached_property
     def fitted(self) -> Tensor:
@@ -132,7 +132,7 @@ class BorderedSystem:
 
     @property
     def _counted(self) -> Tensor:
-        """The residual e, each output as often as it counts, (n, k)."""
+        """The residual e times the weight of each output, (n, k)."""
         return self.left * self.each
 
     def in_fields(self) -> list[tuple[Array, float]]:

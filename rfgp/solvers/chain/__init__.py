@@ -1,4 +1,4 @@
-"""A single half-integer Matern process of one column, exactly, as a Markov process: time and memory linear in rows."""
+"""Exact Markov solves of a single half-integer Matern process of one column, with time and memory linear in rows."""
 
 from rfgp.solvers.chain.posterior import ChainPosterior as ChainPosterior
 from rfgp.solvers.chain.rows import ascending_rows as ascending_rows

@@ -1,16 +1,16 @@
 """Compiled loops of a filter and a smoother of half-integer Matern processes of variance 1 on ascending rows.
 
-`rfgp.solvers.chain.states` has the formulas. A state has a numbers, and `unit` is the tuple (1, 0, ...) of that length:
-loops are compiled for each a, and those over small matrices are unrolled. Arguments that many loops share:
+The formulas are in `rfgp.solvers.chain.states`. A state has a numbers, and `unit` is the tuple (1, 0, ...) of that
+length. Loops are compiled for each a, and those over small matrices are unrolled. Common arguments are:
 
     times (n,)          the rows, ascending
     targets (n,)        y
     noise (1,) or (n,)  D
     model               kappa, unit, and the tables (3 a + 2, a, a) of `rfgp.solvers.chain.states.model_of`
     states (b, a + a^2) mean and covariance given the rows before each block of SIZE rows
-    adjoints (b + 1, a + a^2)  r and N at the first row of each block before it is seen, and zeros
-    work (4, a, a)      room for A, R, A P A^T and a product
-    numbers (2 a,)      room for coefficients, and the length of the step whose A and R are in `work`
+    adjoints (b + 1, a + a^2)  r and N before the first row of each block, and zeros
+    work (4, a, a)      space for A, R, A P A^T and a product
+    numbers (2 a,)      space for coefficients, and the length of the step of A and R in `work`
 """
 
 import math
@@ -20,13 +20,13 @@ import numpy as np
 from rfgp.compiled import jit
 
 SIZE = 256
-"""The number of rows of a block. States in between are computed again, in memory that stays in the cache."""
+"""The number of rows of a block. States within a block are recomputed, in memory that stays in the cache."""
 LONGEST = 700.0
-"""The longest step. Longer ones count as this one: their ends are independent to the last bit."""
+"""The longest step. The ends of longer steps are independent to the last bit, and are clamped."""
 SHORT = 3.0
 """The largest t at which the incomplete gamma function is summed from its smallest terms."""
 LARGE = 1e100
-"""The product of variances at which its logarithm is taken."""
+"""The bound on the product of variances at which its logarithm is taken."""
 
 loop = jit(error_model="numpy")
 
@@ -36,7 +36,7 @@ loop = jit(error_model="numpy")
 
 @loop
 def step_to(x, unit, tables, work, numbers):
-    """Write A = exp(-x) sum_k x^k T_k and R = sum_m C_m E_m(2 x), unless they are there.
+    """Write A = exp(-x) sum_k x^k T_k and R = sum_m C_m E_m(2 x), unless the step is unchanged.
 
     E_m(t) = 1 - exp(-t) sum_(k <= m) t^k / k!.
     """
@@ -132,8 +132,8 @@ def retreat(x, unit, tables, r, curvature, work, numbers):
 
 
 @loop
-def absorb(target, noise, unit, mean, covariance):
-    """Overwrite the mean and the covariance of a state with those given a row; return v and s."""
+def condition_on_row(target, noise, unit, mean, covariance):
+    """Overwrite the mean and the covariance of a state with those given a row, and return v and s."""
     a, s, v = len(unit), covariance[0, 0] + noise, target - mean[0]
     for i in range(a):
         mean[i] += covariance[i, 0] * (v / s)
@@ -149,7 +149,7 @@ def absorb(target, noise, unit, mean, covariance):
 
 @loop
 def take_back(target, noise, unit, mean, covariance, r, curvature, work):
-    """Overwrite r and N after a row with those before it; return (C^-1 y)_i and (C^-1)_ii."""
+    """Overwrite r and N after a row with those before it, and return (C^-1 y)_i and (C^-1)_ii."""
     a, s = len(unit), covariance[0, 0] + noise
     score, share, each = (target - mean[0]) / s, noise / s, 1 / s
     coefficient, precision, before, corner = score, each, score + r[0] * share, each
@@ -210,7 +210,7 @@ def load(array, i, unit, vector, matrix):
 
 @loop
 def filter_rows(times, targets, noise, model, states):
-    """Write the states before all blocks; return sum log s and sum v^2 / s."""
+    """Write the states before all blocks, and return sum log s and sum v^2 / s."""
     kappa, unit, tables = model
     a = len(unit)
     mean, covariance, work, numbers = np.zeros(a), tables[3 * a - 1].copy(), np.empty((4, a, a)), np.full(2 * a, np.nan)
@@ -219,7 +219,7 @@ def filter_rows(times, targets, noise, model, states):
         if i % SIZE == 0:
             store(states, i // SIZE, unit, mean, covariance)
         advance(kappa * (times[i] - last), unit, tables, mean, covariance, work, numbers)
-        v, s = absorb(targets[i], noise[i if many else 0], unit, mean, covariance)
+        v, s = condition_on_row(targets[i], noise[i if many else 0], unit, mean, covariance)
         last, squares, product = times[i], squares + v * (v / s), product * s
         if not 1 / LARGE < product < LARGE:
             logarithms += math.log(product)
@@ -242,12 +242,12 @@ def filter_block(block, times, targets, noise, model, states, predicted, moved):
         for j in range(a):
             for k in range(a):
                 moved[i - first, j, k] = work[2, j, k]
-        absorb(targets[i], noise[i if many else 0], unit, mean, covariance)
+        condition_on_row(targets[i], noise[i if many else 0], unit, mean, covariance)
 
 
 @loop
 def smooth_rows(times, targets, noise, model, states, adjoints, coefficients, precisions):
-    """Write C^-1 y (n,), the diagonal of C^-1 (n,) and the adjoints; return the derivative in log kappa."""
+    """Write C^-1 y (n,), the diagonal of C^-1 (n,) and the adjoints, and return the derivative in log kappa."""
     kappa, unit, tables = model
     a, total, many = len(unit), 0.0, noise.size > 1
     mean, r, covariance, curvature = np.empty(a), np.zeros(a), np.empty((a, a)), np.zeros((a, a))
@@ -271,20 +271,20 @@ def smooth_rows(times, targets, noise, model, states, adjoints, coefficients, pr
 
 
 @loop
-def smooth_block(block, times, targets, noise, model, adjoints, predicted, behind):
-    """Write r and N (SIZE, a + a^2) before each row of a block is seen, given the states before them."""
+def smooth_block(block, times, targets, noise, model, adjoints, predicted, backward):
+    """Write r and N (SIZE, a + a^2) before each row of a block, given the states before them."""
     kappa, unit, tables = model
     a, first, many = len(unit), SIZE * block, noise.size > 1
     mean, r, covariance, curvature = np.empty(a), np.empty(a), np.empty((a, a)), np.empty((a, a))
     work, numbers, end = np.empty((4, a, a)), np.full(2 * a, np.nan), min(first + SIZE, times.size)
     load(adjoints, block + 1, unit, r, curvature)
-    store(behind, end - first, unit, r, curvature)
+    store(backward, end - first, unit, r, curvature)
     for i in range(end - 1, first - 1, -1):
         load(predicted, i - first, unit, mean, covariance)
         if i + 1 < times.size:
             retreat(kappa * (times[i + 1] - times[i]), unit, tables, r, curvature, work, numbers)
         take_back(targets[i], noise[i if many else 0], unit, mean, covariance, r, curvature, work)
-        store(behind, i - first, unit, r, curvature)
+        store(backward, i - first, unit, r, curvature)
 
 
 # --- points --------------------------------------------------------------------------------------
@@ -292,14 +292,14 @@ def smooth_block(block, times, targets, noise, model, adjoints, predicted, behin
 
 @loop
 def states_at(at, places, times, targets, noise, model, states, adjoints, given, later):
-    """Write mean and covariance of the state at points given the rows before, and r and N given those after.
+    """Write mean and covariance of the state at points given earlier rows, and r and N given later ones.
 
     `at` (m,) ascends, and `places` (m,) are the numbers of rows at or before each point.
     """
     kappa, unit, tables = model
     a, n, many, known = len(unit), times.size, noise.size > 1, -1
     mean, r, covariance, curvature = np.empty(a), np.empty(a), np.empty((a, a)), np.empty((a, a))
-    predicted, moved, behind = np.empty((SIZE, a + a * a)), np.empty((SIZE, a, a)), np.empty((SIZE + 1, a + a * a))
+    predicted, moved, backward = np.empty((SIZE, a + a * a)), np.empty((SIZE, a, a)), np.empty((SIZE + 1, a + a * a))
     work, numbers = np.empty((4, a, a)), np.full(2 * a, np.nan)
     for p in range(at.size):
         row, after = max(places[p] - 1, 0), places[p]
@@ -307,12 +307,12 @@ def states_at(at, places, times, targets, noise, model, states, adjoints, given,
         if row // SIZE != known:
             known = row // SIZE
             filter_block(known, times, targets, noise, model, states, predicted, moved)
-            smooth_block(known, times, targets, noise, model, adjoints, predicted, behind)
+            smooth_block(known, times, targets, noise, model, adjoints, predicted, backward)
         load(predicted, row - first, unit, mean, covariance)
         if after > 0:
-            absorb(targets[row], noise[row if many else 0], unit, mean, covariance)
+            condition_on_row(targets[row], noise[row if many else 0], unit, mean, covariance)
             advance(kappa * (at[p] - times[row]), unit, tables, mean, covariance, work, numbers)
-        load(behind, after - first, unit, r, curvature)
+        load(backward, after - first, unit, r, curvature)
         if after < n:
             retreat(kappa * (times[after] - at[p]), unit, tables, r, curvature, work, numbers)
         store(given, p, unit, mean, covariance)
@@ -320,10 +320,10 @@ def states_at(at, places, times, targets, noise, model, states, adjoints, given,
 
 
 @loop
-def carry_between(at, places, times, noise, model, given, carried):
-    """Write the matrices Phi (m, a, a) by which the errors of the state at one point reach the next, given the rows.
+def propagate_between(at, places, times, noise, model, given, propagators):
+    """Write the matrices Phi (m, a, a) that map errors of the state at one point to the next, given the rows.
 
-    `given` are the states at the points. Phi is the product of A and I - k e_0^T of all steps and rows between.
+    `given` are the states at the points. Phi is the product of A and I - k e_0^T of all steps and rows in between.
     """
     kappa, unit, tables = model
     a, many = len(unit), noise.size > 1
@@ -340,6 +340,6 @@ def carry_between(at, places, times, noise, model, given, carried):
                 for k in range(1, a):
                     total[k, j] -= covariance[k, 0] / s * total[0, j]
                 total[0, j] *= own / s
-            absorb(0.0, own, unit, mean, covariance)
+            condition_on_row(0.0, own, unit, mean, covariance)
         step_to(kappa * (at[p] - last), unit, tables, work, numbers)
-        carried[p] = work[0] @ total
+        propagators[p] = work[0] @ total

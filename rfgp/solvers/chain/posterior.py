@@ -1,4 +1,4 @@
-"""The posterior of a Matern process of one column: moments of points from the states of rows next to them."""
+"""The posterior of a Matern process of one column, from the states of rows next to points."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class ChainReads:
 
     Attributes:
         given: The process given the rows.
-        points: The values of its column at the points, in ascending order.
+        points: The values of the column at the points, in ascending order.
     """
 
     given: ChainRows
@@ -58,17 +58,17 @@ class ChainReads:
 
 @dataclass(frozen=True, eq=False)
 class ChainPosterior(Posterior):
-    """The rows, from which the states are computed again after loading.
+    """The rows. After loading, the states are computed again from them.
 
-    Means, variances and covariances come from the states. Derivatives in points and products come from the sparse
-    factor of the same rows, which is computed when it is needed.
+    Means, variances and covariances are computed from the states. Derivatives in points and products are computed on
+    demand from the sparse factor of the same rows.
 
     Attributes:
-        prior: The prior, of one block.
+        prior: The prior of one block.
         inputs: The inputs of the rows, (n, d).
-        noise_diag: D (n,).
-        targets: y - mean, (n, k).
-        given: The process given the rows, if it was computed. If None, it is when it is needed.
+        noise_diag: The noise D, (n,).
+        targets: The centered targets y - mean, (n, k).
+        given: The computed process given the rows. If None, it is computed on demand.
     """
 
     prior: Prior
@@ -91,11 +91,11 @@ class ChainPosterior(Posterior):
 
     @property
     def width(self) -> int:
-        """The number of entries that a point takes: the states before and after it, and what is made of them."""
+        """The number of entries of a point: the states before and after it, and temporary arrays."""
         return COLUMNS
 
     def project(self, inputs: Tensor) -> Any:
-        """Return the process at n inputs (n, d), each by itself, with its mean and variances."""
+        """Return the process at n single points (n, d), with its mean and variances."""
         if torch.is_grad_enabled() and inputs.requires_grad:
             return self._sparse.project(inputs)
         return self._read(inputs)
@@ -114,8 +114,8 @@ class ChainPosterior(Posterior):
         """Return the covariance (n, n), of at most 2,000 points.
 
         Raises:
-            InvalidArgumentError: there are more points.
-            NotDifferentiableError: it would have to be differentiated in the inputs.
+            InvalidArgumentError: If there are more points.
+            NotDifferentiableError: If the inputs require gradients.
         """
         check_joint(len(inputs), "points")
         if torch.is_grad_enabled() and inputs.requires_grad:
@@ -127,10 +127,10 @@ class ChainPosterior(Posterior):
         return self._sparse.operator(inputs)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Refuse to draw functions: the process is known at the positions that are asked for.
+        """Raise an error, because the process is defined at given positions only.
 
         Raises:
-            InvalidArgumentError: always.
+            InvalidArgumentError: Always.
         """
         return self._sparse.sample_functions(count, generator)
 
@@ -142,7 +142,7 @@ class ChainPosterior(Posterior):
         """Return the posterior itself, the sum of its one term.
 
         Raises:
-            InvalidArgumentError: there is no such term, or none is named.
+            InvalidArgumentError: If a term is unknown, or none is named.
         """
         known_terms(self.prior, names)
         return self
@@ -151,8 +151,8 @@ class ChainPosterior(Posterior):
         """Return the posterior covariance (n, n) of the term with itself, at n inputs.
 
         Raises:
-            InvalidArgumentError: there is no such term, or none is named.
-            NotDifferentiableError: it would have to be differentiated in the inputs.
+            InvalidArgumentError: If a term is unknown, or none is named.
+            NotDifferentiableError: If the inputs require gradients.
         """
         for names in (first, second):
             known_terms(self.prior, names)

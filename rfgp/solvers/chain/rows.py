@@ -24,7 +24,7 @@ class Ascending:
 
     Attributes:
         values: The values, (n,).
-        order: Their places before, (n,). If None, they were in that order.
+        order: The original positions of the values, (n,). If None, the order was ascending.
     """
 
     values: Array
@@ -39,11 +39,11 @@ class Ascending:
         return cls(values[order], order)
 
     def sorted(self, numbers: Array) -> Array:
-        """Return numbers (n,) of the values in ascending order of these."""
+        """Return numbers (n,) in the ascending order of the values."""
         return np.ascontiguousarray(numbers) if self.order is None else numbers[self.order]
 
     def restored(self, numbers: Array) -> Array:
-        """Return numbers (n, ...) in ascending order of the values in the order before."""
+        """Return numbers (n, ...) from the ascending order of the values in the original order."""
         if self.order is None:
             return numbers
         out = np.empty_like(numbers)
@@ -55,10 +55,10 @@ class ChainRows:
     """A Matern process given rows.
 
     Args:
-        prior: The prior, of one block.
+        prior: The prior of one block.
         inputs: The inputs of the rows, (n, d).
-        noise: D, (1,) or (n,).
-        residual: y - mean, (n, k).
+        noise: The noise D, (1,) or (n,).
+        residual: The residual y - mean, (n, k).
     """
 
     def __init__(self, prior: Prior, inputs: Tensor, noise: Tensor, residual: Tensor) -> None:
@@ -69,13 +69,13 @@ class ChainRows:
 
     @cached_property
     def noise(self) -> Array:
-        """D of the rows in ascending order, (n,), or (1,) if all are the same."""
+        """The noise D of the rows in ascending order, (n,), or (1,) if all are equal."""
         given = self._noise
         return given[:1] if (given == given[0]).all() else self.order.sorted(given)
 
     @cached_property
     def states(self) -> list[ChainStates]:
-        """The process over s, the root of its variance, given each output over s."""
+        """The process over its standard deviation s, given each output over s."""
         noise, times = self.noise / self.variance, self.order.values
         targets = (self.order.sorted(output) / math.sqrt(self.variance) for output in self._residual.T)
         return [ChainStates(self.column.order, self.lengthscale, times, one, noise) for one in targets]
@@ -96,7 +96,7 @@ _KEPT: MutableMapping[Tensor, tuple[int, Ascending]] = WeakTensorKeyDictionary()
 
 
 def ascending(inputs: Tensor, place: int) -> Ascending:
-    """Return a column of rows (n, d) in ascending order, which is kept as long as their tensor."""
+    """Return a column of rows (n, d) in ascending order. It is cached for the lifetime of their tensor."""
     kept = _KEPT.get(inputs)
     if kept is None or kept[0] != place:
         kept = place, Ascending.of(as_array(inputs[:, place]))
@@ -110,7 +110,7 @@ def serves(prior: Prior) -> bool:
 
 
 def column_of(prior: Prior) -> MaternColumn:
-    """Return the column of which a prior is a process."""
+    """Return the column of the process of a prior."""
     column = prior.precisions[0].column
     assert column is not None
     return column

@@ -18,7 +18,7 @@ class ChainScore:
     Args:
         given: The process given the rows.
         rows: The rows.
-        learned: The variance of one observation, without the noise of its own.
+        learned: The learned variance of one observation, without the noise of the rows.
     """
 
     def __init__(self, given: ChainRows, rows: Block, learned: float) -> None:
@@ -33,7 +33,7 @@ class ChainScore:
 
     @property
     def gradient(self) -> Tensor:
-        """The derivatives, without those of repetitions of rows, (3 + k,)."""
+        """The derivatives, without those of repeated rows, (3 + k,)."""
         score = np.zeros(3 + self._rows.num_outputs)
         for count, scales, means, one in self._outputs:
             score += count * (0.5 * scales @ one.in_scales - means @ one.in_means)
@@ -46,22 +46,22 @@ class ChainScore:
         information = np.zeros((size, size))
         for count, scales, means, one in self._outputs:
             information += count * (0.5 * scales @ one.of_scales @ scales.T + means @ one.of_means @ means.T)
-        if rows.weight is not None:  # repetitions have the noise of one observation each
+        if rows.weight is not None:  # repeated rows have the noise of one observation each
             repeated = (as_array(rows.weight) - 1) * np.square(self._share)
             information[2, 2] += 0.5 * float(rows.each.sum()) * repeated.sum()
         return torch.from_numpy(information)
 
     @property
     def _share(self) -> Array:
-        """The part of the noise of rows that the learned noise is, (1,) or (n,)."""
+        """The share of the learned noise in the noise of rows, (1,) or (n,)."""
         fixed = self._rows.fixed_noise
         return np.ones(1) if fixed is None else self._learned / (self._learned + as_array(fixed))
 
     @cached_property
     def _outputs(self) -> list[tuple[float, Array, Array, Scores]]:
-        """How often each output counts, and the coordinates as directions of its scores, (3 + k, q + 2) twice.
+        """The weight of each output, and the coordinates as directions of its scores, (3 + k, q + 2) twice.
 
-        A log lengthscale is -log kappa. As s^2 grows, all innovations grow by its root and noise falls in units of it.
+        A log lengthscale is -log kappa. As s^2 grows, all innovations grow by its root, and noise falls relative to it.
         """
         share, k, given = self._share, self._rows.num_outputs, self._given
         shares = share[None] if len(share) == 1 else np.stack([given.order.sorted(share), np.ones(len(share))])

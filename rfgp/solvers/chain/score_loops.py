@@ -1,20 +1,20 @@
-"""Compiled loops of the filter and its derivatives forwards: score and information in one pass over the rows.
+"""Compiled loops of the filter and its forward derivatives: score and information in one pass over the rows.
 
-`rfgp.solvers.chain.states` has the formulas, and `rfgp.solvers.chain.loops` the arguments. There are q + 2 directions:
-log kappa, parts of the noise, and the mean. `tangents` (q + 1, a, a) are the derivatives of the covariance, which the
-mean does not change, and `moving` (q + 2, a) those of the mean of a state.
+The formulas are in `rfgp.solvers.chain.states`, and the arguments in `rfgp.solvers.chain.loops`. There are q + 2
+directions: log kappa, parts of the noise, and the mean. `tangents` (q + 1, a, a) are the derivatives of the covariance,
+which does not depend on the mean. `moving` (q + 2, a) are the derivatives of the mean of a state.
 """
 
 import math
 
 import numpy as np
 
-from rfgp.solvers.chain.loops import absorb, advance, loop
+from rfgp.solvers.chain.loops import advance, condition_on_row, loop
 
 
 @loop
 def advance_tangents(x, unit, tables, mean, work, tangents, moving):
-    """Overwrite derivatives with those after a step, given its mean, and its A, R and A P A^T in `work`."""
+    """Overwrite derivatives with those after a step, given its mean and its A, R and A P A^T in `work`."""
     a = len(unit)
     for q in range(len(moving)):
         for i in range(a):
@@ -46,7 +46,7 @@ def advance_tangents(x, unit, tables, mean, work, tangents, moving):
 
 
 @loop
-def absorb_tangents(v, s, unit, covariance, noises, tangents, moving, work):
+def condition_tangents(v, s, unit, covariance, noises, tangents, moving, work):
     """Overwrite derivatives with those after a row, given the covariance before it and derivatives of its noise.
 
     dP <- (I - k e_0^T) dP (I - k e_0^T)^T + k k^T dD, and dm <- (I - k e_0^T) dm + v dk.
@@ -73,15 +73,15 @@ def absorb_tangents(v, s, unit, covariance, noises, tangents, moving, work):
 
 @loop
 def score_rows(times, targets, noise, shares, model, in_scales, in_means, of_scales, of_means):
-    """Add up derivatives of the innovations v and their variances s; return sum log s and sum v^2 / s.
+    """Sum derivatives of the innovations v and their variances s, and return sum log s and sum v^2 / s.
 
-    With z = v / sqrt(s), c = (1, d log s) and b = dv / sqrt(s), in the directions log kappa and log noise, and for b in
-    that of the mean,
+    Let z = v / sqrt(s), c = (1, d log s) and b = dv / sqrt(s), in the directions log kappa and log noise, and for b
+    also in the direction of the mean. The sums are
 
         in_scales (q + 2,)  sum c (z^2 - 1)    of_scales (q + 2, q + 2)  sum c c^T
         in_means (q + 2,)   sum b z            of_means (q + 2, q + 2)   sum b b^T
 
-    `shares` (q, 1) or (q, n) are the parts of the noise of a row that the directions of the noise change.
+    `shares` (q, 1) or (q, n) are the parts of the noise of a row in the directions of the noise.
     """
     kappa, unit, tables = model
     a, parts, many, shared = len(unit), len(shares), noise.size > 1, shares.shape[1] > 1
@@ -108,6 +108,6 @@ def score_rows(times, targets, noise, shares, model, in_scales, in_means, of_sca
                 of_scales[q, k] += c[q] * c[k]
                 of_means[q, k] += b[q] * b[k]
         logarithms, squares = logarithms + math.log(s), squares + z * z
-        absorb_tangents(v, s, unit, covariance, noises, tangents, moving, work)
-        absorb(targets[i], own, unit, mean, covariance)
+        condition_tangents(v, s, unit, covariance, noises, tangents, moving, work)
+        condition_on_row(targets[i], own, unit, mean, covariance)
     return logarithms, squares

@@ -1,4 +1,4 @@
-"""The solver of a Matern process of one column, whose rows are in memory."""
+"""The solver of a Matern process of one column, for rows in memory."""
 
 import math
 from functools import cached_property, partial
@@ -19,15 +19,15 @@ _LOG_2PI = math.log(2 * math.pi)
 
 
 class ChainSolver(Inference):
-    """Rows under a half-integer Matern process of one column, exactly, in time and memory linear in the rows.
+    """Rows under a half-integer Matern process of one column, with time and memory linear in the rows.
 
-    `rfgp.solvers.chain.states` has the formulas. For C = s^2 K + D and r = y - mean, the log density's
-    derivative in s^2 follows from that in the logarithm of a common factor of s^2 and D, (r^T C^-1 r - n) / 2.
+    The formulas are in `rfgp.solvers.chain.states`. For C = s^2 K + D and r = y - mean, the derivative of the log
+    density in s^2 follows from that in the logarithm of a common factor of s^2 and D, (r^T C^-1 r - n) / 2.
 
     Args:
-        prior: The prior, with gradients, which is one block (`serves`).
+        prior: The prior of one block (`serves`), with gradients.
         rows: The data.
-        mean: (k,), float64.
+        mean: The prior mean, (k,), float64.
         noise: The variance of one observation, 0-d, float64.
     """
 
@@ -50,7 +50,7 @@ class ChainSolver(Inference):
         return block.values.double(), block.variance.double()
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver with other targets (n, k) of the same inputs, whose order is kept."""
+        """Return the solver for other targets (n, k) of the same inputs. Their order is kept."""
         return type(self)(self._prior, rows, mean, noise)
 
     def log_marginal_likelihood(self) -> Tensor:
@@ -81,9 +81,9 @@ class ChainSolver(Inference):
     # --- scores ----------------------------------------------------------------------------------
 
     def score(self) -> Tensor:
-        """Return the log marginal likelihood, 0-d, whose gradient comes from one pass over the rows.
+        """Return the log marginal likelihood, 0-d, with its gradient from one pass over the rows.
 
-        It has derivatives in hyperparameters only, and not in the noise or the targets of single rows.
+        It has derivatives in hyperparameters only, but not in the noise or the targets of single rows.
         """
 
         def compute(needs: Needs) -> tuple[Tensor, Gradients]:
@@ -146,6 +146,6 @@ class ChainSolver(Inference):
         return self._rows.targets - self.coefficients * variance[:, None], variance
 
     def posterior(self) -> ChainPosterior:
-        """Return the rows, with the states that were computed for them."""
+        """Return the rows, with their computed states."""
         noise, inputs = self._noise.detach().expand(len(self._rows)), self._rows.inputs
         return ChainPosterior(self._prior.detached(), inputs, noise, self._residual.detach(), given=self._given)

@@ -1,36 +1,36 @@
-"""A Matern process of one column as a Markov process: its states given rows, in one pass forward and one back.
+"""A Matern process of one column as a Markov process: its states given rows, by a forward and a backward pass.
 
 For nu = a - 1/2 and kappa = sqrt(2 nu) / lengthscale, the state z = (f, f' / kappa, ...) has a numbers and is a Markov
-process (`graphs.precisions.chains.transition`). For variance 1, A and R of a step, e_0 the first unit vector and the
+process (`graphs.precisions.chains.transition`). For variance 1, A and R of a step, the first unit vector e_0 and the
 noise D of a row, the filter is
 
     m <- A m,  P <- A P A^T + R,    s = P_00 + D,  v = y - m_0,  k = P e_0 / s,    m <- m + k v,  P <- P - k k^T s,
 
-and -2 log N(y) = sum log s + v^2 / s + n log 2 pi. Backwards, r and N are the derivative of the log density in m and
-the negative expected second one (de Jong 1989, Smoothing and interpolation with the state-space model; Durbin and
-Koopman 2012, Section 4.4), so that a state has the posterior mean m + P r and covariance P - P N P. At a row
+and -2 log N(y) = sum log s + v^2 / s + n log 2 pi. In the backward pass, r is the derivative of the log density in m,
+and N is minus its expected second derivative (de Jong 1989, Smoothing and interpolation with the state-space model;
+Durbin and Koopman 2012, Section 4.4). A state has the posterior mean m + P r and covariance P - P N P. At a row
 
     (C^-1 y)_i = v / s - k^T r,        (C^-1)_ii = 1 / s + k^T N k,
     r <- (I - k e_0^T)^T r + e_0 v / s,    N <- (I - k e_0^T)^T N (I - k e_0^T) + e_0 e_0^T / s,
 
-and in a step r <- A^T r, N <- A^T N A. With M = r r^T - N after a step of x, which is kappa times the distance,
-dA / dx = F A and dR / dx = q g g^T, g the last column of A (Koopman and Shephard 1992, Exact score for time series
+and in a step r <- A^T r, N <- A^T N A. Let M = r r^T - N after a step of x, kappa times the distance. With
+dA / dx = F A, dR / dx = q g g^T and the last column g of A (Koopman and Shephard 1992, Exact score for time series
 models in state space form),
 
-    d log N(y) / dx = r^T F m + tr(M F (P - R)) + q g^T M g / 2,    m and P those after the step.
+    d log N(y) / dx = r^T F m + tr(M F (P - R)) + q g^T M g / 2,    with m and P after the step.
 
-For points in ascending order, the covariance of f_i and f_j, i < j, is e_0^T P_i Phi^T (I - N_j P_j) e_0, where Phi is
-the product of all A and I - k e_0^T between them.
+For points in ascending order, the covariance of f_i and f_j, i < j, is e_0^T P_i Phi^T (I - N_j P_j) e_0. Phi is the
+product of all A and I - k e_0^T between them.
 
-Forwards, the derivatives of m and P in a hyperparameter follow from those of A and R. With the derivatives of v and s,
-the score is sum (d log s (v^2 / s - 1) / 2 - v dv / s), and sum (d log s d log s / 2 + dv dv / s) is an estimate of the
-Fisher information without bias (Harvey 1989, Forecasting, structural time series models and the Kalman filter, Section
-3.4.5).
+In a forward pass, the derivatives of m and P in a hyperparameter follow from those of A and R. With the derivatives of
+v and s, the score is sum (d log s (v^2 / s - 1) / 2 - v dv / s). An unbiased estimate of the Fisher information is sum
+(d log s d log s / 2 + dv dv / s) (Harvey 1989, Forecasting, structural time series models and the Kalman filter,
+Section 3.4.5).
 
 Numerics: A = exp(-x) sum_k x^k T_k, and R is the integral of q g g^T, a sum of C_m E_m(2 x) with E_m(t) = 1 - exp(-t)
-sum_(k <= m) t^k / k!, which is summed from its smallest terms if t is small. No entry of R is a difference of larger
-ones, however short the step. P - P N P loses digits only where the variance is small next to that given the rows on one
-side alone.
+sum_(k <= m) t^k / k!. For small t it is summed from its smallest terms. No entry of R is a difference of larger ones,
+even for short steps. P - P N P loses digits only if the variance is small relative to that given earlier rows alone or
+later rows alone.
 """
 
 import math
@@ -46,7 +46,7 @@ from rfgp.autograd import Array
 
 
 class Smoothed(NamedTuple):
-    """The result of the pass back over the rows, for variance 1."""
+    """The result of the backward pass over the rows, for variance 1."""
 
     coefficients: Array  # C^-1 y, (n,)
     precisions: Array  # the diagonal of C^-1, (n,)
@@ -57,7 +57,7 @@ class Smoothed(NamedTuple):
 class Scores(NamedTuple):
     """Sums over the rows of derivatives of innovations in log kappa, q parts of the noise and the mean.
 
-    `rfgp.solvers.chain.score_loops` defines them.
+    They are defined in `rfgp.solvers.chain.score_loops`.
     """
 
     in_scales: Array  # (q + 2,)
@@ -87,8 +87,14 @@ class ChainStates:
         order: The number a of entries of a state, nu + 1/2.
         lengthscale: The lengthscale.
         times: The rows, ascending, (n,).
-        targets: y, (n,).
-        noise: D, (1,) or (n,).
+        targets: The targets y, (n,).
+        noise: The noise D, (1,) or (n,).
+
+    Examples:
+        >>> times = np.array([0.0, 1.0])
+        >>> states = ChainStates(1, 1.0, times, np.zeros(2), np.zeros(1))
+        >>> round(states.log_determinant, 6), round(float(np.log(1 - np.exp(-2))), 6)
+        (-0.145413, -0.145413)
     """
 
     order: int
@@ -121,7 +127,7 @@ class ChainStates:
 
     @cached_property
     def smoothed(self) -> Smoothed:
-        """The result of the pass back over the rows."""
+        """The result of the backward pass over the rows."""
         from rfgp.solvers.chain import loops
 
         states, n = self._filtered[0], len(self.times)
@@ -137,7 +143,7 @@ class ChainStates:
         """Return derivatives of the innovations, in one pass.
 
         Args:
-            shares: Parts of the noise of the rows, from 0 to 1.
+            shares: The parts of the noise of the rows, from 0 to 1.
         """
         from rfgp.solvers.chain import score_loops
 
@@ -170,20 +176,20 @@ class ChainStates:
         from rfgp.solvers.chain import loops
 
         found, size = self.at(points), len(points)
-        carried = np.zeros((size, self.order, self.order))
-        loops.carry_between(points, found.places, self.times, self.noise, self._model, found.given, carried)
+        propagators = np.zeros((size, self.order, self.order))
+        loops.propagate_between(points, found.places, self.times, self.noise, self._model, found.given, propagators)
         rest = np.eye(1, self.order) - np.einsum("pij,pj->pi", found.curvature, found.covariance[:, :, 0])
         out, reached = np.diag(found.variance), np.zeros((size, self.order))
-        for j in range(1, size):  # reached: Phi P_i e_0 of all points i before j
+        for j in range(1, size):  # `reached` is Phi P_i e_0 of all points i before j
             reached[j - 1] = found.covariance[j - 1, :, 0]
-            reached[:j] = reached[:j] @ carried[j].T
+            reached[:j] = reached[:j] @ propagators[j].T
             out[:j, j] = out[j, :j] = reached[:j] @ rest[j]
         return out
 
 
 @lru_cache
 def model_of(order: int) -> tuple[tuple[float, ...], Array]:
-    """Return the unit vector of the length a as a tuple, and T_k, C_m, P, F and q at each entry, (3 a + 2, a, a)."""
+    """Return the unit vector of the length a as a tuple, and T_k, C_m, P, F and q in each entry, (3 a + 2, a, a)."""
     shifted, intensity = companion(order) + np.eye(order), INTENSITY[order]
     powers = [np.linalg.matrix_power(shifted, k) / math.factorial(k) for k in range(order)]
     integrals = np.zeros((2 * order - 1, order, order))

@@ -1,4 +1,4 @@
-"""Features, walks, sparse precisions and neighbours without noise, by conjugate gradients and draws."""
+"""Conjugate gradients and draws for features, walks, sparse precisions and latent neighbors."""
 
 from rfgp.solvers.iterative.latent import LatentSolver as LatentSolver
 from rfgp.solvers.iterative.latent import prefers_latent as prefers_latent

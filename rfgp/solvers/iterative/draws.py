@@ -1,13 +1,13 @@
-"""Draws from N(0, C^-1), and the log determinant of C that comes with them.
+"""Draws from N(0, C^-1), and an estimate of the log determinant of C from them.
 
-log |C| = log |D| + log |P| + tr log A, the trace from probes z on the sphere |z|^2 = n and Gauss quadrature in Krylov
-spaces (Ubaru, Chen and Saad 2017, "Fast estimation of tr(f(A)) via stochastic Lanczos quadrature"), without a product
-of its own: a draw from N(0, C^-1) solves A x = t with t ~ N(0, A), hence t = A^(1/2) z for a normal z, and with the
-Lanczos matrix that its conjugate gradients leave,
+log |C| = log |D| + log |P| + tr log A. The trace is estimated from probes z on the sphere |z|^2 = n by Gauss quadrature
+in Krylov spaces (Ubaru, Chen and Saad 2017, "Fast estimation of tr(f(A)) via stochastic Lanczos quadrature"). It needs
+no products of its own: a draw from N(0, C^-1) solves A x = t with t ~ N(0, A). Hence t = A^(1/2) z for a normal z, and
+the Lanczos matrix of its conjugate gradients gives
 
     n z^T log(A) z / |z|^2 = n t^T A^-1 log(A) t / t^T A^-1 t.
 
-The spread over draws is the standard error.
+The standard error is computed from the variance over draws.
 """
 
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ from torch import Tensor
 from rfgp.solvers.conjugate_gradients import CGSolution, Floats
 
 _LANCZOS = 1000
-"""The most steps of a search that its Lanczos matrix consists of."""
+"""The most steps of a search in its Lanczos matrix."""
 
 
 class Estimate(NamedTuple):
-    """A number from draws, and its standard error."""
+    """An estimate from draws, and its standard error."""
 
     value: float
     error: float
@@ -36,10 +36,10 @@ class Draws:
     """Draws from N(0, C^-1).
 
     Attributes:
-        solved: w (n, m).
-        squares: w^T C w (m,), n on average.
-        search: The conjugate gradients that led to the solutions.
-        log_diagonals: log |D| + log |P|.
+        solved: The draws w, (n, m).
+        squares: The squares w^T C w, (m,), n on average.
+        search: The conjugate gradients of the solves.
+        log_diagonals: The sum log |D| + log |P|.
     """
 
     solved: Tensor
@@ -49,14 +49,14 @@ class Draws:
 
     @cached_property
     def log_determinant(self) -> Estimate:
-        """An estimate of log |C|. The error of a single draw is not known, and infinite."""
+        """An estimate of log |C|. The error of a single draw is infinite."""
         values = len(self.solved) * _mean_logs(self.search)
         error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.inf
         return Estimate(self.log_diagonals + float(values.mean()), float(error))
 
     @cached_property
     def normalized(self) -> Tensor:
-        """Draws w (n, m) scaled to w^T C w = n."""
+        """The draws w (n, m) scaled to w^T C w = n."""
         return self.solved * (len(self.solved) / self.squares).sqrt()
 
 
@@ -75,7 +75,7 @@ def _mean_logs(search: CGSolution) -> Floats:
 
 
 def _eigenpairs(diagonal: Floats, second: Floats) -> tuple[Floats, Floats]:
-    """Return those of a symmetric tridiagonal matrix; LAPACK's fast method fails on some large ones."""
+    """Return eigenvalues and -vectors of a symmetric tridiagonal matrix. LAPACK's fast method fails on large ones."""
     try:
         values, vectors = scipy.linalg.eigh_tridiagonal(diagonal, second)
     except np.linalg.LinAlgError:

@@ -1,11 +1,11 @@
-"""The terms of a prior given rows, and what points read of them.
+"""The terms of a prior given rows, and their projections to points.
 
-With C = H H^T + D, a = C^-1 (y - mean) and m draws w_j ~ N(0, C^-1), which conjugate gradients give, the function at x,
-h_x (u_j - H^T w_j) and h_x H^T w_j are independent draws from distributions of the variances v and e: what the data
-leave of the prior variance k = |h_x|^2, and what they explain. Since k = e + v is known, the mean squares of both
-estimate v: A from the first with the variance 2 v^2 / m, k - B from the second with 2 e^2 / m. Their best combination
-has the weights e^2 and v^2, hence the relative standard error sqrt(2 / m) e / sqrt(e^2 + v^2): that of m draws if the
-data explain all, and far less if they explain little.
+Conjugate gradients compute a = C^-1 (y - mean) and m draws w_j ~ N(0, C^-1), with C = H H^T + D. At x, the functions
+h_x (u_j - H^T w_j) and h_x H^T w_j are independent draws with the variances v and e. v is the posterior variance, and e
+the part of the prior variance k = |h_x|^2 that the data explain. Because k = e + v is known, the mean squares of both
+estimate v: A from the first with the variance 2 v^2 / m, and k - B from the second with 2 e^2 / m. Their best
+combination has the weights e^2 and v^2, and the relative standard error sqrt(2 / m) e / sqrt(e^2 + v^2). That is the
+error of m draws if the data explain all, and far less if they explain little.
 """
 
 from collections.abc import Sequence
@@ -18,19 +18,19 @@ from rfgp.solvers.iterative.operator import CGOperator, total
 from rfgp.solvers.iterative.role import Reads, Term, times
 
 ENTRIES = 2**22
-"""The number of entries that reads of a chunk of points take, and coordinates of points that are solved at once."""
+"""The number of entries of the projections of a chunk of points, and of coordinates in one solve."""
 LEAST_SOLVED = 32
-"""The number of points that are solved at once, however many coordinates there are."""
+"""The least number of points in one solve."""
 
 
 class GivenTerms:
-    """All terms at rows, and the coordinates that their coefficients and draws have.
+    """All terms at rows, with the coordinates of their coefficients and draws.
 
     Args:
         terms: The terms.
-        operator: C of the rows.
-        coefficients: a (rows, k).
-        draws: w (rows, m).
+        operator: The covariance C of the rows.
+        coefficients: The coefficients a, (rows, k).
+        draws: The draws w, (rows, m).
     """
 
     def __init__(self, terms: Sequence[Term], operator: CGOperator, coefficients: Tensor, draws: Tensor) -> None:
@@ -39,12 +39,12 @@ class GivenTerms:
 
     @cached_property
     def means(self) -> dict[Term, Tensor]:
-        """The coordinates (N, k) of the mean of each term. Two terms may have one name."""
+        """The coordinates (N, k) of the mean of each term. Two terms may have the same name."""
         return {term: term.weights(self._coefficients) for term in self.terms}
 
     @cached_property
     def paths(self) -> dict[Term, Tensor]:
-        """The coordinates (N, 2 m) of what draws leave of each term, and of what they explain."""
+        """The coordinates (N, 2 m) of the unexplained and the explained part of draws of each term."""
         u, _ = self.operator.prior_weights(self._draws.shape[1])
         out = {}
         for term, own in zip(self.terms, self.operator.split(u), strict=True):
@@ -60,11 +60,11 @@ class GivenTerms:
 
 
 class Projected:
-    """The sum of some terms at n points, each by itself.
+    """The sum of some terms at n single points.
 
     Args:
         given: All terms given the rows.
-        terms: Those that are predicted.
+        terms: The predicted terms.
         inputs: The points.
         tolerance: The relative residual of solves.
     """
@@ -94,28 +94,28 @@ class Projected:
 
     @property
     def _left(self) -> list[Tensor]:
-        """The variances (n,) given the coordinates, of the terms that have some."""
+        """The conditional variances (n,) given the coordinates, of the terms that have some."""
         return [reads.left for _, reads in self._pairs if reads.left is not None]
 
     @cached_property
     def covariance(self) -> Tensor:
-        """The posterior covariance (n, n) of points of which each may be another's neighbour.
+        """The posterior covariance (n, n) of points that may be neighbors of each other.
 
-        The correlations are those of the joint distribution, and the variances those of one point each.
+        The correlations are those of the joint distribution, and the variances those of single points.
         """
         joint = Joint(self)
         return joint.covariance * joint.scales[:, None] * joint.scales
 
 
 class Joint:
-    """The sum of some terms at n points that may be each other's neighbours.
+    """The sum of some terms at n points that may be neighbors of each other.
 
     Args:
-        single: The same points, each by itself.
+        single: The same points as single points.
 
     Attributes:
         cross: The prior covariance (rows, n) of rows and points.
-        prior: The prior covariance (n, n), or zeros that have its shape by broadcasting.
+        prior: The prior covariance (n, n), or zeros that broadcast to it.
     """
 
     def __init__(self, single: Projected) -> None:
@@ -139,7 +139,7 @@ class Joint:
 
     @cached_property
     def scales(self) -> Tensor:
-        """The ratios (n,) of the deviations of points each by itself and in the joint distribution."""
+        """The ratios (n,) of the standard deviations of single points to those in the joint distribution."""
         if not any(term.reads_points for term in self._single.terms):
             return self.cross.new_ones(self.cross.shape[1])
         variance = self._single.solved_variance().clamp_min(0)
@@ -147,6 +147,6 @@ class Joint:
 
 
 def combined(left: Tensor, explained: Tensor, prior: Tensor) -> Tensor:
-    """Return the best estimate (n,) of variances that are estimated by `left` and by prior - `explained`, (n,) each."""
+    """Return the best combination (n,) of two estimates of variances, `left` and prior - `explained`, (n,) each."""
     share = explained.square() / (left.square() + explained.square()).clamp_min(torch.finfo(left.dtype).tiny)
     return torch.maximum(share * left + (1 - share) * (prior - explained), 0.1 * left)

@@ -1,13 +1,13 @@
-"""Products of two kernels at rows whose positions lie on a grid, by products with two small matrices.
+"""Products of two kernels at rows on a grid, by products with two small matrices.
 
-With N_1 distinct positions in the columns of one kernel and N_2 in those of the other, K = R (K_1 kron K_2) R^T, where
-R selects the cells of the grid that have rows. With K_s = L_s L_s^T it is H H^T, H = R (L_1 kron L_2). A product takes
-O(N_1 N_2 (N_1 + N_2)) operations, and cells may be missing or have several rows.
+Let the columns of the kernels have N_1 and N_2 distinct positions. Then K = R (K_1 kron K_2) R^T, where R selects the
+cells of the grid with rows. With K_s = L_s L_s^T it is H H^T, H = R (L_1 kron L_2). A product takes
+O(N_1 N_2 (N_1 + N_2)) operations. Cells may be missing or have several rows.
 
-The preconditioner is the noise with the largest eigenvalues of K_1 kron K_2 and their eigenvectors at the rows.
+The preconditioner combines the noise with the largest eigenvalues of K_1 kron K_2 and their eigenvectors at the rows.
 
-A point x reads w ~ N(0, I), the coordinates of f on the grid, through the Kronecker product of k_1(x, U_1) L_1^-T and
-k_2(x, U_2) L_2^-T, and has a variance of its own if it lies beside the grid.
+The coordinates w ~ N(0, I) of f on the grid are projected to a point x by the Kronecker product of k_1(x, U_1) L_1^-T
+and k_2(x, U_2) L_2^-T. Points off the grid have a conditional variance.
 
 Source: "latent Kronecker" structure, Lin et al. (2024), "Scalable Gaussian processes with latent Kronecker structure".
 """
@@ -32,7 +32,7 @@ from rfgp.sparse import KroneckerRows, on_grid
 MOST_RANK = 512
 """The most eigenvectors of a preconditioner."""
 LEAST_SIGNAL = 0.5
-"""The least share of an eigenvalue in the noise of an eigenvector of a preconditioner."""
+"""The least eigenvalue of an eigenvector of a preconditioner, relative to the noise."""
 MOST_DECOMPOSED = 2048
 """The most positions of one side whose eigenvectors are computed."""
 
@@ -41,8 +41,13 @@ class KroneckerPart(Part):
     """H = R (L_1 kron L_2).
 
     Args:
-        roots: L_1 (N_1, N_1) and L_2 (N_2, N_2).
-        codes: The place of each row's position on both sides, (n,) each.
+        roots: The roots L_1 (N_1, N_1) and L_2 (N_2, N_2).
+        codes: The index of the position of each row on both sides, (n,) each.
+
+    Examples:
+        >>> roots, codes = [torch.eye(1).double(), torch.eye(2).double()], [torch.tensor([0]), torch.tensor([1])]
+        >>> KroneckerPart(roots, codes).root_times(torch.tensor([[3.0], [4.0]]).double()).tolist()
+        [[4.0]]
     """
 
     def __init__(self, roots: Sequence[Tensor], codes: Sequence[Tensor]) -> None:
@@ -55,12 +60,12 @@ class KroneckerPart(Part):
         """K_1 (N_1, N_1) and K_2 (N_2, N_2)."""
         return self._first @ self._first.mT, self._second @ self._second.mT
 
-    def spread(self, u: Tensor) -> Tensor:
+    def root_times(self, u: Tensor) -> Tensor:
         """Return H u, (n, p), of u (N_1 N_2, p)."""
         cells = on_grid(self._first.to(u), self._second.to(u), u.reshape(*self._shape, -1))
         return cells[self._rows, self._columns]
 
-    def gather(self, v: Tensor) -> Tensor:
+    def transposed_root_times(self, v: Tensor) -> Tensor:
         """Return H^T v, (N_1 N_2, p), of v (n, p)."""
         cells = on_grid(self._first.mT.to(v), self._second.mT.to(v), self.scattered(v))
         return cells.reshape(self.num_columns, -1)
@@ -77,14 +82,14 @@ class KroneckerPart(Part):
 
 
 class KroneckerTerm(Term):
-    """A covariance that is the product of two, at rows on a grid; the coordinates are w, (N_1 N_2,).
+    """A product of two covariances at rows on a grid, with the coordinates w, (N_1 N_2,).
 
     Args:
         block: The block, with gradients.
         inputs: The inputs of the rows, (n, D).
 
     Raises:
-        InvalidArgumentError: the grid has too many cells.
+        InvalidArgumentError: If the grid has too many cells.
     """
 
     dtype = torch.float32
@@ -97,9 +102,9 @@ class KroneckerTerm(Term):
         sizes = [len(x) for x in self._positions]
         if sizes[0] * sizes[1] > MOST_CELLS:
             raise InvalidArgumentError(
-                f"The term {block.name!r} has {sizes[0]:,} x {sizes[1]:,} distinct positions at "
-                f"{counted(len(inputs), 'row')}, and Exact() takes at most {MOST_CELLS:,} pairs. Round its columns to "
-                "fewer distinct values, or use InducingPoints()."
+                f"The term {block.name!r} must have at most {MOST_CELLS:,} pairs of distinct positions with Exact(), "
+                f"got {sizes[0]:,} x {sizes[1]:,} at {counted(len(inputs), 'row')}. Round its columns to fewer "
+                "distinct values, or use InducingPoints()."
             )
         self.width = sum(sizes)
         self._kernels = [
@@ -138,7 +143,7 @@ class KroneckerTerm(Term):
         return torch.mul(vectors, values[places].sqrt())
 
     def read(self, inputs: Tensor) -> Reads:
-        """Return X of n points, and the variances (n,) that the coordinates leave."""
+        """Return X of n points, and the conditional variances (n,) given the coordinates."""
         with torch.no_grad():
             matrix = self._read(inputs)
             return Reads(matrix, (self._block.diagonal(inputs) - matrix.squares()).clamp_min(0))
@@ -153,7 +158,7 @@ class KroneckerTerm(Term):
         return KroneckerRows(*found, *codes)
 
     def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor]:
-        """Return X of n points, and the covariance (n, n) that the coordinates leave."""
+        """Return X of n points, and the conditional covariance (n, n) given the coordinates."""
         with torch.no_grad():
             matrix = self._read(inputs)
             return matrix, self._block.kernel(inputs, inputs) - self.covariance(matrix)
@@ -169,25 +174,25 @@ class KroneckerTerm(Term):
         return out
 
     def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
-        """Return the prior variances (n,) of what n points read of the coordinates."""
+        """Return the prior variances (n,) of the projections of n points."""
         found: Tensor = reads.matrix.squares()
         return found
 
     def weights(self, coefficients: Tensor) -> Tensor:
         """Return H^T a, (N_1 N_2, p), in the precision of a."""
-        return self.part.gather(coefficients)
+        return self.part.transposed_root_times(coefficients)
 
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
         """Return u itself, (N_1 N_2, p)."""
         return standard
 
     def joined(self, inputs: Tensor) -> None:
-        """Return None, since points beside the grid have variances of their own."""
+        """Return None, because points off the grid have conditional variances."""
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient in K_1 and K_2.
 
-        With V_j = R^T left_j on the grid it is sum_j signs_j tr(V_j^T dK_1 V_j K_2) / 2 and likewise for dK_2.
+        With V_j = R^T left_j on the grid it is sum_j signs_j tr(V_j^T dK_1 V_j K_2) / 2, and likewise for dK_2.
         """
         first, second = self._kernels
         cells = self.part.scattered(left)
@@ -198,12 +203,12 @@ class KroneckerTerm(Term):
         return 0.5 * ((first * in_first).sum() + (second * in_second).sum())
 
     def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
-        """Refuse coordinates (N_1 N_2, p), which do not determine functions beside the grid.
+        """Raise an error, because coordinates (N_1 N_2, p) do not define functions off the grid.
 
         Raises:
-            InvalidArgumentError: always.
+            InvalidArgumentError: Always.
         """
         raise InvalidArgumentError(
-            f"The term {self.name!r} is exact and known at given points only, so it has no functions to draw. Use "
-            "predict(X).sample(count) instead."
+            f"The term {self.name!r} is exact and has no functions to draw, because it is defined at given "
+            "points only. Use predict(X).sample() instead."
         )

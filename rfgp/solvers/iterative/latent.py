@@ -1,4 +1,4 @@
-"""Rows whose neighbours are values of the process instead of observations, by conjugate gradients."""
+"""Nearest neighbors conditioned on latent values instead of observations, by conjugate gradients."""
 
 from typing import Self
 
@@ -16,19 +16,26 @@ from rfgp.solvers.role import Inference
 from rfgp.solvers.whitened import WhitenedSolver
 
 NOISE_RATIO, LEAST_VARIANCE = 10.0, 1e-3
-"""The least ratio of noise to the conditional variance given values of neighbours at which rows are conditioned on
-values, and the least ratio of the block's variance to the noise at which that matters."""
+"""The least ratio of noise to conditional variance, and of the block's variance to the noise, for latent values.
+
+The conditional variance is that of rows given the values of their neighbors."""
 LEAST_NOISE = 1e-6
-"""The least ratio of the noise to the variance of the block. Less is near the jitter of its root."""
+"""The least ratio of the noise to the variance of the block. Below it the jitter of the root matters."""
 MOST_ROWS = 2**18
-"""The most rows that are conditioned on values if neither is asked for."""
+"""The most rows conditioned on latent values if `condition_on` is "auto"."""
 FEW_ITERATIONS = 50
-"""The most iterations of conjugate gradients if neither is asked for."""
+"""The most iterations of conjugate gradients if `condition_on` is "auto"."""
 _SOME = 1000
 
 
 def prefers_latent(prior: Prior, rows: Block, noise: Tensor) -> bool:
-    """Return whether rows are conditioned on values, by the signal-to-noise ratio (noise 0-d) of some of them."""
+    """Return whether rows are conditioned on latent values, by the signal-to-noise ratio of some of them.
+
+    Args:
+        prior: The prior with neighbors.
+        rows: The data.
+        noise: The variance of one observation, 0-d.
+    """
     prior, count = prior.detached(), len(rows)
     block = neighbors_of(prior)
     typical, variance = (
@@ -46,17 +53,17 @@ def prefers_latent(prior: Prior, rows: Block, noise: Tensor) -> bool:
 
 
 class LatentSolver(Inference):
-    """Rows, as they are given, under nearest neighbours of values, weights and sparse precisions.
+    """Rows in the given order under latent nearest neighbors, weights and sparse precisions.
 
     Args:
         prior: The prior, with gradients.
         rows: The data.
-        mean: (k,).
+        mean: The prior mean, (k,).
         noise: The variance of one observation, 0-d.
-        ordered: The solver of the rows in order, if it is known.
+        ordered: The solver of the ordered rows. If None, it is made.
 
     Raises:
-        InvalidArgumentError: a block cannot be added to neighbours.
+        InvalidArgumentError: If a block cannot be combined with neighbors.
     """
 
     def __init__(
@@ -69,18 +76,18 @@ class LatentSolver(Inference):
         self._ordered = ordered
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver with other targets (n, k) and noise of the same inputs, solved to 1e-11."""
+        """Return the solver for other targets (n, k) and noise of the same inputs, solved to 1e-11."""
         ordered = self._ordered.at(rows.take(self._order), mean.detach(), noise.detach())
         return type(self)(self._given[0], rows, mean, noise, ordered)
 
     def is_solved(self) -> bool:
-        """Return whether conjugate gradients reach the coefficients in few iterations."""
+        """Return whether conjugate gradients converge in few iterations."""
         return self._ordered.converges(FEW_ITERATIONS)
 
     def log_marginal_likelihood(self) -> Tensor:
-        """Return an estimate of the log marginal likelihood, 0-d, with the gradient of that by observations.
+        """Return an estimate of the log marginal likelihood, 0-d.
 
-        See `likelihood_error`.
+        The gradient is that of neighbors conditioned on observations. See `likelihood_error`.
         """
         with torch.no_grad():
             value = self._ordered.log_marginal_likelihood()
@@ -95,14 +102,14 @@ class LatentSolver(Inference):
         return self._ordered.likelihood_error
 
     def posterior(self) -> IterativePosterior:
-        """Return coefficients of the rows in order, and draws for the variances."""
+        """Return coefficients of the ordered rows, and draws for the variances."""
         with torch.no_grad():
             return self._ordered.posterior()
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all others, by their observations.
+        """Return the mean (n, k) and variance (n,) of each row given all others, conditioned on observations.
 
-        Those of values would need variances at rows that are more precise than draws are if the others leave much.
+        Latent values would need more precise variances at rows than draws have.
         """
         return self._by_observations.leave_one_out()
 
@@ -118,7 +125,7 @@ class LatentSolver(Inference):
 
     @property
     def latent_variances(self) -> Tensor:
-        """The posterior variances of f at the rows, (n,); of more than 256 rows estimates from draws."""
+        """The posterior variances of f at the rows, (n,). For more than 256 rows they are estimates from draws."""
         return self._as_given(self._ordered.latent_variances)
 
     @property
@@ -131,5 +138,5 @@ class LatentSolver(Inference):
         return WhitenedSolver.of(*self._given)
 
     def _as_given(self, values: Tensor) -> Tensor:
-        """Return values (n, ...) of rows in order for rows as they were given."""
+        """Return values (n, ...) of ordered rows in the given order."""
         return values[torch.argsort(self._order)]

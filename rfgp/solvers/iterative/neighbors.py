@@ -1,9 +1,10 @@
-"""Nearest neighbours whose conditionals are those of values without noise, at rows in order.
+"""Nearest neighbors conditioned on latent values without noise, at ordered rows.
 
-If the noise is large, the observations of a row's neighbours have little information, and that of all others is lost:
-with 2,000 rows in the plane, a lengthscale of 0.3 of its width and noise of the variance of g, 60 observations leave a
-KL of 0.036 of the marginal posterior of a new point from the exact one, and 60 values of g 0.0003 (ten times the noise:
-0.21, 0.0001). So g is approximated as g = L u (`rfgp.local.latent`), the noise apart from it.
+If the noise is large, the observations of a row's neighbors have little information, and that of all others is lost.
+An example has 2,000 rows in the plane, a lengthscale of 0.3 of its width and noise of the variance of g. With 60
+observations the marginal posterior of a new point has a KL divergence of 0.036 from the exact one, and with 60 values
+of g 0.0003 (for ten times the noise 0.21 and 0.0001). So g is approximated as g = L u (`rfgp.local.latent`), apart
+from the noise.
 """
 
 from collections.abc import Callable
@@ -33,11 +34,11 @@ from rfgp.sparse import SparsityPattern
 
 
 class NeighborsTerm(Term):
-    """g = L u of rows in order, without noise; the coordinates are the values of g at the rows.
+    """A process g = L u of ordered rows, without noise, whose coordinates are the values of g at the rows.
 
     Args:
-        prior: The prior, with the features that the block is a residual of.
-        inputs: The inputs of the rows, in order.
+        prior: The prior, with the features whose residual the block is.
+        inputs: The inputs of the ordered rows.
     """
 
     advice = 'Use condition_on="responses".'
@@ -56,7 +57,7 @@ class NeighborsTerm(Term):
 
     @cached_property
     def _pattern(self) -> SparsityPattern:
-        """The neighbours of the rows."""
+        """The neighbors of the rows."""
         return self._block.predecessors(self._inputs)
 
     @cached_property
@@ -66,7 +67,7 @@ class NeighborsTerm(Term):
         return RootPart(self._block.latent_root(self._inputs, self._pattern, explained))
 
     def precondition(self, operator: CGOperator) -> WhiteningPreconditioner:
-        """Return the same rows conditioned on observations, with what other terms add in few columns."""
+        """Return the same rows conditioned on observations, with other terms of few columns."""
         noise_diag = operator.noise_diag
         whitener = Whitener.of(self._prior, self._inputs, noise_diag, self._phi, self._pattern)
         formed = [part.formed() for part in operator.parts[:-1]]
@@ -74,11 +75,11 @@ class NeighborsTerm(Term):
         return WhiteningPreconditioner(whitener, operator.deviation, whitener.times(torch.cat(columns, dim=1)))
 
     def read(self, inputs: Tensor) -> Reads:
-        """Return the weights (n, rows) of rows near n points, and the variance (n,) that they leave."""
+        """Return the weights (n, rows) of rows near n points, and the conditional variances (n,)."""
         return Reads(*given_rows(self._prior, self._inputs, self._jitter, inputs))
 
     def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
-        """Return the weights (n, rows) if points have points before them as neighbours, and the covariance left."""
+        """Return the weights (n, rows) of points with earlier points as neighbors, and the conditional covariance."""
         return read_jointly(self._prior, self._inputs, self._jitter, inputs)
 
     def cross(self, matrix: Matrix) -> Tensor:
@@ -87,11 +88,11 @@ class NeighborsTerm(Term):
 
     def covariance(self, matrix: Matrix) -> Tensor:
         """Return X L L^T X^T, (n, n)."""
-        root = self.part.gather(_transposed(matrix))
+        root = self.part.transposed_root_times(_transposed(matrix))
         return root.mT @ root
 
     def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
-        """Return the prior variances (n,) of the block without what is left."""
+        """Return the prior variances (n,) of the block without the conditional ones."""
         prior = self._block.diagonal(inputs)
         prior = prior - explained_features(self._prior, inputs).square().sum(1)
         return prior if reads.left is None else (prior - reads.left).clamp_min(0)
@@ -102,26 +103,26 @@ class NeighborsTerm(Term):
 
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
         """Return L u, (rows, p)."""
-        return self.part.spread(standard)
+        return self.part.root_times(standard)
 
     def joined(self, inputs: Tensor) -> None:
-        """Return None, since points have neighbours of their own."""
+        """Return None, because points have their own neighbors."""
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
-        """Return 0, 0-d: the gradient is that by observations."""
+        """Return 0, 0-d. The gradient is that of neighbors conditioned on observations."""
         return left.new_zeros(())
 
     def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
-        """Refuse coordinates (rows, p), since each point has neighbours of its own.
+        """Raise an error, because coordinates (rows, p) do not define functions.
 
         Raises:
-            InvalidArgumentError: always.
+            InvalidArgumentError: Always.
         """
         raise no_functions()
 
     @cached_property
     def _jitter(self) -> Tensor:
-        """The noise (rows,) of values of the rows for what reads them."""
+        """The noise (rows,) of the values of rows, for the projection to points."""
         return self._block.reading_jitter * self._block.diagonal(self._inputs)
 
 

@@ -1,7 +1,7 @@
 """Linear systems in C = sum_t H_t H_t^T + D by conjugate gradients, and draws from N(0, C^-1).
 
-With H = [H_1, H_2, ...] and Psi = D^(-1/2) H everything happens to B = I + Psi Psi^T = D^(-1/2) C D^(-1/2), or with a
-preconditioner P = (R^T R)^-1 to A = R B R^T.
+With H = [H_1, H_2, ...] and Psi = D^(-1/2) H, all solves are with B = I + Psi Psi^T = D^(-1/2) C D^(-1/2), or with
+A = R B R^T for a preconditioner P = (R^T R)^-1.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,14 +19,14 @@ from rfgp.solvers.iterative.draws import Draws
 from rfgp.solvers.iterative.parts import Part
 
 MOST_ITERATIONS = 2000
-"""The number of iterations after which conjugate gradients begin again from the residual, or fail."""
+"""The number of iterations after which conjugate gradients restart from the residual, or fail."""
 ROUNDS = 3
-"""The number of times that they begin."""
+"""The number of rounds, including the first."""
 MOST_NUMBERS, LEAST_COLUMNS = 2**21, 16
-"""The most entries of right-hand sides (n, p) that are solved together, and the fewest columns.
+"""The most entries of right-hand sides (n, p) in one solve, and the fewest columns.
 
-Thirty of these are held at once: 60,000 rows, 64 draws and 128 frequencies take 1.16 GB in 108 s; all 64 draws together
-take 1.32 GB in 104 s."""
+Thirty such arrays are in memory at once. 60,000 rows, 64 draws and 128 frequencies take 1.16 GB and 108 s. All 64
+draws together take 1.32 GB and 104 s."""
 
 
 class Preconditioner(Protocol):
@@ -44,14 +44,22 @@ class Preconditioner(Protocol):
 
 
 class CGOperator:
-    """C = sum_t H_t H_t^T + D for parts H_t (n, N_t) and a diagonal D.
+    """The covariance C = sum_t H_t H_t^T + D for parts H_t (n, N_t) and a diagonal D.
 
     Args:
         parts: The parts.
-        noise_diag: D (n,), positive.
+        noise_diag: The diagonal D, (n,), positive.
         seed: The seed of draws and of the preconditioner.
         precondition: Returns a preconditioner for an operator.
-        advice: A sentence on what to do if a solve fails.
+        advice: A remedy for the message of a failed solve.
+
+    Examples:
+        >>> from rfgp.solvers.iterative.parts import DensePart
+        >>> from rfgp.solvers.iterative.preconditioners import nystrom
+        >>> H = torch.tensor([[1.0], [2.0]]).double()
+        >>> operator = CGOperator([DensePart(H)], torch.ones(2).double(), 0, nystrom, "Add noise.")
+        >>> operator.solve(operator.product(H), 1e-9).round(decimals=6).tolist()
+        [[1.0], [2.0]]
     """
 
     def __init__(
@@ -68,7 +76,7 @@ class CGOperator:
     def replaced(
         self, *, parts: Sequence[Part] | None = None, noise_diag: Tensor | None = None, seed: int | None = None
     ) -> "CGOperator":
-        """Return the operator with other parts, another diagonal D (n,) or another seed. If None, they stay."""
+        """Return the operator with other parts, another diagonal D (n,) or another seed. If None, they are kept."""
         parts, noise_diag = parts or self.parts, self.noise_diag if noise_diag is None else noise_diag
         seed = self.seed if seed is None else seed
         return CGOperator(parts, noise_diag, seed, self._precondition, self._advice)
@@ -92,16 +100,16 @@ class CGOperator:
         return self._precondition(self)
 
     def split(self, u: Tensor) -> Sequence[Tensor]:
-        """Return the rows (N_t, p) of u (N, p) that belong to each part."""
+        """Return the rows (N_t, p) of u (N, p) of each part."""
         return torch.split(u, [part.num_columns for part in self.parts])
 
-    def spread(self, u: Tensor) -> Tensor:
+    def root_times(self, u: Tensor) -> Tensor:
         """Return H u, (n, p), of u (N, p)."""
-        return total([part.spread(own) for part, own in zip(self.parts, self.split(u), strict=True)])
+        return total([part.root_times(own) for part, own in zip(self.parts, self.split(u), strict=True)])
 
-    def gather(self, v: Tensor) -> Tensor:
+    def transposed_root_times(self, v: Tensor) -> Tensor:
         """Return H^T v, (N, p), of v (n, p)."""
-        return torch.cat([part.gather(v) for part in self.parts])
+        return torch.cat([part.transposed_root_times(v) for part in self.parts])
 
     @cached_property
     def _scaled_parts(self) -> list[Part]:
@@ -109,13 +117,13 @@ class CGOperator:
         return [part.over(self.deviation) for part in self.parts]
 
     def covariance_times(self, v: Tensor) -> Tensor:
-        """Return H H^T v, (n, p), without preparing further products."""
-        return total([part.spread(part.gather(v)) for part in self.parts])
+        """Return H H^T v, (n, p), without caching."""
+        return total([part.root_times(part.transposed_root_times(v)) for part in self.parts])
 
     def product(self, v: Tensor) -> Tensor:
-        """Return C v, (n, p), without preparing further products."""
+        """Return C v, (n, p), without caching."""
         scaled = self.deviation[:, None] * v
-        image = scaled + total([part.spread(part.gather(scaled)) for part in self._scaled_parts])
+        image = scaled + total([part.root_times(part.transposed_root_times(scaled)) for part in self._scaled_parts])
         return self.deviation[:, None] * image
 
     def scaled_product(self, v: Tensor) -> Tensor:
@@ -126,34 +134,34 @@ class CGOperator:
         """Return C^-1 right, (n, p).
 
         Args:
-            right: (n, p).
+            right: The right-hand sides, (n, p).
             tolerance: The largest |D^(-1/2) (C x - right)| / |D^(-1/2) right| of a column.
             most: The number of iterations of a round. If None, 2,000.
-            is_hurried: Whether a solve also fails if a round leaves more of the residual than its share.
+            is_hurried: Whether a solve also fails if a round reduces the residual too little.
 
         Raises:
-            SolverError: the tolerance was not reached; with the residual that was.
+            SolverError: If the tolerance is not reached.
         """
         return self._searched(right, tolerance, most, is_hurried)[0]
 
     def draws(self, count: int, tolerance: float) -> Draws:
-        """Draw w (n, m) = C^-1 (H u + D^(1/2) e) with u (N, m) and e ~ N(0, I), those of `prior_weights`.
+        """Draw w (n, m) = C^-1 (H u + D^(1/2) e) with u (N, m) and e ~ N(0, I) from `prior_weights`.
 
-        Each w ~ N(0, C^-1), and u - H^T w are the weights of a draw from the posterior of zeros: pathwise conditioning
-        (Wilson et al. 2020).
+        Each w ~ N(0, C^-1), and u - H^T w are the weights of a draw from the posterior for targets of zero, by pathwise
+        conditioning (Wilson et al. 2020).
 
         Raises:
-            SolverError: as `solve`.
+            SolverError: If the tolerance is not reached.
         """
         u, e = self.prior_weights(count)
         parts = zip(self._scaled_parts, self.split(u), strict=True)
-        right = self.deviation[:, None] * (total([part.spread(own) for part, own in parts]) + e)
+        right = self.deviation[:, None] * (total([part.root_times(own) for part, own in parts]) + e)
         w, search = self._searched(right, tolerance)
         logs = 2 * float(self.deviation.log().sum()) + self.preconditioner.log_determinant
         return Draws(w, (w * right).sum(0), search, logs)
 
     def prior_weights(self, count: int) -> tuple[Tensor, Tensor]:
-        """Return u (N, m) and e (n, m), standard normal; the same at every call."""
+        """Return u (N, m) and e (n, m), standard normal and the same at every call."""
         shapes = ((self.num_columns, count), (len(self), count))
         u, e = (torch.from_numpy(generator(self.seed, 2 + i).standard_normal(shape)) for i, shape in enumerate(shapes))
         return u, e
@@ -161,7 +169,7 @@ class CGOperator:
     def _searched(
         self, right: Tensor, tolerance: float, most: int | None = None, is_hurried: bool = False
     ) -> tuple[Tensor, CGSolution]:
-        """Return C^-1 right, (n, p), and the first of the searches that led there, which took nearly all steps."""
+        """Return C^-1 right, (n, p), and the first search, which takes nearly all steps."""
         blocks = torch.split(right, columns_at_once(len(self)), dim=1)
         parts = [self._searched_together(block, tolerance, most or MOST_ITERATIONS, is_hurried) for block in blocks]
         if len(parts) == 1:
@@ -172,16 +180,18 @@ class CGOperator:
     def _searched_together(
         self, right: Tensor, tolerance: float, most: int, is_hurried: bool
     ) -> tuple[Tensor, CGSolution]:
-        """Return the same for columns that fit side by side."""
+        """Return the result of `_searched` for columns that fit in memory."""
         b, precondition = right / self.deviation[:, None], self.preconditioner
         largest = b.abs().amax(0)
         if not bool(torch.isfinite(largest).all()):
-            raise SolverError("A linear system of the fit is not finite: features, noise or signal overflow.")
-        largest = largest.where(largest > 0, 1.0)  # squares of what is left neither overflow nor vanish
+            raise SolverError(
+                "A linear system of the fit must be finite, got an overflow. Scale features, noise or targets."
+            )
+        largest = largest.where(largest > 0, 1.0)  # squares of the scaled residual neither overflow nor vanish
         b = b / largest
         first = self._search(b, 0.1 * tolerance, most)
         x, sizes = precondition.half_solve_transposed(first.solution), b.norm(dim=0)
-        for attempt in range(1, ROUNDS + 1):  # the residual that a search updates drifts from the true one
+        for attempt in range(1, ROUNDS + 1):  # the recursive residual of a search drifts from the true one
             rest = b - self.scaled_product(x)
             residual = rest.norm(dim=0) / sizes.where(sizes > 0, 1.0)
             if bool((residual <= tolerance).all()):
@@ -192,9 +202,9 @@ class CGOperator:
                 again = self._search(rest, 0.1 * tolerance / residual, most)
                 x = x + precondition.half_solve_transposed(again.solution)
         raise SolverError(
-            f"Conjugate gradients on {counted(len(self), 'observation')} reached a relative residual of "
-            f"{float(residual.max()):.1e}, not {tolerance:.0e}, in {attempt} x {counted(most, 'iteration')}. The noise "
-            f"is too small for the signal. {self._advice}"
+            f"The relative residual of {counted(len(self), 'observation')} must be at most {tolerance:.0e}, got "
+            f"{float(residual.max()):.1e} after {attempt} x {counted(most, 'iteration')} of conjugate gradients. "
+            f"The noise is too small for the signal. {self._advice}"
         )
 
     def _search(self, b: Tensor, tolerance: float | Tensor, most: int) -> CGSolution:
@@ -208,15 +218,15 @@ class CGOperator:
 
 
 def columns_at_once(rows: int) -> int:
-    """Return how many right-hand sides of a system of so many rows are solved together."""
+    """Return the number of right-hand sides in one solve of a system of `rows` rows."""
     return max(MOST_NUMBERS // max(rows, 1), LEAST_COLUMNS)
 
 
 def generator(seed: int, role: int) -> np.random.Generator:
-    """Return the generator of one of the roles of an operator's seed."""
+    """Return the generator of a role of an operator's seed."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(role,)))
 
 
 def total(parts: Sequence[Tensor]) -> Tensor:
-    """Return the sum of tensors of one shape (...), at least one."""
+    """Return the sum of at least one tensor of a common shape (...)."""
     return sum(parts[1:], start=parts[0])

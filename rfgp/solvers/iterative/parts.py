@@ -1,4 +1,4 @@
-"""The parts H (n, N) of a covariance H H^T at rows, by products."""
+"""The parts H (n, N) of a covariance H H^T at rows, as products."""
 
 from abc import ABC, abstractmethod
 from functools import cached_property
@@ -13,16 +13,16 @@ from rfgp.local import LatentRoot
 from rfgp.sparse import multiply, row_blocks
 
 FEW = 1000
-"""The most columns of a matrix that is not dense up to which it is formed for a preconditioner."""
+"""The most columns of a matrix that is formed for a preconditioner, if it is not dense."""
 FILL = 4
-"""H H^T of a sparse H is formed if it takes at most so many times the non-zeros of H."""
+"""The largest ratio of operations for H H^T to nonzeros of a sparse H at which H H^T is formed."""
 
 
 class Part(ABC):
-    """The role: a matrix H (n, N) whose products with its transpose are a covariance.
+    """The role: a root H (n, N) of a covariance H H^T.
 
     Attributes:
-        num_columns: N.
+        num_columns: The number N of columns.
         num_dense: The number of dense columns, which have large eigenvalues.
     """
 
@@ -30,21 +30,21 @@ class Part(ABC):
     num_dense = 0
 
     def formed(self) -> Tensor | None:
-        """Return H (n, N) if its columns are few or dense, else None."""
+        """Return H (n, N) if it has few or dense columns, and None otherwise."""
         eye = torch.eye(self.num_columns, dtype=torch.float64) if self.num_columns <= FEW else None
-        return None if eye is None else self.spread(eye)
+        return None if eye is None else self.root_times(eye)
 
     @abstractmethod
-    def spread(self, u: Tensor) -> Tensor:
+    def root_times(self, u: Tensor) -> Tensor:
         """Return H u, (n, p), of u (N, p)."""
 
     @abstractmethod
-    def gather(self, v: Tensor) -> Tensor:
+    def transposed_root_times(self, v: Tensor) -> Tensor:
         """Return H^T v, (N, p), of v (n, p)."""
 
     def times(self, v: Tensor) -> Tensor:
-        """Return H H^T v, (n, p); it may prepare further products."""
-        return self.spread(self.gather(v))
+        """Return H H^T v, (n, p), and cache matrices for further products."""
+        return self.root_times(self.transposed_root_times(v))
 
     def over(self, deviation: Tensor) -> "Part":
         """Return D^-1 H for a diagonal D (n,)."""
@@ -57,19 +57,19 @@ class _Divided(Part):
     def __init__(self, part: Part, deviation: Tensor) -> None:
         self._part, self._deviation, self.num_columns = part, deviation[:, None], part.num_columns
 
-    def spread(self, u: Tensor) -> Tensor:
-        return self._part.spread(u) / self._deviation
+    def root_times(self, u: Tensor) -> Tensor:
+        return self._part.root_times(u) / self._deviation
 
-    def gather(self, v: Tensor) -> Tensor:
-        return self._part.gather(v / self._deviation)
+    def transposed_root_times(self, v: Tensor) -> Tensor:
+        return self._part.transposed_root_times(v / self._deviation)
 
 
 class SparsePart(Part):
     """A sparse H = diag(s) M, such as the features of random walks.
 
     Args:
-        matrix: M (n, N).
-        scale: s (n,), or the same for all rows.
+        matrix: The matrix M, (n, N).
+        scale: The scale s, (n,), or one for all rows.
     """
 
     def __init__(self, matrix: sp.csr_array, scale: float | Array) -> None:
@@ -82,16 +82,16 @@ class SparsePart(Part):
         """Return D^-1 H for a diagonal D (n,)."""
         return SparsePart(self._given, self._scale / deviation.numpy())
 
-    def spread(self, u: Tensor) -> Tensor:
+    def root_times(self, u: Tensor) -> Tensor:
         """Return H u, (n, p), of u (N, p)."""
         return torch.from_numpy(self._matrix @ u.numpy())
 
-    def gather(self, v: Tensor) -> Tensor:
+    def transposed_root_times(self, v: Tensor) -> Tensor:
         """Return H^T v, (N, p), of v (n, p)."""
         return torch.from_numpy(self._matrix.T @ v.numpy())
 
     def times(self, v: Tensor) -> Tensor:
-        """Return H H^T v, (n, p), in threads, and by H H^T if that is sparse."""
+        """Return H H^T v, (n, p), in threads, and by H H^T if it is sparse."""
         if self._gram is not None:
             return torch.from_numpy(multiply(self._gram, v.numpy()))
         left, right = self._factors
@@ -99,7 +99,7 @@ class SparsePart(Part):
 
     @cached_property
     def _gram(self) -> list[sp.csr_array] | None:
-        """H H^T, if it is sparse."""
+        """H H^T if it is sparse, and None otherwise."""
         counts = np.bincount(self._matrix.indices, minlength=self.num_columns).astype(np.float64)
         if counts @ counts > FILL * self._matrix.nnz:
             return None
@@ -114,7 +114,12 @@ class DensePart(Part):
     """A dense H, such as random features.
 
     Args:
-        matrix: H (n, F), float64.
+        matrix: The matrix H, (n, F), float64.
+
+    Examples:
+        >>> part = DensePart(torch.tensor([[1.0], [2.0]]).double())
+        >>> part.times(torch.tensor([[1.0], [1.0]]).double()).tolist()
+        [[3.0], [6.0]]
     """
 
     def __init__(self, matrix: Tensor) -> None:
@@ -124,51 +129,51 @@ class DensePart(Part):
         """Return H (n, F)."""
         return self._matrix
 
-    def spread(self, u: Tensor) -> Tensor:
+    def root_times(self, u: Tensor) -> Tensor:
         """Return H u, (n, p), of u (F, p)."""
         return self._matrix @ u
 
-    def gather(self, v: Tensor) -> Tensor:
+    def transposed_root_times(self, v: Tensor) -> Tensor:
         """Return H^T v, (F, p), of v (n, p)."""
         return self._matrix.mT @ v
 
 
 class PrecisionPart(Part):
-    """H = s A P^T L^-T of reads A (n, N) of latent values with the precision Q / s^2, P Q P^T = L L^T.
+    """H = s A P^T L^-T for projections A (n, N) of latent values with the precision Q / s^2, P Q P^T = L L^T.
 
     Args:
         factor: The factor of Q.
-        reads: A.
-        deviation: s.
+        reads: The projection A.
+        deviation: The standard deviation s.
     """
 
     def __init__(self, factor: Factor, reads: sp.csr_array, deviation: float) -> None:
         self._factor, self._reads, self._deviation = factor, reads, deviation
         self.num_columns = int(reads.shape[1])
 
-    def spread(self, u: Tensor) -> Tensor:
+    def root_times(self, u: Tensor) -> Tensor:
         """Return H u, (n, p), of u (N, p)."""
         return torch.from_numpy(self._deviation * (self._reads @ self._factor.sample(u.numpy())))
 
-    def gather(self, v: Tensor) -> Tensor:
+    def transposed_root_times(self, v: Tensor) -> Tensor:
         """Return H^T v, (N, p), of v (n, p)."""
         return torch.from_numpy(self._deviation * self._factor.half_solve(self._reads.T @ v.numpy()))
 
 
 class RootPart(Part):
-    """H = L, the root of nearest neighbours without noise.
+    """H = L, the root of nearest neighbors without noise.
 
     Args:
-        root: L (n, n).
+        root: The root L, (n, n).
     """
 
     def __init__(self, root: LatentRoot) -> None:
         self._root, self.num_columns = root, int(root.pattern.shape[1])
 
-    def spread(self, u: Tensor) -> Tensor:
+    def root_times(self, u: Tensor) -> Tensor:
         """Return L u, (n, p), of u (n, p)."""
-        return self._root.spread(u)
+        return self._root.root_times(u)
 
-    def gather(self, v: Tensor) -> Tensor:
+    def transposed_root_times(self, v: Tensor) -> Tensor:
         """Return L^T v, (n, p), of v (n, p)."""
-        return self._root.gather(v)
+        return self._root.transposed_root_times(v)

@@ -1,4 +1,4 @@
-"""Posteriors by conjugate gradients and draws, whatever the terms."""
+"""Posteriors by conjugate gradients and draws, for all terms."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,26 +24,26 @@ TOLERANCE = 1e-9
 PATH_TOLERANCE = 1e-5
 """The relative residual of the solves for draws."""
 MOST_SOLVED = 256
-"""The most points whose variances are computed to the tolerance of the solver, a solve each."""
+"""The most points whose variances are computed by solves to the tolerance of the solver."""
 MOST_NUMBERS = 2**27
-"""The most entries of a covariance of rows and points (a gigabyte), of which a joint posterior takes several."""
+"""The most entries of a covariance of rows and points (a gigabyte). A joint posterior needs several."""
 
 
 @dataclass(frozen=True, eq=False)
 class IterativePosterior(Posterior):
-    """Coefficients of the rows and draws, which are contiguous, as they come back from a file.
+    """Coefficients of the rows and draws, contiguous like loaded ones.
 
-    Up to 256 points at once variances come from a solve for each. Beyond they are estimated from draws, with the
-    relative standard error sqrt(2 / m) e / sqrt(e^2 + v^2), half of that for the deviation (see `given`). That holds
-    for single terms too.
+    Variances of up to 256 points are computed by a solve for each. Those of more points are estimated from draws, with
+    the relative standard error sqrt(2 / m) e / sqrt(e^2 + v^2), and half of it for the standard deviation (see
+    `given`). This holds for single terms too.
 
     Attributes:
-        prior: Features, walks, sparse precisions and neighbours.
-        inputs: The inputs of the rows, positions (n,) or (n, d); in order if there are neighbours.
-        noise_diag: D (n,).
-        coefficients: a (n, k).
-        draws: w (n, m), of N(0, C^-1).
-        known: The terms given the rows. If None, they are made when they are needed.
+        prior: The prior of features, walks, sparse precisions and neighbors.
+        inputs: The inputs of the rows, positions (n,) or (n, d). They are ordered if there are neighbors.
+        noise_diag: The noise D, (n,).
+        coefficients: The coefficients a, (n, k).
+        draws: The draws w of N(0, C^-1), (n, m).
+        known: The computed terms given the rows. If None, they are computed on demand.
         terms: The names of the terms whose sum is predicted. If None, all.
     """
 
@@ -59,11 +59,11 @@ class IterativePosterior(Posterior):
 
     @property
     def width(self) -> int:
-        """The number of entries that a point takes: those of draws, features and neighbours."""
+        """The number of entries of a point: those of draws, features and neighbors."""
         return 2 * self.draws.shape[1] + sum(term.width for term in self._given.terms)
 
     def project(self, inputs: Tensor) -> Projected:
-        """Return what n inputs, positions (n,) or rows (n, d), read."""
+        """Return the projections of n inputs, positions (n,) or rows (n, d)."""
         tolerance = PATH_TOLERANCE if self.prior.neighbors is None else TOLERANCE
         return Projected(self._given, self._predicted, inputs, tolerance)
 
@@ -78,18 +78,18 @@ class IterativePosterior(Posterior):
         return projected.estimated_variance()
 
     def covariance(self, inputs: Tensor, projected: Projected) -> Tensor:
-        """Return the covariance (n, n) of at most 2,000 points, of which each may be another's neighbour.
+        """Return the covariance (n, n) of at most 2,000 points, which may be neighbors of each other.
 
-        The correlations are those of the joint distribution, and the variances those of one point each.
+        The correlations are those of the joint distribution, and the variances those of single points.
         """
         self._check(inputs)
         return projected.covariance
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
+        """Return the posterior covariance (n, n) between sums of terms at n inputs.
 
         Raises:
-            InvalidArgumentError: there is no such term, none is named, or the points are too many.
+            InvalidArgumentError: If a term is unknown, none is named, or there are too many points.
         """
         self._check(inputs)
         shared = replace(self, known=self._given, terms=tuple(name for name in first if name in second))
@@ -98,7 +98,7 @@ class IterativePosterior(Posterior):
         return (both.prior - rows.cross.mT @ columns.solved) * rows.scales[:, None] * columns.scales
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
-        """Return the covariance (n, n) as products and solves. None if a term has to form it."""
+        """Return the covariance (n, n) as products and solves, or None if a term must form it."""
         if self.terms is not None:
             return None
         parts = [term.joined(inputs) for term in self._given.terms]
@@ -109,7 +109,7 @@ class IterativePosterior(Posterior):
         """Draw functions of n inputs, (count, n, k), by pathwise conditioning (Wilson et al. 2020).
 
         Raises:
-            InvalidArgumentError: a term is known at given points only.
+            InvalidArgumentError: If a term is defined at given points only.
         """
         if self.prior.neighbors is not None:
             raise no_functions()
@@ -137,7 +137,7 @@ class IterativePosterior(Posterior):
         """Return the posterior of the sum of some terms.
 
         Raises:
-            InvalidArgumentError: there is no such term, or none is named, or some are not divided from others.
+            InvalidArgumentError: If a term is unknown, none is named, or some are not divided from others.
         """
         block, terms = self.prior.neighbors, known_terms(self.prior, names)
         if block is not None and bool(block.flags(terms).any()):
@@ -155,13 +155,13 @@ class IterativePosterior(Posterior):
 
     @property
     def _predicted(self) -> list[Term]:
-        """The terms that are predicted."""
+        """The predicted terms."""
         return [term for term in self._given.terms if self.terms is None or term.name in self.terms]
 
     def _check(self, inputs: Tensor) -> None:
-        """Raise unless a joint covariance of these points may be solved for."""
+        """Raise if these points are too many for a joint covariance."""
         if self.prior.neighbors is None:
-            check_joint(len(inputs), "points", ", or draw functions: sample_functions")
+            check_joint(len(inputs), "points", ", or sample_functions()")
         else:
             most = max(MOST_SOLVED, min(MOST_JOINT, MOST_NUMBERS // len(self.inputs)))
             check_joint(len(inputs), "points", most=most)
@@ -172,12 +172,12 @@ PRODUCT_TOLERANCE = 1e-8
 
 
 class PosteriorOperator:
-    """S = h h^T - h H^T C^-1 H h^T, C = H H^T + D, never formed.
+    """The covariance S = h h^T - h H^T C^-1 H h^T, C = H H^T + D, without forming it.
 
     Args:
-        rows: C of the rows.
-        parts: [H; h] of the rows and of m points after them.
-        size: m.
+        rows: The covariance C of the rows.
+        parts: The parts of [H; h], of the rows followed by m points.
+        size: The number m of points.
     """
 
     def __init__(self, rows: CGOperator, parts: Sequence[Part], size: int) -> None:
@@ -189,10 +189,10 @@ class PosteriorOperator:
 
     def times(self, v: Tensor) -> Tensor:
         """Return S v, (m, p)."""
-        return self._left(self._joined.gather(self._at_points(v)))
+        return self._left(self._joined.transposed_root_times(self._at_points(v)))
 
     def solve(self, v: Tensor, noise: Tensor) -> Tensor:
-        """Return (S + E)^-1 v, (m, p): the coefficients of v at the points if the rows are zeros, E (m,)."""
+        """Return (S + E)^-1 v, (m, p), for E (m,): the coefficients of v at the points for zeros at the rows."""
         both = self._joined.replaced(noise_diag=torch.cat([self._rows.noise_diag, noise]))
         return both.solve(self._at_points(v), PRODUCT_TOLERANCE)[len(self._rows) :]
 
@@ -204,10 +204,10 @@ class PosteriorOperator:
 
     def _left(self, u: Tensor, noise: Tensor | float = 0.0) -> Tensor:
         """Return h (u - H^T C^-1 (H u + noise)), (m, p)."""
-        explained = self._rows.solve(self._joined.spread(u)[: len(self._rows)] + noise, PRODUCT_TOLERANCE)
+        explained = self._rows.solve(self._joined.root_times(u)[: len(self._rows)] + noise, PRODUCT_TOLERANCE)
         at_rows = pad(explained, (0, 0, 0, self._size))
-        return self._joined.spread(u - self._joined.gather(at_rows))[len(self._rows) :]
+        return self._joined.root_times(u - self._joined.transposed_root_times(at_rows))[len(self._rows) :]
 
     def _at_points(self, v: Tensor) -> Tensor:
-        """Return values of rows and points (n + m, p), those of rows 0."""
+        """Return values of rows and points (n + m, p) with zeros at rows."""
         return pad(v, (0, 0, len(self._rows), 0))

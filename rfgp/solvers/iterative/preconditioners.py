@@ -1,13 +1,13 @@
 """Preconditioners P of B = I + Psi Psi^T, Psi = D^(-1/2) H.
 
-Where a few large eigenvalues of Psi Psi^T stand out, as for long lengthscales, a randomised Nystrom approximation
-U (L) U^T of it makes a preconditioner P = (I - U U^T) + U (L + 1) / (l + 1) U^T, l the smallest of L (Frangella, Tropp
-and Udell 2023, "Randomized Nystrom preconditioning", Eqs. 1.3 and 5.2).
+If Psi Psi^T has a few large eigenvalues, as for long lengthscales, a randomized Nystrom approximation U (L) U^T of it
+gives the preconditioner P = (I - U U^T) + U (L + 1) / (l + 1) U^T, with the smallest eigenvalue l of L (Frangella,
+Tropp and Udell 2023, "Randomized Nystrom preconditioning", Eqs. 1.3 and 5.2).
 
-For nearest neighbours without noise the same rows conditioned on observations are a matrix close to C: with V and P of
-`rfgp.solvers.whitened` it has the inverse V^T (I + P P^T)^-1 V. It leaves eigenvalues between 0.2 and 11, most of them
-near 1, where those of C reach from the noise (1e-3 to 10) to 2,000 (2,000 rows in 2 to 8 columns, without features).
-Conjugate gradients take 5 to 40 steps (20,000 rows, 256 features), and the log determinant has little left to estimate.
+For latent nearest neighbors, the covariance of the same rows conditioned on observations is close to C. With V and P of
+`rfgp.solvers.whitened` its inverse is V^T (I + P P^T)^-1 V. The preconditioned eigenvalues are between 0.2 and 11, most
+of them near 1. Those of C range from the noise (1e-3 to 10) to 2,000 (2,000 rows in 2 to 8 columns, without features).
+Conjugate gradients take 5 to 40 steps (20,000 rows, 256 features), and the estimated log determinant is small.
 """
 
 from typing import NamedTuple
@@ -21,15 +21,21 @@ from rfgp.solvers.whitened.whitening import Whitener
 from rfgp.sparse import multiply, row_blocks
 
 RANK, _LEAST_RANK = 64, 8
-"""The rank of the Nystrom approximation, without that of dense parts, and the least rank that is used."""
+"""The rank of the Nystrom approximation, without that of dense parts, and the least useful rank."""
 STANDS_OUT = 10.0
-"""The ratio of the first and the last of so many eigenvalues of B above which a preconditioner is used."""
+"""The least ratio of the first to the last of the computed eigenvalues of B for a preconditioner."""
 _SMALLEST = 1e-12
-"""The smallest eigenvalue of P P^T, relative to the largest, that is not rounded to 0."""
+"""The smallest eigenvalue of P P^T relative to the largest. Smaller ones are set to 0."""
 
 
 class LowRankPreconditioner(NamedTuple):
-    """P = I + U diag(p - 1) U^T with orthonormal U (n, r), and R its symmetric inverse root."""
+    """P = I + U diag(p - 1) U^T with orthonormal U (n, r), and its symmetric inverse root R.
+
+    Examples:
+        >>> one = LowRankPreconditioner.of_features(torch.tensor([[2.0], [0.0]]).double())
+        >>> one.half_solve(torch.tensor([[1.0], [1.0]]).double()).round(decimals=4).tolist()  # 1 / sqrt(1 + 4)
+        [[0.4472], [1.0]]
+    """
 
     vectors: Tensor  # U (n, r)
     factors: Tensor  # 1 / sqrt(p) - 1, (r,)
@@ -89,12 +95,12 @@ def nystrom(operator: CGOperator) -> LowRankPreconditioner:
 
 
 class WhiteningPreconditioner:
-    """R = (I + P P^T)^(-1/2) V D^(1/2).
+    """The preconditioner with R = (I + P P^T)^(-1/2) V D^(1/2).
 
     Args:
-        whitener: V of rows with the noise D.
-        deviation: D^(1/2), (n,).
-        features: P = V Phi, (n, F).
+        whitener: The whitening V of rows with the noise D.
+        deviation: The standard deviations D^(1/2), (n,).
+        features: The features P = V Phi, (n, F).
     """
 
     def __init__(self, whitener: Whitener, deviation: Tensor, features: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Sparse features of nodes times dense features of columns, by products of the factors."""
+"""Sparse features of nodes times dense features of columns, as products of the factors."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -20,17 +20,17 @@ from rfgp.sparse.khatri_rao import ENTRIES
 MOST_DENSE_GRAM = 2**13
 """The most rows whose H H^T is formed as a dense matrix, of 512 MB."""
 DENSE_SPEED = 4
-"""How many operations a dense product does while a sparse one does one."""
+"""The speed of a dense product relative to a sparse one."""
 PASSES = 8
-"""How many operations a row and a function take in sums over the rows of a node, and back."""
+"""The number of operations for a row and a function in sums over the rows of a node and their transpose."""
 
 
 class KhatriRaoPart(Part):
     """H = diag(s) M with a Khatri-Rao product M of sparse and dense features.
 
     Args:
-        matrix: M (n, N F).
-        scale: s (n,), or the same for all rows.
+        matrix: The product M, (n, N F).
+        scale: The scale s, (n,), or one for all rows.
     """
 
     def __init__(self, matrix: KhatriRao, scale: float | Array) -> None:
@@ -41,27 +41,27 @@ class KhatriRaoPart(Part):
         """Return D^-1 H for a diagonal D (n,)."""
         return KhatriRaoPart(self._given, self._scale / deviation.numpy())
 
-    def spread(self, u: Tensor) -> Tensor:
+    def root_times(self, u: Tensor) -> Tensor:
         """Return H u, (n, p), of u (N F, p)."""
         return torch.from_numpy(self._matrix.times(u.numpy()))
 
-    def gather(self, v: Tensor) -> Tensor:
+    def transposed_root_times(self, v: Tensor) -> Tensor:
         """Return H^T v, (N F, p), of v (n, p)."""
         return torch.from_numpy(self._matrix.transposed_times(v.numpy()))
 
     def times(self, v: Tensor) -> Tensor:
-        """Return H H^T v, (n, p), by H H^T if that is small or sparse, or by products of different nodes."""
+        """Return H H^T v, (n, p), by H H^T if it is small or sparse, or by products of distinct nodes."""
         if self._dense_gram is not None:
             return self._dense_gram @ v
         if self._small_gram is not None:
             return torch.from_numpy(self._matrix.gram_times(v.numpy(), self._small_gram))
         if self._sparse_gram is not None:
             return torch.from_numpy(multiply(self._sparse_gram, v.numpy()))
-        return self.spread(self.gather(v))
+        return self.root_times(self.transposed_root_times(v))
 
     @cached_property
     def _dense_gram(self) -> Tensor | None:
-        """H H^T (n, n), if the rows are few, and not much more than the different nodes."""
+        """H H^T (n, n) if there are few rows, and not many more than distinct nodes."""
         n, size = self._matrix.shape[0], self._matrix.num_functions
         by_nodes = size * (self._matrix.left.shape[0] ** 2 + PASSES * n)
         few = n <= MOST_DENSE_GRAM and n**2 <= by_nodes
@@ -69,7 +69,7 @@ class KhatriRaoPart(Part):
 
     @cached_property
     def _small_gram(self) -> Array | None:
-        """The products (U, U) of the different rows of the sparse factor, if they take few operations."""
+        """The products (U, U) of the distinct rows of the sparse factor, if they take few operations."""
         left = self._matrix.left
         few = left.shape[0] ** 2 <= DENSE_SPEED * 2 * left.nnz
         return np.asarray((left @ left.T).toarray()) if few else None
@@ -87,9 +87,9 @@ class KhatriRaoPart(Part):
         return row_blocks(whole)
 
     def _grams_of_nodes(self) -> sp.csr_array | None:
-        """Return the products (U, U) of the different rows of the sparse factor. None if H H^T has too many entries.
+        """Return the products (U, U) of the distinct rows of the sparse factor, or None if H H^T has too many entries.
 
-        Blocks of rows are formed until the entries are too many, because all of them may not fit into memory.
+        Blocks of rows are formed until there are too many entries, because all of them may not fit into memory.
         """
         left, total, found = self._matrix.left, 0.0, []
         counts = np.bincount(self._matrix.rows, minlength=left.shape[0]).astype(np.float64)
@@ -106,7 +106,7 @@ class KhatriRaoPart(Part):
 
 
 class ProductTerm(Term):
-    """f = s (phi kron psi) w with sparse phi and dense psi; the coordinates are s w, (N F,).
+    """A term f = s (phi kron psi) w with sparse phi and dense psi, with the coordinates s w, (N F,).
 
     Args:
         block: The block, with gradients.
@@ -128,12 +128,12 @@ class ProductTerm(Term):
 
     @cached_property
     def _used(self) -> NDArray[np.int64]:
-        """The columns of phi that have entries."""
+        """The columns of phi with entries."""
         return np.unique(self._phi.left.indices).astype(np.int64)
 
     @cached_property
     def part(self) -> KhatriRaoPart:
-        """The columns of s (phi kron psi) that have entries."""
+        """The columns of s (phi kron psi) with entries."""
         return KhatriRaoPart(self._phi.restricted(self._used), self._s2**0.5)
 
     def read(self, inputs: Tensor) -> Reads:
@@ -157,7 +157,7 @@ class ProductTerm(Term):
         return self._s2 * torch.from_numpy(self._phi.transposed_times(coefficients.numpy()))
 
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return s u, (N F, p), with u of single precision; columns without entries have weights of their own."""
+        """Return s u, (N F, p), with u of single precision. Columns without entries have other weights."""
         size, shape = self._block.num_functions, (self._phi.shape[1], standard.shape[1])
         out = torch.from_numpy(generator(seed, ALL_COLUMNS).standard_normal(shape, dtype=np.float32))
         out.view(-1, size, shape[1])[torch.from_numpy(self._used)] = standard.float().reshape(-1, size, shape[1])
@@ -165,7 +165,7 @@ class ProductTerm(Term):
         return lifted
 
     def joined(self, inputs: Tensor) -> KhatriRaoPart:
-        """Return all columns of s (phi kron psi) (rows + n, N F) of the rows and of points after them."""
+        """Return all columns of s (phi kron psi) (rows + n, N F) of the rows, followed by points."""
         return KhatriRaoPart(self._phi.above(self.read(inputs).matrix), self._s2**0.5)
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
-"""The role of a term of a prior at rows: its part of their covariance, and what points read of it.
+"""The role of a term of a prior at rows: its part of their covariance, and its projection to points.
 
-A block f has the covariance H H^T at the rows. Points read f through a matrix X of coordinates z of the block: draws
+A block f has the covariance H H^T at the rows. A matrix X projects coordinates z of the block to points. Draws
 u ~ N(0, I) of the columns of H have the coordinates `lifted`(u), and K(x, rows) a is X `weights`(a).
 """
 
@@ -20,14 +20,14 @@ from rfgp.sparse import KhatriRao, KroneckerRows, multiply, row_blocks
 Matrix = Any
 """A sparse matrix, a Khatri-Rao product, rows of a Kronecker product, or an array."""
 ALL_COLUMNS = 4
-"""The role of the seed of prior weights that the rows do not read."""
+"""The role of the seed of prior weights without effect on the rows."""
 
 
 class Reads(NamedTuple):
-    """What n points read of a term, each by itself."""
+    """The projection of a term to n single points."""
 
     matrix: Matrix  # X (n, N)
-    left: Tensor | None = None  # the variance (n,) that the coordinates leave, None for 0
+    left: Tensor | None = None  # the conditional variance (n,) given the coordinates, None for 0
 
 
 class Term(ABC):
@@ -35,13 +35,13 @@ class Term(ABC):
 
     Attributes:
         name: The name of the term.
-        part: H of the rows.
-        reads: X of the rows, (rows, N).
-        width: The number of entries that X of a point takes, 0 if they are few.
+        part: The root H of the rows.
+        reads: The projection X of the rows, (rows, N).
+        width: The number of entries of X of a point, 0 if there are few.
         seed: The seed of draws and of the preconditioner.
         dtype: The precision of the coordinates of draws.
-        advice: A sentence on what to do if a solve fails.
-        reads_points: Whether a point may read other points.
+        advice: A remedy for the message of a failed solve.
+        reads_points: Whether a point may depend on other points.
     """
 
     name: str
@@ -57,60 +57,60 @@ class Term(ABC):
         """H of the rows."""
 
     def precondition(self, operator: CGOperator) -> Preconditioner:
-        """Return a preconditioner of the operator whose last term this is."""
+        """Return a preconditioner of the operator with this as the last term."""
         return nystrom(operator)
 
     @abstractmethod
     def read(self, inputs: Tensor) -> Reads:
-        """Return X (n, N) of n points, each by itself."""
+        """Return X (n, N) of n single points."""
 
     def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
-        """Return X (n, N) of points that may be each other's neighbours, and the covariance (n, n) that is left."""
+        """Return X (n, N) of points that may be neighbors of each other, and the conditional covariance (n, n)."""
         return self.read(inputs).matrix, None
 
     @abstractmethod
     def cross(self, matrix: Matrix) -> Tensor:
-        """Return the prior covariance (rows, n) of the rows and of what X (n, N) reads."""
+        """Return the prior covariance (rows, n) between the rows and projections X (n, N)."""
 
     @abstractmethod
     def covariance(self, matrix: Matrix) -> Tensor:
-        """Return the prior covariance (n, n) of what X (n, N) reads."""
+        """Return the prior covariance (n, n) of projections X (n, N)."""
 
     @abstractmethod
     def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
-        """Return the prior variances (n,) of what n points read, without what is left."""
+        """Return the prior variances (n,) of the projections of n points, without conditional ones."""
 
     @abstractmethod
     def weights(self, coefficients: Tensor) -> Tensor:
-        """Return coordinates (N, p) of which X reads K(x, rows) a, for a (rows, p)."""
+        """Return coordinates (N, p) whose projection by X is K(x, rows) a, for a (rows, p)."""
 
     @abstractmethod
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
         """Return the coordinates (N, p) of standard normal u (columns of H, p).
 
         Args:
-            standard: u, in the precision that is wanted.
-            seed: The seed of weights that the rows do not read.
+            standard: The draws u, in the requested precision.
+            seed: The seed of weights without effect on the rows.
         """
 
     @abstractmethod
     def joined(self, inputs: Tensor) -> Part | None:
-        """Return [H; h] of the rows and of points after them. None if points have further variance."""
+        """Return [H; h] of the rows, followed by points, or None if points have conditional variances."""
 
     @abstractmethod
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient of sum_j signs_j left_j^T K left_j / 2 in the block's parameters.
 
         Args:
-            left: (rows, p).
-            signs: (p,).
+            left: The vectors left_j, (rows, p).
+            signs: The signs, (p,).
         """
 
     def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
         """Return x -> X_x z, (n, p), for coordinates z (N, p).
 
         Raises:
-            InvalidArgumentError: the block is known at given points only.
+            InvalidArgumentError: If the block is defined at given points only.
         """
         return lambda inputs: times(self.read(inputs).matrix, weights)
 

@@ -1,11 +1,11 @@
-"""Rows under features, walks and sparse precisions, by conjugate gradients and draws.
+"""The solver of features, walks and sparse precisions by conjugate gradients and draws.
 
-With C = K + D the gradient of log N(y; mean, C) in a direction dC is (a^T dC a - tr(C^-1 dC)) / 2, and tr(C^-1 dC) is
-the mean of w^T dC w for w ~ N(0, C^-1): the pathwise estimator (Lin et al. 2024, "Improving linear system solvers for
-hyperparameter optimisation in iterative Gaussian processes"). Each w is scaled so that w^T C w = n, which is its mean:
-that leaves w w^T unbiased (a normal vector's direction and length are independent) and takes the error of the total
-scale away. In sparse features Phi the gradient is s^2 (a (Phi^T a)^T - mean w (Phi^T w)^T), of which only the entries
-of the pattern are formed.
+With C = K + D, the gradient of log N(y; mean, C) in a direction dC is (a^T dC a - tr(C^-1 dC)) / 2. tr(C^-1 dC) is the
+mean of w^T dC w for w ~ N(0, C^-1), the pathwise estimator (Lin et al. 2024, "Improving linear system solvers for
+hyperparameter optimisation in iterative Gaussian processes"). Each w is scaled to its mean w^T C w = n. w w^T stays
+unbiased, because direction and length of a normal vector are independent, and the error of the total scale vanishes. In
+sparse features Phi the gradient is s^2 (a (Phi^T a)^T - mean w (Phi^T w)^T). Only its entries on the pattern are
+computed.
 """
 
 from collections.abc import Sequence
@@ -30,19 +30,27 @@ from rfgp.solvers.role import Inference
 NUM_PROBES, NUM_PATHS = 16, 64
 """The number of draws for gradients and the log determinant, and for variances."""
 SITE_TOLERANCE = 1e-11
-"""The relative residual of solves for other targets and noise: a search for sites goes on to it."""
+"""The relative residual of solves for other targets and noise, in a search for sites."""
 
 
 class IterativeSolver(Inference):
-    """Regression by conjugate gradients; nothing is solved before it is needed.
+    """Regression by conjugate gradients. All solves are on demand.
 
     Args:
-        prior: Walks, weights and sparse precisions, with gradients.
+        prior: The prior of walks, weights and sparse precisions, with gradients.
         rows: The data.
-        mean: (k,).
+        mean: The prior mean, (k,).
         noise: The variance of one observation, 0-d.
-        terms: The terms at the rows, if they are known.
+        terms: The terms at the rows. If None, they are made.
         tolerance: The relative residual of the solve for the mean.
+
+    Examples:
+        >>> from rfgp.blocks import WeightBlock
+        >>> prior = Prior(weights=(WeightBlock(lambda x: x, num_features=1),))
+        >>> rows = Block(torch.tensor([[1.0], [2.0]]).double(), torch.tensor([[1.0], [2.0]]).double())
+        >>> solver = IterativeSolver(prior, rows, torch.zeros(1).double(), torch.tensor(1.0).double())
+        >>> solver.fitted.round(decimals=4).tolist()  # x w with w = x^T y / (1 + x^T x) = 5 / 6
+        [[0.8333], [1.6667]]
     """
 
     def __init__(
@@ -63,7 +71,7 @@ class IterativeSolver(Inference):
         self._operator, self._tolerance = operator_of(self._terms, self._noise_diag.detach()), tolerance
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver with other targets (n, k) and noise of the same inputs, solved to 1e-11."""
+        """Return the solver for other targets (n, k) and noise of the same inputs, solved to 1e-11."""
         return type(self)(self._prior, rows, mean, noise, self._terms, SITE_TOLERANCE)
 
     def log_marginal_likelihood(self) -> Tensor:
@@ -95,7 +103,7 @@ class IterativeSolver(Inference):
             return self._operator.solve(self.residual, self._tolerance)
 
     def converges(self, most: int) -> bool:
-        """Return whether conjugate gradients find the coefficients in about so many iterations; they are kept."""
+        """Return whether conjugate gradients converge in about `most` iterations. The coefficients are kept."""
         try:
             found = self._operator.solve(self.residual, self._tolerance, most, is_hurried=True)
         except SolverError:
@@ -126,7 +134,7 @@ class IterativeSolver(Inference):
 
     @cached_property
     def latent_variances(self) -> Tensor:
-        """The posterior variances of f at the rows, (n,); of more than 256 rows estimates from draws."""
+        """The posterior variances of f at the rows, (n,). For more than 256 rows they are estimates from draws."""
         with torch.no_grad():
             posterior, inputs, weights = self.posterior(), self._rows.inputs, self._prior.dense
             if len(inputs) <= MOST_SOLVED:
@@ -136,7 +144,7 @@ class IterativeSolver(Inference):
                 variance = torch.cat([posterior.project(chunk).estimated_variance() for chunk in chunks])
             if not weights.has_residual:
                 return variance
-            return variance - weights.residual_variance(inputs, weights.scaled(inputs))  # it is no part of f at rows
+            return variance - weights.residual_variance(inputs, weights.scaled(inputs))  # it is not part of f at rows
 
     @property
     def log_determinant(self) -> Tensor:
@@ -153,7 +161,7 @@ class IterativeSolver(Inference):
         return self._operator.solve(right, tolerance)
 
     def score(self) -> Tensor:
-        """Return a 0-d tensor whose gradient is that of the log density; its own value means nothing."""
+        """Return a 0-d tensor with the gradient of the log density. Its value has no meaning."""
         with torch.no_grad():
             each, probes = self._rows.each, self._probes.normalized
             left = torch.cat([self.coefficients, probes], dim=1)
@@ -164,7 +172,7 @@ class IterativeSolver(Inference):
         return sum((term.score(left, signs) for term in self._terms), start=total) + self._repeated + self._bound
 
     def posterior(self) -> IterativePosterior:
-        """Return coefficients, and draws for the variances."""
+        """Return the coefficients, and draws for the variances."""
         noise_diag, known = self._noise_diag.detach().clone(), None
         if not any(parameter.requires_grad for parameter in self._prior.parameters):
             known = GivenTerms(self._terms, self._operator, self.coefficients, self._paths)
@@ -174,7 +182,7 @@ class IterativeSolver(Inference):
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others, from `latent_variances`.
 
-        1 / (C^-1)_ii = D_i / (1 - v_i / D_i), with v_i the latent variance at the row.
+        1 / (C^-1)_ii = D_i / (1 - v_i / D_i), with the latent variance v_i at the row.
         """
         with torch.no_grad():
             variance = self._noise_diag / (1 - self.latent_variances / self._noise_diag).clamp_min(1e-12)

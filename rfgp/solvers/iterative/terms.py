@@ -1,4 +1,4 @@
-"""The terms of a prior at rows: dense weights, sparse features, sparse precisions; and the operator that they make."""
+"""The terms of a prior at rows (dense weights, sparse features, sparse precisions), and their operator."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -23,7 +23,7 @@ from rfgp.sparse import sampled_outer
 
 
 class WeightTerm(Term):
-    """f = Phi w with dense Phi; the coordinates are w, (F,).
+    """A term f = Phi w with dense Phi, with the coordinates w, (F,).
 
     Args:
         prior: The prior.
@@ -37,7 +37,7 @@ class WeightTerm(Term):
         self._phi = self._features(inputs)
 
     def _features(self, inputs: Tensor) -> Tensor:
-        """Return Phi (n, F), float64; evaluated in float64 if a residual is what it leaves."""
+        """Return Phi (n, F), float64. For a residual it is evaluated in float64."""
         return self._block.scaled(inputs.double() if self._is_precise else inputs).double()
 
     @cached_property
@@ -59,7 +59,7 @@ class WeightTerm(Term):
 
     def cross(self, matrix: Matrix) -> Tensor:
         """Return Phi X^T, (rows, n)."""
-        return self.part.spread(torch.from_numpy(np.asarray(matrix)).mT)
+        return self.part.root_times(torch.from_numpy(np.asarray(matrix)).mT)
 
     def covariance(self, matrix: Matrix) -> Tensor:
         """Return X X^T, (n, n)."""
@@ -71,38 +71,38 @@ class WeightTerm(Term):
 
     def weights(self, coefficients: Tensor) -> Tensor:
         """Return Phi^T a, (F, p)."""
-        return self.part.gather(coefficients)
+        return self.part.transposed_root_times(coefficients)
 
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
         """Return u, (F, p)."""
         return standard
 
     def joined(self, inputs: Tensor) -> DensePart | None:
-        """Return Phi of the rows and of points after them. None if there is a residual."""
+        """Return Phi of the rows, followed by points, or None if there is a residual."""
         if self._block.residual is not None:
             return None
         return DensePart(torch.cat([self._phi.detach(), self._features(inputs).detach()]))
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient in Phi."""
-        return (self._phi * ((left * signs) @ self.part.gather(left).mT)).sum()
+        return (self._phi * ((left * signs) @ self.part.transposed_root_times(left).mT)).sum()
 
     def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
         """Return x -> Phi_x z, (n, p).
 
         Raises:
-            InvalidArgumentError: the features are not all of the block.
+            InvalidArgumentError: If there is a residual.
         """
         if self._block.residual is not None:
             raise InvalidArgumentError(
-                "This process has no functions to draw, since what its features miss is known at given points only. "
-                "Sample from predict(X) there."
+                "This process has no functions to draw, because the residual of its features is defined at given "
+                "points only. Use predict(X).sample() instead."
             )
         return super().functions(weights)
 
 
 class WalkTerm(Term):
-    """f = s phi w with sparse phi; the coordinates are s w, (N,).
+    """A term f = s phi w with sparse phi, with the coordinates s w, (N,).
 
     Args:
         block: The block, with gradients.
@@ -124,14 +124,14 @@ class WalkTerm(Term):
 
     @cached_property
     def _columns(self) -> NDArray[np.int64]:
-        """The columns of phi that have entries."""
+        """The columns of phi with entries."""
         used = np.zeros(self._phi.shape[1], dtype=bool)
         used[self._phi.indices] = True
         return np.flatnonzero(used)
 
     @cached_property
     def part(self) -> SparsePart:
-        """The columns of s phi that have entries."""
+        """The columns of s phi with entries."""
         places = np.zeros(self._phi.shape[1], dtype=np.int32)
         places[self._columns] = np.arange(len(self._columns), dtype=np.int32)
         shape = self._phi.shape[0], len(self._columns)
@@ -160,7 +160,7 @@ class WalkTerm(Term):
         return torch.from_numpy(self._phi.astype(array.dtype, copy=False).T @ array) * self._s2
 
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return s u, (N, p), with u of single precision; columns without entries have weights of their own."""
+        """Return s u, (N, p), with u of single precision. Columns without entries have other weights."""
         shape = self._phi.shape[1], standard.shape[1]
         out = torch.from_numpy(generator(seed, ALL_COLUMNS).standard_normal(shape, dtype=np.float32))
         out[torch.from_numpy(self._columns)] = standard.float()
@@ -168,7 +168,7 @@ class WalkTerm(Term):
         return lifted
 
     def joined(self, inputs: Tensor) -> SparsePart:
-        """Return all columns of s phi (rows + n, N) of the rows and of positions after them."""
+        """Return all columns of s phi (rows + n, N) of the rows, followed by positions."""
         return SparsePart(sp.csr_array(sp.vstack([self._phi, self.read(inputs).matrix])), self._s2**0.5)
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
@@ -185,7 +185,7 @@ class WalkTerm(Term):
 
 
 class PrecisionTerm(Term):
-    """f = A u with u of the precision Q / s^2; the coordinates are u, (N,).
+    """A term f = A u with u of the precision Q / s^2, with the coordinates u, (N,).
 
     Args:
         block: The block, with gradients.
@@ -226,12 +226,12 @@ class PrecisionTerm(Term):
         return torch.from_numpy(self._s2**0.5 * self._block.factor.sample(standard.numpy()))
 
     def joined(self, inputs: Tensor) -> PrecisionPart:
-        """Return A Q^(-1/2) of the rows and of points after them."""
+        """Return A Q^(-1/2) of the rows, followed by points."""
         reads = sp.csr_array(sp.vstack([self._reads, self._block.projector(inputs)]))
         return PrecisionPart(self._block.factor, reads, self._s2**0.5)
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
-        """Return a 0-d tensor with the gradient: with t = Q^-1 A^T left it is -s^2 t^T dQ t / 2 in the parameters."""
+        """Return a 0-d tensor with the gradient. With t = Q^-1 A^T left it is -s^2 t^T dQ t / 2 in the parameters."""
         field, values = self._block.field, self._block.values
         gathered = self._reads.T @ left.numpy()
         solved = torch.from_numpy(self._block.factor.solve(gathered))
@@ -242,16 +242,15 @@ class PrecisionTerm(Term):
 
 
 def terms_of(prior: Prior, inputs: Tensor) -> list[Term]:
-    """Return the terms of a prior at rows (n, ...): weights, grids, precisions, walks, and neighbours of rows in order.
+    """Return the terms of a prior at rows (n, ...): weights, grids, precisions, walks, and ordered neighbors.
 
     Raises:
-        InvalidArgumentError: a block that no part is known for.
+        InvalidArgumentError: If a block has no term of this kind.
     """
     if (prior.kernels and not prior.has_grids) or prior.moves:
         raise InvalidArgumentError(
             "Exact kernels and fields with values at the points cannot be added to many walks, to exact products on a "
-            "grid, nor to neighbours that are latent. Use an approximation of the kernel, or a field whose values stay "
-            "where they are."
+            "grid, nor to latent neighbors. Use an approximation of the kernel, or a field with fixed values."
         )
     terms: list[Term] = [WeightTerm(prior, block, inputs) for block in prior.weights]
     terms += [KroneckerTerm(block, inputs) for block in prior.kernels]
@@ -261,11 +260,11 @@ def terms_of(prior: Prior, inputs: Tensor) -> list[Term]:
 
 
 def _sparse_term(block: SparseBlock, inputs: Tensor) -> Term:
-    """Return the term of sparse features at rows (n, ...), of nodes alone or of a product with columns."""
+    """Return the term of sparse features at rows (n, ...), of nodes or of a product with columns."""
     return ProductTerm(block, inputs) if isinstance(block, SparseProductBlock) else WalkTerm(block, inputs)
 
 
 def operator_of(terms: Sequence[Term], noise_diag: Tensor) -> CGOperator:
-    """Return C = sum_t H_t H_t^T + D of terms at rows, at least one, for D (n,). The last term preconditions it."""
+    """Return C = sum_t H_t H_t^T + D (n,) of at least one term at rows. The last term preconditions it."""
     last = terms[-1]
     return CGOperator([term.part for term in terms], noise_diag, last.seed, last.precondition, last.advice)

@@ -1,15 +1,16 @@
-"""Bounds of the exact log marginal likelihood by features phi of kernels k with positive semidefinite k - phi phi^T.
+"""Bounds of the exact log marginal likelihood from features phi of kernels k with positive semidefinite k - phi phi^T.
 
-In the notation of `rfgp.solvers.lowrank.solver`, with Q = Phi Phi^T, K = sum_t s_t^2 k_t, and t = sum_i s^2 q_i / D_i
-the trace of D^-1/2 (K - Q) D^-1/2, so that Q <= K <= Q + t D in the order of positive semidefinite matrices:
+The notation is that of `rfgp.solvers.lowrank.solver`. Let Q = Phi Phi^T, K = sum_t s_t^2 k_t, and let
+t = sum_i s^2 q_i / D_i be the trace of D^-1/2 (K - Q) D^-1/2. Then Q <= K <= Q + t D in the order of positive
+semidefinite matrices:
 
     log N(y; mean, Q + D) - k t / 2  <=  log N(y; mean, K + D)
                                      <=  log N(y; mean, Q + D) + (a(1) - a(1 + t)) / 2,
     a(c) = (y - mean)^T (Q + c D)^-1 (y - mean).
 
-The first is Titsias' variational bound (2009, Eq. 9), the second follows from |K + D| >= |Q + D| and the order above
-(Titsias 2014, "Variational inference for Gaussian and determinantal point processes", Section 2). Their distance is at
-least the Kullback-Leibler divergence from the variational posterior to the exact one, which is the first bound's gap
+The first is Titsias' variational bound (2009, Eq. 9). The second follows from |K + D| >= |Q + D| and the order above
+(Titsias 2014, "Variational inference for Gaussian and determinantal point processes", Section 2). The first bound's gap
+is the Kullback-Leibler divergence from the variational posterior to the exact one, at most the distance of both bounds
 (Burt, Rasmussen and van der Wilk 2019).
 """
 
@@ -29,9 +30,14 @@ class EvidenceBounds:
     """Bounds of the log marginal likelihood of the exact process, at the hyperparameters of a model.
 
     Attributes:
-        lower: The lower bound in nats, constants and units included.
+        lower: The lower bound in nats, including constants and units.
         upper: The upper bound in nats.
         count: The number of observations.
+
+    Examples:
+        >>> bounds = EvidenceBounds(lower=-10.0, upper=-9.5, count=20)
+        >>> bounds.divergence
+        0.5
     """
 
     lower: float
@@ -40,9 +46,9 @@ class EvidenceBounds:
 
     @property
     def divergence(self) -> float:
-        """The most that the Kullback-Leibler divergence can be from the variational posterior (VFE) to the exact one.
+        """The upper bound of the Kullback-Leibler divergence from the variational posterior (VFE) to the exact one.
 
-        In nats, for all observations together, of the whole functions.
+        It is in nats, for whole functions and all observations together.
         """
         return self.upper - self.lower
 
@@ -55,11 +61,11 @@ class EvidenceBounds:
 
 
 def evidence_bounds(model: LinearModel, log_jacobian: float = 0.0) -> EvidenceBounds:
-    """Return the bounds, in three passes over the rows: O(n F^2).
+    """Return the bounds, in three passes over the rows with O(n F^2) operations.
 
     Args:
         model: A model whose terms have a residual of either kind, or are exact.
-        log_jacobian: The log Jacobian of the targets' scaling, which both bounds get. The default is 0.
+        log_jacobian: The log Jacobian of the scaling of targets, added to both bounds. The default is 0.
     """
     with torch.no_grad():
         blocks = tuple(_bounding(block) for block in model.weights.detached().blocks)

@@ -1,15 +1,15 @@
-"""The log density of rows under random Fourier features, and its gradient in the frequencies, with few operations.
+"""The log density of rows under random Fourier features, with a fast gradient in the frequencies.
 
-For one term phi = [a cos(x W^T), a sin(x W^T)] and the same noise D for all rows, `rfgp.solvers.lowrank.solver` has
+For one term phi = [a cos(x W^T), a sin(x W^T)] and one noise D for all rows, `rfgp.solvers.lowrank.solver` has
 
     d/dphi = s D^-1 (r w^T - k Phi A^-1).
 
-Its first part has rank k, so that its derivative in the frequencies needs one product of F rows,
+The first part has rank k. Its derivative in the frequencies needs one product of F rows,
 
     d/dW = s/D sum_j diag(w_sin,j) C^T (r_j x) - diag(w_cos,j) S^T (r_j x),    phi = [C, S].
 
-The second part is a sum over rows of products with A^-1, a third of all operations. Given A it may be estimated from
-some of the rows, without bias if these are random: `trace_rows`. Steps of stochastic gradients do not need more.
+The second part is a sum over rows of products with A^-1, a third of all operations. Given A it can be estimated from
+`trace_rows`, without bias if these rows are random. This suffices for steps of stochastic gradients.
 """
 
 from functools import partial
@@ -25,17 +25,17 @@ from rfgp.solvers.lowrank.statistics import Statistics, add_symmetric_product, s
 
 
 def has_fourier_features(model: LinearModel) -> bool:
-    """Return whether the only term has cosines and sines as features, and rows are in memory and alike."""
+    """Return whether the only term has cosine and sine features, and rows are uniform and in memory."""
     blocks = model.weights.blocks
     return len(blocks) == 1 and blocks[0].fourier is not None and blocks[0].residual is None and model.is_uniform
 
 
 def fourier_log_likelihood(model: LinearModel, trace_rows: slice) -> Tensor:
-    """Return the log marginal likelihood, 0-d, which can be differentiated once in all hyperparameters and frequencies.
+    """Return the log marginal likelihood, 0-d, differentiable once in all hyperparameters and frequencies.
 
     Args:
-        model: One block of rows in memory, for which `has_fourier_features`.
-        trace_rows: The rows from which the derivative of log|A| in the frequencies is estimated.
+        model: One block of rows in memory that satisfies `has_fourier_features`.
+        trace_rows: The rows that estimate the derivative of log|A| in the frequencies.
     """
     (block,) = model.weights.blocks
     assert block.fourier is not None

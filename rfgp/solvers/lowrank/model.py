@@ -1,17 +1,17 @@
 """A linear model of rows on features, in blocks of rows that may lie on other machines.
 
-Products of features are of their dtype within a block, sums over blocks and all F x F algebra are float64. With
-products of float32 features, phi^T phi of n rows is off by about sqrt(n b) 6e-8 for b rows in a block. The log density
-of a row was off by less than 3e-4 while e = sqrt(n b) 6e-8 s^2 / noise was below 0.3, by about 1e-3 at 0.7, 0.01 at 2,
-0.02 at 6 and 0.1 beyond (`benchmarks/papers/own/rounding.py`); s^2 is the prior variance of all terms together. From
+Products of features within a block have their dtype. Sums over blocks and all F x F algebra are float64. With float32
+features, phi^T phi of n rows has an error of about sqrt(n b) 6e-8 for b rows in a block. Let e = sqrt(n b) 6e-8 s^2 /
+noise, with the prior variance s^2 of all terms together. The log density of a row had an error of less than 3e-4 for e
+below 0.3, of about 1e-3 at 0.7, 0.01 at 2, 0.02 at 6 and 0.1 beyond (`benchmarks/papers/own/rounding.py`). From
 `most_rounding` of e on, blocks of features are cast to float64 first.
 
-The arithmetic of some features (those of inducing points) multiplies rounding errors. Let d^2 be the mean over rows of
-|phi_32(x) - phi(x)|^2. The errors add n s^2 d^2 / noise to tr A: half of that, at most, to log|A| / 2, and the noise
-times that to the sum of the rows' posterior variances, noise times degrees of freedom. Means are off by more, since
-weights multiply the errors. So e = 4 (n s^2 d^2 / noise)^1/2 has the same limit, from which on these features are
+The arithmetic of some features (those of inducing points) amplifies rounding errors. Let d^2 be the mean over rows of
+|phi_32(x) - phi(x)|^2. The errors add n s^2 d^2 / noise to tr A. They add at most half of that to log|A| / 2, and the
+noise times that to the sum of the rows' posterior variances, noise times degrees of freedom. Means have larger errors,
+because weights multiply them. So e = 4 (n s^2 d^2 / noise)^1/2 has the same limit, from which on these features are
 computed in float64. With either e just below it, standard deviations were within 0.9 % and means within 0.0033 s of
-those from float64; at a 16th of the noise 1.4 % and 0.007 s, at a 160th 9 % and 0.02 s.
+those from float64. At a 16th of the noise these were 1.4 % and 0.007 s, and at a 160th 9 % and 0.02 s.
 """
 
 import math
@@ -34,11 +34,16 @@ LEAST_ROWS, MOST_ROWS = 256, 8192
 _ROUNDING = 6e-8
 """The relative rounding error of float32."""
 _AMPLIFIED = 4.0
-"""The factor of the errors of features in their e."""
+"""The factor of the error of features in their e."""
 
 
 def block_rows(num_features: int) -> int:
-    """Return the number of rows whose features make one block."""
+    """Return the number of rows of a block of features.
+
+    Examples:
+        >>> block_rows(1024)
+        4096
+    """
     return max(LEAST_ROWS, min(MOST_ROWS, ENTRIES // max(num_features, 1)))
 
 
@@ -46,15 +51,15 @@ def block_rows(num_features: int) -> int:
 class LinearModel:
     """y = mean + [s_1 phi_1(x), s_2 phi_2(x), ...] w + e, w ~ N(0, I), e of variance noise plus that of the row.
 
-    Prior scales s_t never enter the features, so that statistics of one pass over the rows serve any scales.
+    Features exclude the prior scales s_t. Statistics of one pass over the rows therefore hold for any scales.
 
     Attributes:
         weights: The features of all terms, their parameters and prior variances.
         rows: The data.
-        mean: (k,), float64.
-        noise: 0-d, float64.
+        mean: The prior mean, (k,), float64.
+        noise: The variance of one observation, 0-d, float64.
         most_rounding: The largest e of each formula above at which features and their products may be float32.
-        part_of_uniform: If the rows are a part of others, whether none of all these has a weight or a noise.
+        part_of_uniform: Whether no row of all has a weight or a noise, if these rows are a part of others.
     """
 
     weights: Weights
@@ -66,12 +71,12 @@ class LinearModel:
 
     @property
     def num_features(self) -> int:
-        """F."""
+        """The number F of features."""
         return self.weights.num_features
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:
-        """Tensors (...) that the features depend on."""
+        """The tensors (...) that the features depend on."""
         return self.weights.parameters
 
     @cached_property
@@ -91,18 +96,18 @@ class LinearModel:
 
     @cached_property
     def each(self) -> Tensor:
-        """How often the log densities of the outputs count in a total, (k,). Only rows in memory have signs."""
+        """The weights of the log densities of the outputs, (k,). Only rows in memory have signs."""
         return self.rows.each if isinstance(self.rows, Block) else torch.ones_like(self.mean)
 
     @property
     def is_uniform(self) -> bool:
-        """Whether no row has a weight or a noise of its own, those that these are a part of included."""
+        """Whether no row, including those of the whole, has a weight or its own noise."""
         if self.weights.adds_noise:
             return False
         return self.rows.is_uniform if self.part_of_uniform is None else self.part_of_uniform
 
     def completed(self, block: Block, phi: Tensor) -> Block:
-        """Return a block with the residual variance of its features (b, F) as noise of its rows (FITC), if it is."""
+        """Return a block with the residual variance of its features (b, F) as noise of its rows (FITC), if any."""
         if not self.weights.adds_noise:
             return block
         missing = self.noise_shares @ self.weights.missing(phi, block.inputs)
@@ -110,19 +115,19 @@ class LinearModel:
 
     @cached_property
     def noise_shares(self) -> Tensor:
-        """The prior variances of the terms whose residual is noise, else 0, (T,)."""
+        """The prior variances of the terms whose residual is noise, and 0 for others, (T,)."""
         flags = [block.residual is not None and block.residual.is_noise for block in self.weights.blocks]
         return self.variances * self.variances.new_tensor(flags)
 
     @cached_property
     def bound_shares(self) -> Tensor:
-        """The prior variances of the terms whose residual makes the likelihood a bound, else 0, (T,)."""
+        """The prior variances of the terms whose residual makes the likelihood a bound, and 0 for others, (T,)."""
         flags = [block.residual is not None and not block.residual.is_noise for block in self.weights.blocks]
         return self.variances * self.variances.new_tensor(flags)
 
     @cached_property
     def is_precise(self) -> bool:
-        """Whether features of float32 inputs and their products have to be float64."""
+        """Whether features of float32 inputs and their products must be float64."""
         n, size, noise = len(self.rows), block_rows(self.num_features), float(self.noise.detach())
         if math.sqrt(n * min(n, size)) * _ROUNDING * float(self.variance.detach()) / noise > self.most_rounding:
             return True
@@ -137,7 +142,7 @@ class LinearModel:
     def fitted(self, phi: Tensor, weights: Tensor) -> Tensor:
         """Return Phi w (b, k), float64, for features (b, F) without scales and weights (F, k).
 
-        The weights are laid out column by column, for which BLAS is several times faster if there are few columns.
+        The weights are stored column by column, for which BLAS is several times faster with few columns.
         """
         return (phi @ (self.scale * weights.mT).to(phi).contiguous().mT).double()
 
@@ -151,21 +156,21 @@ class LinearModel:
 
 
 def is_local(rows: Rows) -> bool:
-    """Return whether no rows lie on other machines."""
+    """Return whether all rows are on this machine."""
     return not any(isinstance(part, DistributedRows) for part in parts_of(rows))
 
 
 def summed(model: LinearModel, function: Callable[[LinearModel], Sums]) -> Sums:
-    """Return the sums that a function takes over the model's rows. Rows on other machines are summed there.
+    """Return the sums of a function over the model's rows. Rows on other machines are summed there.
 
     Args:
-        model: With all rows.
-        function: Maps the model of some rows to sums over these. It is pickled if rows lie on other machines.
+        model: The model with all rows.
+        function: Maps the model of some rows to sums over these. It is pickled if rows are on other machines.
     """
     if is_local(model.rows):
         return function(model)
     none, is_uniform = Block(model.mean[:0].clone(), model.mean[:0].clone()), model.is_uniform
-    most = -1.0 if model.is_precise else math.inf  # a part has fewer rows, and rounds as the whole does
+    most = -1.0 if model.is_precise else math.inf  # a part has fewer rows, but rounds like the whole
     common = replace(model.detached(), rows=none, most_rounding=most, part_of_uniform=is_uniform)
     sums = [
         part.total(partial(_of_part, common, function))
@@ -186,10 +191,10 @@ class ParameterGradients:
 
     Args:
         model: The rows and their features.
-        needs: Which of the parameters need a gradient.
+        needs: Whether each parameter needs a gradient.
 
     Attributes:
-        sums: The gradients so far of all parameters, float64, in their shapes. 0 for those that need none.
+        sums: The accumulated gradients in all parameters, float64, in their shapes, 0 if not needed.
     """
 
     def __init__(self, model: LinearModel, needs: Sequence[bool]) -> None:
@@ -211,7 +216,7 @@ class ParameterGradients:
         return self._phi.detach()
 
     def add(self, upstream: Tensor, rates: Tensor | None = None) -> None:
-        """Add the gradient, for derivatives in what the last block has.
+        """Add the gradient for derivatives in the last block.
 
         Args:
             upstream: The derivatives in the features, (b, F).

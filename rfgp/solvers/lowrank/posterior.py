@@ -1,4 +1,4 @@
-"""The posterior of the weights of features, its covariance in two forms, and what points read of it."""
+"""The posterior of the weights of features, its covariance in two forms, and its projection to points."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,15 +14,19 @@ from rfgp.solvers.role import Functions, Posterior, Shape
 from rfgp.solvers.terms import known_terms, make_contiguous
 
 SUM_ENTRIES = 2**22
-"""The most entries of the features whose sums are taken at once."""
+"""The most entries of features that are summed at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class FactorCovariance:
-    """A^-1, through the factor of the weights' precision.
+    """The covariance A^-1, through the factor of the weights' precision.
 
     Attributes:
-        factor: (F, F), the lower Cholesky factor of A.
+        factor: The lower Cholesky factor of A, (F, F).
+
+    Examples:
+        >>> FactorCovariance(torch.tensor([[2.0]]).double()).variance(torch.tensor([[1.0]]).double()).tolist()
+        [0.25]
     """
 
     factor: Tensor
@@ -60,10 +64,15 @@ class FactorCovariance:
 
 @dataclass(frozen=True, eq=False)
 class RowCovariance:
-    """I - S^T S, for more features than rows.
+    """The covariance I - S^T S, for more features than rows.
 
     Attributes:
-        rows: S = L^-1 Phi (n, F), with L the Cholesky factor of Phi Phi^T + D.
+        rows: S = L^-1 Phi (n, F), with the Cholesky factor L of Phi Phi^T + D.
+
+    Examples:
+        >>> covariance = RowCovariance(torch.tensor([[0.6, 0.0]]).double())  # I - S^T S
+        >>> covariance.variance(torch.eye(2).double()).round(decimals=4).tolist()
+        [0.64, 1.0]
     """
 
     rows: Tensor
@@ -87,8 +96,8 @@ class RowCovariance:
     def sample(self, *shape: int, generator: torch.Generator) -> Tensor:
         """Draw weights of mean 0, (count, F, k).
 
-        z - S^T (S z + e) with z ~ N(0, I) and e ~ N(0, I - S S^T): pathwise conditioning (Wilson et al. 2020), the
-        noise seen through L^-1. Its covariance is (I - S^T S)^2 + S^T (I - S S^T) S = I - S^T S.
+        z - S^T (S z + e) with z ~ N(0, I) and e ~ N(0, I - S S^T) is pathwise conditioning (Wilson et al. 2020) with
+        whitened noise. Its covariance is (I - S^T S)^2 + S^T (I - S S^T) S = I - S^T S.
         """
         count, _, k = shape
         z = torch.randn(*shape, generator=generator, dtype=torch.float64).to(self.rows)
@@ -112,14 +121,23 @@ WeightCovariance = FactorCovariance | RowCovariance
 
 @dataclass(frozen=True, eq=False)
 class LowRankPosterior(Posterior):
-    """f = Phi w, with the posterior of w; nothing else of the rows.
+    """The process f = Phi w with the posterior of w, without the rows.
 
     Attributes:
-        prior: Its features make Phi (n, F).
+        prior: The prior with the features Phi (n, F).
         weights: The posterior mean of the weights, (F, k).
-        uncertainty: Their posterior covariance.
+        uncertainty: The posterior covariance of the weights.
         terms: The names of the terms whose sum is predicted. If None, all.
-        place: The place of the column in which the function is differentiated. If None, it is not.
+        place: The index of the column of the derivative. If None, the function is not differentiated.
+
+    Examples:
+        >>> from rfgp.blocks import Prior, WeightBlock
+        >>> prior = Prior(weights=(WeightBlock(lambda x: x, num_features=1),))
+        >>> two = torch.full((1, 1), 2.0).double()
+        >>> posterior = LowRankPosterior(prior, weights=3 * two, uncertainty=FactorCovariance(two))
+        >>> phi = posterior.project(two)
+        >>> posterior.mean(phi).tolist(), posterior.variance(two, phi).tolist()  # 2 * 6 and 2^2 / 2^2
+        ([[12.0]], [1.0])
     """
 
     prior: Prior
@@ -132,16 +150,16 @@ class LowRankPosterior(Posterior):
 
     @property
     def width(self) -> int:
-        """F."""
+        """The number F of features."""
         return len(self.weights)
 
     @property
     def factor(self) -> Tensor | None:
-        """The Cholesky factor (F, F) of the precision of the weights, by which rows can be added. None for F > n."""
+        """The Cholesky factor (F, F) of the precision of the weights, for adding rows. None if F > n."""
         return self.uncertainty.tensors().get("factor")
 
     def project(self, inputs: Tensor) -> Tensor:
-        """Return the features of n inputs, (n, F); those of other terms are 0."""
+        """Return the features of n inputs, (n, F), 0 for other terms."""
         blocks, place = self.prior.weights, self.place
         if place is None:
             phi = self.prior.dense.scaled(inputs).double()
@@ -176,7 +194,7 @@ class LowRankPosterior(Posterior):
     def root_of_sums(self, inputs: Tensor, weights: Tensor) -> Tensor | None:
         """Return a root (m, r) of the covariance of sums over points (m, q, D) with weights (m, q).
 
-        None if features miss a part of the function that points share.
+        The result is None if features miss a part of the function that points share.
         """
         if any(block.residual is not None and not block.residual.is_noise for block in self._residual.blocks):
             return None
@@ -197,19 +215,19 @@ class LowRankPosterior(Posterior):
 
     @property
     def takes_rows(self) -> bool:
-        """Whether further rows can be added without the old ones: if the factor is known."""
+        """Whether rows can be added without the old ones, because the factor is known."""
         return self.factor is not None
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Draw weights from their posterior: functions of n inputs, (count, n, k).
+        """Draw functions of n inputs, (count, n, k), as weights from their posterior.
 
         Raises:
-            InvalidArgumentError: the features are not all of the function.
+            InvalidArgumentError: If the features miss a part of the function.
         """
         if self.prior.dense.has_residual:
             raise InvalidArgumentError(
-                "This process has no functions to draw: what its features miss is known at given points only. Sample "
-                "from predict(X) there, or use InducingPoints(method='sor')."
+                "This process has no functions to draw, because its residual is defined at given points only. Use "
+                "predict(X).sample(), or InducingPoints(method='sor')."
             )
         weights = self.weights + self.uncertainty.sample(count, *self.weights.shape, generator=generator)
         extensions = Extensions.of(self.prior, self.terms, count, self.weights.shape[1], generator)
@@ -221,29 +239,29 @@ class LowRankPosterior(Posterior):
         """Return the posterior of the sum of some terms.
 
         Raises:
-            InvalidArgumentError: there is no such term, or none is named.
+            InvalidArgumentError: If a term is unknown, or none is named.
         """
         return replace(self, terms=known_terms(self.prior, names))
 
     def differentiated(self, place: int) -> "LowRankPosterior":
-        """Return the posterior of the derivative of the function in the column at a place.
+        """Return the posterior of the derivative of the function in one column.
 
         Raises:
-            InvalidArgumentError: a term has no derivative, or features that miss a part of it.
+            InvalidArgumentError: If a term has no derivative, or its features miss a part of it.
         """
         for block in self.prior.weights:
             if block.design is not None:
                 block.design.missing_slope(place, *block.parameters)
             elif block.residual is not None:
                 raise InvalidArgumentError(
-                    f"The derivative of the term {block.name!r} is not known, since its features leave out a part of "
-                    "it. Use RandomFeatures(), EquispacedFourier() or InducingPoints(method='sor')."
+                    f"The features of the term {block.name!r} must not miss a part of its derivative, got some that "
+                    "do. Use RandomFeatures(), EquispacedFourier() or InducingPoints(method='sor')."
                 )
         return replace(self, place=place)
 
     @property
     def missing_slope(self) -> Tensor:
-        """The variance that features leave out of the derivative of the terms that are predicted, 0-d."""
+        """The variance that features miss of the derivative of the predicted terms, 0-d."""
         assert self.place is not None
         total = torch.zeros((), dtype=torch.float64)
         for block in self.prior.weights:
@@ -253,10 +271,10 @@ class LowRankPosterior(Posterior):
         return total
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
+        """Return the posterior covariance (n, n) between sums of terms at n inputs.
 
         Raises:
-            InvalidArgumentError: there is no such term, or none is named.
+            InvalidArgumentError: If a term is unknown, or none is named.
         """
         left, right = self.of(first).project(inputs), self.of(second).project(inputs)
         shared = replace(self, terms=tuple(name for name in first if name in second))
@@ -266,5 +284,5 @@ class LowRankPosterior(Posterior):
 
     @property
     def _residual(self) -> Weights:
-        """The weights with the residuals that are part of what is predicted."""
+        """The weights with the residuals of the predicted terms."""
         return self.prior.dense.with_residuals_of(self.terms)

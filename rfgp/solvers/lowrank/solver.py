@@ -1,23 +1,23 @@
-"""Bayesian linear regression on features, in blocks of rows: memory O(block x F + F^2), however many rows.
+"""Bayesian linear regression on features, in blocks of rows, with memory O(block x F + F^2).
 
-In the notation of `rfgp.solvers.dense`, with Phi = [s_1 phi_1, s_2 phi_2, ...]. A first pass over the rows accumulates
-phi^T D^-1 phi and phi^T D^-1 y, which is all that predictions need (`rfgp.solvers.lowrank.statistics`). A second one
-computes the residuals r = y - mean - Phi w, the log density and, if it is asked for, its gradient: since w minimises
-the quadratic form and d log|A| = tr(A^-1 dA),
+The notation is that of `rfgp.solvers.dense`, with Phi = [s_1 phi_1, s_2 phi_2, ...]. The first pass over the rows
+accumulates phi^T D^-1 phi and phi^T D^-1 y, which suffice for predictions (`rfgp.solvers.lowrank.statistics`). The
+second pass computes the residuals r = y - mean - Phi w, the log density and, on demand, its gradient. w minimizes the
+quadratic form, and d log|A| = tr(A^-1 dA). Hence
 
     d/dphi_t = s_t D^-1 (r w_t^T - (Phi A^-1)_t),    d/dmean = sum_i r_i / D_i,
     d/ds_t^2 = (w_t^T w_t - F_t + tr (A^-1)_tt) / (2 s_t^2),
     d/dD_i = (r_i^2 / D_i^2 + Phi_i A^-1 Phi_i^T / D_i^2 - 1 / D_i) / 2,
 
-the first of which is pulled back through the features of one block at a time. Features are computed twice and never
-kept. k outputs share A: the quadratic forms of output j count c_j times, and the determinants sum_j c_j times. A row of
-weight w_i (see `rfgp.rows.blocks`) has D_i = (noise + fixed_i) / w_i, and with the factor that its observations leave
-after their mean its -1/2 log(2 pi D_i) becomes -w_i/2 log(2 pi (noise + fixed_i)).
+The first is propagated to the parameters of the features block by block. Features are computed twice and never stored.
+k outputs share A. The quadratic form of output j has the weight c_j, and the determinants the weight sum_j c_j. A row
+of weight w_i (see `rfgp.rows.blocks`) has D_i = (noise + fixed_i) / w_i. With the scatter of its observations around
+their mean, its -1/2 log(2 pi D_i) becomes -w_i/2 log(2 pi (noise + fixed_i)).
 
-The residual of a kernel s_t^2 q_i with q_i = 1 - phi_ti phi_ti^T (`rfgp.blocks.Residual`) is either noise of each
-observation, added to fixed_i (FITC, Snelson and Ghahramani 2006): the slope g_i in it reaches s_t^2 as g_i q_i and
-phi_ti as -2 s_t^2 g_i phi_ti. Or the density is a lower bound of the exact one's (VFE, Titsias 2009, Eq. 9), with the
-term -k/2 sum_i w_i s_t^2 q_i / (noise + fixed_i).
+The residual of a kernel is s_t^2 q_i with q_i = 1 - phi_ti phi_ti^T (`rfgp.blocks.Residual`). It may be noise of each
+observation, added to fixed_i (FITC, Snelson and Ghahramani 2006). Then a slope g_i in it adds g_i q_i to the gradient
+in s_t^2 and -2 s_t^2 g_i phi_ti to that in phi_ti. Otherwise the density is a lower bound of the exact one (VFE,
+Titsias 2009, Eq. 9), with the term -k/2 sum_i w_i s_t^2 q_i / (noise + fixed_i).
 """
 
 import math
@@ -41,12 +41,12 @@ _LOG_2PI = math.log(2 * math.pi)
 
 
 def update_gram(model: LinearModel, posterior: LowRankPosterior) -> tuple[LowRankPosterior, Statistics]:
-    """Return the posterior given its rows and those of a model, reading only the latter, and their statistics.
+    """Return the posterior given old and new rows, reading only the new ones, and their statistics.
 
     A grows by Phi^T D^-1 Phi and A w by Phi^T D^-1 (y - mean).
 
     Args:
-        model: The new rows. Mean, noise, variances and parameters are those of the posterior's rows.
+        model: The new rows. Mean, noise, variances and parameters must be those of the old rows.
         posterior: A posterior with the factor of the weights' precision.
     """
     factor, new = posterior.factor, accumulate_gram(model)
@@ -63,9 +63,16 @@ class LowRankSolver(Inference):
     """Rows under dense weights, through F x F algebra.
 
     Args:
-        model: The rows and their features. The likelihood is differentiable in its mean, noise, variances and
-            parameters.
-        solution: The posterior of the weights, if it is known. If None, it takes one pass over the rows.
+        model: The rows and their features. The likelihood is differentiable in mean, noise, variances and parameters.
+        solution: The posterior of the weights. If None, it is computed in one pass over the rows.
+
+    Examples:
+        >>> from rfgp.blocks import WeightBlock, Weights
+        >>> weights = Weights((WeightBlock(lambda x: x, num_features=1),))
+        >>> rows = Block(torch.tensor([[1.0], [2.0]]).double(), torch.tensor([[1.0], [2.0]]).double())
+        >>> model = LinearModel(weights, rows, torch.zeros(1).double(), torch.tensor(1.0).double())
+        >>> LowRankSolver(model).posterior().weights.round(decimals=4).tolist()  # x^T y / (1 + x^T x)
+        [[0.8333]]
     """
 
     def __init__(self, model: LinearModel, solution: WeightSolution | None = None) -> None:
@@ -76,7 +83,7 @@ class LowRankSolver(Inference):
         self.solution = solution
 
     def log_marginal_likelihood(self) -> Tensor:
-        """Return the log marginal likelihood, 0-d, in one pass over the rows that computes its gradient as well."""
+        """Return the log marginal likelihood, 0-d, with its gradient, in one pass over the rows."""
         model = self.model
         return with_gradient(self._value, model.mean, model.noise, model.variances, *model.parameters)
 
@@ -98,7 +105,7 @@ class LowRankSolver(Inference):
     def leave_one_out(self, some: Rows | None = None) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others.
 
-        With C^-1 = D^-1 - D^-1 Phi A^-1 Phi^T D^-1: (C^-1)_ii = (1 - h_i) / D_i, h_i = Phi_i A^-1 Phi_i^T / D_i.
+        C^-1 = D^-1 - D^-1 Phi A^-1 Phi^T D^-1, so (C^-1)_ii = (1 - h_i) / D_i with h_i = Phi_i A^-1 Phi_i^T / D_i.
 
         Args:
             some: The rows to return. If None, all.
@@ -112,7 +119,7 @@ class LowRankSolver(Inference):
                 left = 1 - root.square().sum(0) / noise_diag
                 residual = block.targets - model.mean - phi @ self.solution.weights
                 means.append(block.targets - residual / left[:, None])
-                once = 1 - 1 / block.counts()  # the residual that is noise is in D once for each repetition
+                once = 1 - 1 / block.counts()  # residual noise is in D once for each repetition
                 missing = model.weights.missing(unit, block.inputs)
                 variances.append(
                     noise_diag / left + once * (model.noise_shares @ missing) + model.bound_shares @ missing
@@ -120,7 +127,7 @@ class LowRankSolver(Inference):
         return torch.cat(means), torch.cat(variances)
 
     def posterior(self) -> LowRankPosterior:
-        """Return the weights and the factor of their precision; with gradients if these are enabled."""
+        """Return the weights and the factor of their precision, with gradients if these are enabled."""
         model, solution = self.model, self.solution
         if torch.is_grad_enabled():
             solution = solve(_differentiable_statistics(model), model.scale, model.noise)
@@ -140,7 +147,7 @@ def _differentiable_statistics(model: LinearModel) -> Statistics:
 
 
 class Wanted(NamedTuple):
-    """The gradients that are needed, apart from that in the mean, which costs nothing."""
+    """The needed gradients, without that in the mean, which is free."""
 
     noise: bool
     variances: bool
@@ -148,11 +155,11 @@ class Wanted(NamedTuple):
 
     @property
     def through_features(self) -> bool:
-        """Whether one is that of a parameter of the features."""
+        """Whether a parameter of the features needs a gradient."""
         return any(self.parameters)
 
     def by_row(self, model: LinearModel) -> bool:
-        """Whether one is a sum over rows of terms in A^-1."""
+        """Whether a gradient is a sum over rows of terms in A^-1."""
         in_noise = self.noise or (self.variances and model.weights.adds_noise)
         return self.through_features or (in_noise and not model.is_uniform)
 
@@ -163,7 +170,7 @@ class Wanted(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Sums over the rows that the log density and its gradient consist of."""
+    """Sums over the rows for the log density and its gradient."""
 
     square: Tensor  # 0-d, sum over rows and outputs of c_j r_ij^2 / D_i
     logs: Tensor  # 0-d, sum of w_i log(2 pi (noise + fixed_i))
@@ -172,11 +179,11 @@ class Totals(NamedTuple):
     in_mean: Tensor  # (k,)
     in_noise: Tensor  # 0-d
     in_residual: Tensor  # (T,), the derivative in s_t^2 through residuals that are noise
-    in_parameters: tuple[Tensor, ...]  # 0 for those that are not wanted
+    in_parameters: tuple[Tensor, ...]  # 0 if not needed
 
     @classmethod
     def of(cls, sums: Sums) -> "Totals":
-        """Return the totals of a flat tuple."""
+        """Return the totals from a flat tuple."""
         square, logs, bound, bound_in_noise, in_mean, in_noise, in_residual, *in_parameters = sums
         return cls(square, logs, bound, bound_in_noise, in_mean, in_noise, in_residual, tuple(in_parameters))
 
@@ -185,10 +192,10 @@ class _SecondPass:
     """The second pass over some rows.
 
     Args:
-        weights: The posterior mean w (F, k).
-        wanted: Which gradients are needed.
+        weights: The posterior mean w, (F, k).
+        wanted: The needed gradients.
         inverse: A^-1 (F, F), if a gradient needs it by row.
-        model: With the rows.
+        model: The model with the rows.
     """
 
     def __init__(self, weights: Tensor, wanted: Wanted, inverse: Tensor | None, model: LinearModel) -> None:
@@ -297,7 +304,7 @@ def closed_gradients(
         bound = -0.5 * k * totals.bound
         in_variances = 0.5 * spread / model.variances + totals.in_residual + bound
         in_noise = totals.in_noise + totals.bound_in_noise
-        if model.is_uniform:  # then sum_i Phi_i A^-1 Phi_i^T / D = F - tr A^-1
+        if model.is_uniform:  # sum_i Phi_i A^-1 Phi_i^T / D = F - tr A^-1
             used = len(inverse) - inverse.diagonal().sum()
             in_noise = 0.5 / model.noise * (totals.square + k * (used - len(model.rows))) + totals.bound_in_noise
     return totals.in_mean, in_noise, in_variances

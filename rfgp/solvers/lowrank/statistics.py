@@ -1,13 +1,13 @@
-"""The first pass over the rows of a linear model: all that the posterior of its weights and the best scales need.
+"""The first pass over the rows of a linear model: statistics for the posterior of its weights and the best scales.
 
-Noise and a common prior scale both scale the covariance s^2 (phi phi^T + l P^-1), l = noise / s^2 (P as in
+A common prior scale s and the noise both scale the covariance s^2 (phi phi^T + l P^-1), l = noise / s^2 (P as in
 `Statistics`, prior scales relative to s within phi). With A = I + phi^T P phi / l and N observations of k outputs,
-repetitions counted,
+including repetitions,
 
     -2 log density = Q / s^2 + k (log|A| + N log(2 pi l s^2)) + terms without either,
     Q = min_u (y - phi u)^T P (y - phi u) / l + u^T u,
 
-so for given l the best s^2 is Q / (N k), and one variable is left.
+so for given l the best s^2 is Q / (N k), and one variable remains.
 """
 
 import math
@@ -31,13 +31,13 @@ TILE = 256
 
 
 class Statistics(NamedTuple):
-    """Sums over the rows, for features phi without scales; P = noise / D is 1 if a row counts once without noise."""
+    """Sums over the rows, for features phi without scales. P = noise / D is 1 for one observation without noise."""
 
     gram: Tensor  # (F, F) phi^T P phi
     target: Tensor  # (F, k) phi^T P (y - mean)
     square: Tensor  # 0-d, tr (y - mean)^T P (y - mean)
-    rows: Tensor  # 0-d, their number
-    observations: Tensor  # 0-d, their number, repetitions included
+    rows: Tensor  # 0-d, the number of rows
+    observations: Tensor  # 0-d, the number of observations, repetitions included
 
 
 class WeightSolution(NamedTuple):
@@ -51,9 +51,9 @@ def add_symmetric_product(
     total: Tensor,  # (F, F)
     phi: Tensor,  # (b, F)
 ) -> None:
-    """Add phi^T phi to the upper triangle of `total`, in tiles: half the work of a product, on any device.
+    """Add phi^T phi to the upper triangle of `total`, in tiles, with half the work of a product.
 
-    The part below the tiles of the diagonal is left alone; `symmetrized` fills it.
+    The part below the diagonal tiles is not changed. `symmetrized` fills it.
     """
     for first in range(0, phi.shape[1], TILE):
         last = first + TILE
@@ -63,7 +63,12 @@ def add_symmetric_product(
 def symmetrized(
     total: Tensor,  # (F, F)
 ) -> Tensor:  # (F, F)
-    """Return the symmetric matrix whose upper triangle is given."""
+    """Return the symmetric matrix whose upper triangle is given.
+
+    Examples:
+        >>> symmetrized(torch.tensor([[1.0, 2.0], [0.0, 3.0]])).tolist()
+        [[1.0, 2.0], [2.0, 3.0]]
+    """
     upper = total.triu()
     return upper + upper.triu(1).mT
 
@@ -72,8 +77,9 @@ def accumulate_gram(model: LinearModel, report: Callable[[int], None] | None = N
     """Return the statistics of all rows, in one pass.
 
     Args:
-        model: With the rows.
-        report: Called after each block with their number so far, unless rows lie on other machines. If None, it is not.
+        model: The model with the rows.
+        report: A function of the number of rows so far, called after each block of local rows. If None, it is not
+            called.
     """
     reports = report is not None and is_local(model.rows)
     gram, *others = summed(model, partial(_sums, report=report) if reports else _sums)
@@ -113,7 +119,7 @@ def solve(statistics: Statistics, scale: Tensor, noise: Tensor) -> WeightSolutio
 def quadratic_form(statistics: Statistics, solution: WeightSolution, scale: Tensor, noise: Tensor) -> Tensor:
     """Return (y - mean)^T C^-1 (y - mean), summed over outputs, 0-d.
 
-    It is evaluated at the weights u = s w of the solution, where an error of u changes it in the second order only.
+    It is evaluated at the weights u = s w of the solution, so that errors of u have only a second-order effect.
     """
     gram, target, square = statistics[:3]
     u = scale.reshape(-1, 1) * solution.weights
@@ -122,11 +128,11 @@ def quadratic_form(statistics: Statistics, solution: WeightSolution, scale: Tens
 
 
 _LEAST_RATIO, _WIDEST = 1e-12, 40.0
-"""The least noise / variance of a search, and the reach in its logarithm beyond which the search ends."""
+"""The least noise / variance of a search, and the half-width of the search in its logarithm."""
 
 
 class Scales(NamedTuple):
-    """The best noise and prior variance of the weights, 0-d, and the posterior of the weights with them."""
+    """The best noise and prior variance of the weights, 0-d, and the posterior of the weights at these."""
 
     variance: Tensor
     noise: Tensor
@@ -134,10 +140,10 @@ class Scales(NamedTuple):
 
 
 def best_common_scale(model: LinearModel, count: float) -> tuple[Tensor, WeightSolution]:
-    """Return the factor c (0-d) of variances and noise that maximises the likelihood, and the posterior with it.
+    """Return the factor c (0-d) of variances and noise that maximizes the likelihood, and the posterior with it.
 
     Args:
-        model: A model none of whose rows has a noise of its own.
+        model: A model whose rows have no noise of their own.
         count: The number N of observations.
     """
     with torch.no_grad():
@@ -155,10 +161,10 @@ def best_scales(
     variance_bounds: tuple[float, float],
     noise_bounds: tuple[float, float],
 ) -> Scales:
-    """Return the noise and the variance of one term that maximise the likelihood; at a bound, for their best ratio.
+    """Return the noise and the variance of one term that maximize the likelihood, or their best ratio at a bound.
 
     Args:
-        statistics: Those of rows none of which has a noise of its own.
+        statistics: The statistics of rows without noise of their own.
         count: The number N of observations.
         ratio: The noise / variance at which the search starts.
         variance_bounds: The least and the largest variance.
@@ -196,13 +202,13 @@ def best_ratios(
     count: float,
     start: Tensor,  # (T,)
 ) -> tuple[Tensor, Tensor]:
-    """Return the variances of terms over the noise (T,), and the noise (0-d), that maximise the likelihood.
+    """Return the variances of terms over the noise (T,), and the noise (0-d), that maximize the likelihood.
 
-    With the noise solved for, -2 log density is N k log q + k log|A| with q = y^T C^-1 y at noise 1, and its derivative
-    in log v_t is -N k w_t^T w_t / q + k (F_t - tr (A^-1)_tt), with the weights w at noise 1.
+    With the best noise, -2 log density is N k log q + k log|A| with q = y^T C^-1 y at noise 1. Its derivative in log
+    v_t is -N k w_t^T w_t / q + k (F_t - tr (A^-1)_tt), with the weights w at noise 1.
 
     Args:
-        statistics: Those of rows none of which has a noise of its own.
+        statistics: The statistics of rows without noise of their own.
         weights: The weights of the terms.
         count: The number N of observations.
         start: The ratios at which the search starts, (T,).

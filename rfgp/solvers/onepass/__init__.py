@@ -1,6 +1,6 @@
-"""Weights whose design depends on no hyperparameter: statistics of one pass over the rows serve a whole fit.
+"""Weights with a design without hyperparameters: statistics of one pass over the rows suffice for a whole fit.
 
-Rows with a noise of their own need statistics with other weights for each noise: two passes for each evaluation.
+Rows with noise of their own need other statistics for each noise, in two passes for each evaluation.
 """
 
 from rfgp.solvers.onepass.moments import SeriesMoments as SeriesMoments

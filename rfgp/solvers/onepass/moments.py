@@ -19,7 +19,7 @@ from rfgp.solvers.onepass.products import quadratic_series, real_series
 
 
 def values_on_lattice(design: LatticeDesign, inputs: Tensor, coefficients: Tensor) -> Tensor:
-    """Return the sums (n, m) of features at points (n, D) times coefficients (F, m). Two are one transform."""
+    """Return the sums (n, m) of features at points (n, D) times coefficients (F, m), two in one transform."""
     angles, found = design.lattice.angles(design.lattice.columns(inputs)), list[Floats]()
     columns = [real_series(column, design.modes) for column in coefficients.detach().numpy().T]
     for place in range(0, len(columns), 2):
@@ -33,8 +33,8 @@ def values_on_lattice(design: LatticeDesign, inputs: Tensor, coefficients: Tenso
 class SeriesMoments:
     """The moments of f = phi diag(s) w at points in the box of the rows.
 
-    The mean is a Fourier series on each lattice, and the variance one on the doubled lattice and on the product of each
-    two lattices, whose coefficients are sums along the diagonals of the covariance of the weights.
+    The mean is a Fourier series on each lattice. The variance is a series on each doubled lattice and on the product of
+    each two lattices. Its coefficients are sums along the diagonals of the covariance of the weights.
 
     Attributes:
         posterior: The posterior of the weights.
@@ -52,7 +52,7 @@ class SeriesMoments:
 
     @cached_property
     def _own(self) -> list[tuple[WeightBlock, slice]]:
-        """The blocks whose sum is predicted, with the places of their weights."""
+        """The blocks of the predicted sum, with the positions of their weights."""
         ends = np.cumsum([0, *self.posterior.prior.dense.sizes])
         pairs = zip(
             self.posterior.prior.weights, (slice(int(a), int(b)) for a, b in itertools.pairwise(ends)), strict=True
@@ -80,7 +80,7 @@ class SeriesMoments:
         return out
 
     def variance(self, inputs: Tensor) -> Tensor:
-        """Return the marginal variances (n,) at points (n, D), with those of modes that are left out."""
+        """Return the marginal variances (n,) at points (n, D), including those of missing modes."""
         residual = [(block, block.design) for block, _ in self._own if block.residual is not None and block.design]
         missing = sum(float(block.unit * design.missing(*block.parameters)) for block, design in residual)
         known = self.known_variance(inputs)
@@ -106,7 +106,7 @@ class SeriesMoments:
         return slopes(block.design.fixed_features, inputs, self.posterior.place)
 
     def _as_slopes(self, block: WeightBlock, weights: Tensor) -> Tensor:
-        """Return the weights (F, m) of the derivative of features on a lattice; others, or those of f, as they are.
+        """Return the weights (F, m) of the derivative of features on a lattice. Other weights are returned unchanged.
 
         The derivative of a cos(w x) + b sin(w x) is w b cos(w x) - w a sin(w x).
         """

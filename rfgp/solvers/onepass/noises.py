@@ -1,17 +1,16 @@
-"""How the likelihood of rows on fixed designs depends on the noise: one noise of all rows, or some of their own.
+"""The noise in the likelihood of rows on fixed designs: one noise for all rows, or some of their own.
 
-Row n with a noise of its own counts by P_n = w_n v / (v + noise_n), by which A, c and u are those of
-`rfgp.solvers.onepass.solver`. With Q_n = w_n (v / (v + noise_n))^2, M = R phi^T Q phi R, r the residuals and N_P the
-sum of P_n,
+Row n with noise_n has the weight P_n = w_n v / (v + noise_n) in A, c and u of `rfgp.solvers.onepass.solver`. With
+Q_n = w_n (v / (v + noise_n))^2, M = R phi^T Q phi R, the residuals r and the sum N_P of P_n,
 
     d log p / d log v = (r^T Q r / v + tr(A^-1 M) - N_P) / 2,
 
-and the Fisher information of log s_j^2 and log v is (A^-1 M A^-1)_jj / 2, and of log v half of
+The Fisher information of log s_j^2 and log v is (A^-1 M A^-1)_jj / 2, and of log v half of
 
     sum_n Q_n - 2 tr(A^-1 R phi^T T phi R) + tr((A^-1 M)^2),   T_n = w_n (v / (v + noise_n))^3.
 
-P, Q and T depend on v, so that sums do not serve other hyperparameters. Without such noise all three are w_n, and the
-sums serve any hyperparameters.
+P, Q and T depend on v, so that the sums do not hold for other hyperparameters. Without noise of the rows all three are
+w_n, and the sums hold for any hyperparameters.
 """
 
 import math
@@ -31,7 +30,7 @@ from rfgp.solvers.onepass.sums import Layout, weighted_sums
 _LOG_2PI = math.log(2 * math.pi)
 
 
-class Solved(NamedTuple):
+class WeightPosterior(NamedTuple):
     """The posterior of the weights at some hyperparameters."""
 
     state: WeightState
@@ -41,12 +40,12 @@ class Solved(NamedTuple):
 
 
 class SharedNoise:
-    """Rows of one noise, by statistics that serve any hyperparameters.
+    """Rows of one noise, by statistics for any hyperparameters.
 
     Args:
         designs: The designs of all blocks.
         rows: The rows.
-        variance: v, 0-d.
+        variance: The variance v, 0-d.
     """
 
     def __init__(self, designs: Sequence[Design], rows: Rows, variance: Tensor) -> None:
@@ -61,7 +60,7 @@ class SharedNoise:
         """The sum of log(2 pi D) over the observations with their noise variances D, 0-d."""
         return self.statistics.observations * (_LOG_2PI + self._variance.log())
 
-    def in_log_variance(self, solved: Solved, left: Tensor) -> Tensor:
+    def in_log_variance(self, solved: WeightPosterior, left: Tensor) -> Tensor:
         """Return the derivative of the log marginal likelihood in log v, 0-d.
 
         Args:
@@ -73,19 +72,19 @@ class SharedNoise:
         free = self.statistics.observations - len(diagonal) + diagonal.sum()
         return 0.5 * (residual / self._variance - len(solved.mean) * free)
 
-    def information(self, solved: Solved) -> tuple[Tensor, Tensor]:
+    def information(self, solved: WeightPosterior) -> tuple[Tensor, Tensor]:
         """Return twice the Fisher information of log v and log s^2 (F,), and of log v, 0-d, of one output."""
         diagonal, rows = solved.inverse.diagonal(), solved.inverse.square().sum(1)
         return diagonal - rows, self.statistics.observations - len(diagonal) + rows.sum()
 
 
 class RowNoises:
-    """Rows with a noise of their own: a pass over them for the likelihood, and one for its derivatives.
+    """Rows with noise of their own, in one pass for the likelihood and one for its derivatives.
 
     Args:
         designs: The designs of all blocks.
         rows: The rows.
-        variance: v, 0-d.
+        variance: The variance v, 0-d.
     """
 
     def __init__(self, designs: Sequence[Design], rows: Rows, variance: Tensor) -> None:
@@ -122,7 +121,7 @@ class RowNoises:
         """The sum of log(2 pi D) over the observations with their noise variances D, 0-d."""
         return self._first_pass[1]
 
-    def in_log_variance(self, solved: Solved, left: Tensor) -> Tensor:
+    def in_log_variance(self, solved: WeightPosterior, left: Tensor) -> Tensor:
         """Return the derivative of the log marginal likelihood in log v, 0-d."""
         found, mean = self._second_pass[0], solved.mean
         root = solved.scale / self._variance.sqrt()
@@ -133,7 +132,7 @@ class RowNoises:
         used = (solved.inverse * (root[:, None] * found.gram * root)).sum() - self.statistics.observations
         return 0.5 * (residual / self._variance + len(mean) * used)
 
-    def information(self, solved: Solved) -> tuple[Tensor, Tensor]:
+    def information(self, solved: WeightPosterior) -> tuple[Tensor, Tensor]:
         """Return twice the Fisher information of log v and log s^2 (F,), and of log v, 0-d, of one output."""
         second, third = self._second_pass
         root, inverse = solved.scale / self._variance.sqrt(), solved.inverse

@@ -1,4 +1,4 @@
-"""The posterior of weights on fixed designs: moments at any number of points by fast Fourier transforms."""
+"""The posterior of weights on fixed designs, with moments at any number of points by fast Fourier transforms."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,17 +22,17 @@ from rfgp.solvers.onepass.sums import Layout, RowSums, no_sums, weighted_sums
 from rfgp.solvers.role import Functions, Posterior, Shape
 
 DENSE_ENTRIES = 2**22
-"""The most entries of features of points that are computed at once, where transforms do not serve."""
+"""The most entries of features of points that are computed at once, if transforms do not apply."""
 OUTSIDE = (
-    "Derivatives are known within the range of the training rows, and some points are outside. Ask for points within "
-    "it, or for predict(X) there."
+    "Points of derivatives must be within the range of the training rows, got some outside. Use points within it, or "
+    "predict(X)."
 )
 FEW_POINTS = 64
-"""The number of points up to which features are used in place of transforms."""
+"""The most points for which features are used instead of transforms."""
 
 
 class WeightState(NamedTuple):
-    """The posterior of weights from statistics; see `rfgp.solvers.onepass.solver` for the formulas."""
+    """The posterior of weights from statistics, with the formulas of `rfgp.solvers.onepass.solver`."""
 
     factor: Tensor  # (F, F), the lower Cholesky factor of A
     target: Tensor  # c, (F, k)
@@ -57,12 +57,12 @@ class WeightState(NamedTuple):
 
 
 class KeptSums(NamedTuple):
-    """What a Gaussian posterior keeps of its rows, by which rows can be added and taken away.
+    """The sums of the rows of a Gaussian posterior, for adding and removing rows.
 
     Attributes:
-        sums: The sums over the rows, which count by their precision relative to that of rows without a noise of their
-            own; see `rfgp.solvers.onepass.noises`.
-        mean: The mean that is subtracted from the rows, (k,).
+        sums: The sums over the rows, weighted by their precision relative to that of rows without noise of their own.
+            See `rfgp.solvers.onepass.noises`.
+        mean: The mean of the rows, (k,).
         noise: The variance of one observation, 0-d.
     """
 
@@ -73,12 +73,12 @@ class KeptSums(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SeriesPosterior(Posterior):
-    """f = phi diag(s) w plus the variance that designs leave out, with moments at points by Fourier series.
+    """f = phi diag(s) w plus the variance that designs miss, with moments at points by Fourier series.
 
     Attributes:
         prior: The prior.
-        dense: The posterior of the weights, by which features of points are read.
-        kept: The sums over the rows. If None, under a likelihood that is not Gaussian, no rows can be added.
+        dense: The posterior of the weights, with features of points.
+        kept: The sums over the rows. If None, as under a likelihood that is not Gaussian, no rows can be added.
     """
 
     prior: Prior
@@ -87,11 +87,11 @@ class SeriesPosterior(Posterior):
 
     @property
     def width(self) -> int:
-        """The number of entries that a point takes in memory: its columns, and the features of dense designs."""
+        """The number of entries of a point in memory: its columns, and the features of dense designs."""
         return 8 + 4 * self._layout.num_dense
 
     def project(self, inputs: Tensor) -> Tensor:
-        """Return the points (n, D) themselves: their features are not formed."""
+        """Return the points (n, D) themselves, without features."""
         return inputs
 
     def mean(self, projected: Tensor) -> Tensor:
@@ -117,10 +117,10 @@ class SeriesPosterior(Posterior):
         return self.dense.root_of_sums(inputs, weights)
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
+        """Return the posterior covariance (n, n) between sums of terms at n inputs.
 
         Raises:
-            InvalidArgumentError: there is no such term, or none is named.
+            InvalidArgumentError: If a term is unknown, or none is named.
         """
         _check_slopes(self, inputs)
         return self.dense.cross_covariance(inputs, first, second)
@@ -129,22 +129,22 @@ class SeriesPosterior(Posterior):
         """Return the posterior of the sum of some terms.
 
         Raises:
-            InvalidArgumentError: there is no such term, or none is named.
+            InvalidArgumentError: If a term is unknown, or none is named.
         """
         return replace(self, dense=self.dense.of(names))
 
     def differentiated(self, place: int) -> "SeriesPosterior":
-        """Return the posterior of the derivative of the function in the column at a place.
+        """Return the posterior of the derivative of the function in one column.
 
         Raises:
-            InvalidArgumentError: a term has no derivative.
+            InvalidArgumentError: If a term has no derivative.
         """
         return replace(self, dense=self.dense.differentiated(place))
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Draw functions of n inputs, (count, n, k): weights, and outside the box of the rows what they leave open.
+        """Draw functions of n inputs, (count, n, k), from weights and, outside the box of the rows, from the kernel.
 
-        They are without the variance that the modes leave out.
+        The variance that the modes miss is excluded.
         """
         dense = self.dense
         weights = dense.weights + dense.uncertainty.sample(count, *dense.weights.shape, generator=generator)
@@ -169,29 +169,31 @@ class SeriesPosterior(Posterior):
 
     @property
     def takes_rows(self) -> bool:
-        """Whether sums over the rows are kept, which add up."""
+        """Whether there are sums over the rows, to which rows can be added."""
         return self.kept is not None
 
     def with_rows(self, rows: Rows, sign: int = 1) -> "SeriesPosterior":
-        """Return the posterior with further rows, or without some of its rows if the sign is -1.
+        """Return the posterior with more rows, or without some of its rows if the sign is -1.
 
-        Only these rows are read. They may have a noise of their own.
+        Only these rows are read. They may have noise of their own.
 
         Raises:
-            DataError: rows are outside the box of the lattice; or more are taken away than there are.
+            DataError: If rows are outside the box of the lattice, or more are removed than there are.
         """
         assert self.kept is not None
         sums, mean, noise = self.kept
         variance = (noise + missing_of(self.prior)).detach()
         (more,), _ = weighted_sums(self._layout, rows, partial(weighted_by_precision, variance, (1,)))
         if sign < 0 and more.num_rows >= sums.num_rows:
-            raise DataError(f"Some rows must be left, got {more.num_rows:,} to forget of {sums.num_rows:,}.")
+            raise DataError(
+                f"At least one row must be left, got {more.num_rows:,} to forget of {sums.num_rows:,}. Keep some."
+            )
         return posterior_of(self.prior, sums.plus(more, sign), mean, noise)
 
     # --- files -----------------------------------------------------------------------------------
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the sums over the rows (...), the mean (k,) and the noise, 0-d; without sums, weights and factor."""
+        """Return the sums over the rows (...), mean (k,) and noise, 0-d, or without sums the weights and the factor."""
         if self.kept is None:
             return self.dense.tensors()
         sums, mean, noise = self.kept
@@ -226,7 +228,7 @@ class SeriesPosterior(Posterior):
     def _over(
         self, inputs: Tensor, by_series: Callable[[Tensor], Tensor], by_features: Callable[[Tensor, Tensor], Tensor]
     ) -> Tensor:
-        """Return a moment (n, ...) at points (n, D): by series within the box, by features elsewhere."""
+        """Return a moment (n, ...) at points (n, D), by series within the box and by features elsewhere."""
         size = max(1, DENSE_ENTRIES // max(len(self.dense.weights), 1))
 
         _check_slopes(self, inputs)
@@ -248,10 +250,10 @@ class SeriesPosterior(Posterior):
 
 
 def _check_slopes(posterior: SeriesPosterior, inputs: Tensor) -> None:
-    """Refuse derivatives at points (n, D) outside the box.
+    """Raise if derivatives are at points (n, D) outside the box.
 
     Raises:
-        InvalidArgumentError: a derivative is asked for there.
+        InvalidArgumentError: If they are.
     """
     if posterior.dense.place is not None and bool(posterior.is_outside(inputs).any()):
         raise InvalidArgumentError(OUTSIDE)
@@ -260,11 +262,11 @@ def _check_slopes(posterior: SeriesPosterior, inputs: Tensor) -> None:
 def weighted_by_precision(
     variance: Tensor, powers: Sequence[int], block: Block
 ) -> tuple[Sequence[Block], Sequence[Tensor]]:
-    """Return rows with the weights w_n (v / (v + noise_n))^power of each power, for the noise_n of the rows' own.
+    """Return rows with the weights w_n (v / (v + noise_n))^power of each power, for the noise_n of the rows.
 
     Args:
-        variance: v, 0-d.
-        powers: The powers. Those of power 1 are precisions relative to those of rows without a noise of their own.
+        variance: The variance v, 0-d.
+        powers: The powers. Power 1 gives precisions relative to those of rows without noise of their own.
         block: The rows.
     """
     if block.fixed_noise is None:
@@ -296,7 +298,7 @@ def posterior_of(prior: Prior, sums: RowSums, mean: Tensor, noise: Tensor) -> Se
 
 
 def restored(prior: Prior, tensors: Mapping[str, Tensor]) -> SeriesPosterior:
-    """Return the posterior that has the tensors (...) of a file."""
+    """Return the posterior with the tensors (...) of a file."""
     layout = Layout.of(designs_of(prior))
     empty = no_sums(layout, len(tensors["mean"]))
     sums = empty.of_flat([tensors[name] for name in sum_names(layout)])
@@ -315,11 +317,13 @@ def designs_of(prior: Prior) -> list[Design]:
     """Return the designs of the blocks of a prior.
 
     Raises:
-        InvalidArgumentError: a block has none.
+        InvalidArgumentError: If a block has none.
     """
     found = [block.design for block in prior.weights if block.design is not None]
     if len(found) < len(prior.blocks):
-        raise InvalidArgumentError("Each term must have features that depend on no hyperparameter.")
+        raise InvalidArgumentError(
+            "Each term must have features without hyperparameters, got one without a design. Use EquispacedFourier()."
+        )
     return found
 
 
@@ -330,6 +334,6 @@ def scale_of(prior: Prior) -> Tensor:
 
 
 def missing_of(prior: Prior) -> Tensor:
-    """Return the variance that all designs leave out, 0-d, float64."""
+    """Return the variance that all designs miss, 0-d, float64."""
     zero = torch.zeros((), dtype=torch.float64)
     return sum((b.unit * b.design.missing(*b.parameters) for b in prior.weights if b.design), start=zero)

@@ -1,7 +1,7 @@
-"""Products of real features on lattices, by their sums over rows, and series of products with given coefficients.
+"""Products of real features on lattices, from their sums over rows, and series of products with given coefficients.
 
-A design on a lattice has the features c_j Re exp(i theta_j) and c_j Im exp(i theta_j) of the modes j, with c_0 = 1 and
-c_j = sqrt(2) else, and no imaginary part for j = 0. Products of two of them are
+A design on a lattice has the features c_j Re exp(i theta_j) and c_j Im exp(i theta_j) of the modes j. c_0 is 1, and
+c_j = sqrt(2) otherwise. The mode j = 0 has no imaginary part. Products of two features are
 
     cos a cos b = Re(e^(i(a-b)) + e^(i(a+b))) / 2,     sin a sin b = Re(e^(i(a-b)) - e^(i(a+b))) / 2,
     sin a cos b = Im(e^(i(a+b)) + e^(i(a-b))) / 2,     cos a sin b = Im(e^(i(a+b)) - e^(i(a-b))) / 2.
@@ -21,7 +21,7 @@ _ENTRIES = 2**20
 
 
 def amplitudes(modes: Modes) -> Floats:
-    """Return c_j, (p + 1,)."""
+    """Return the amplitudes c_j, (p + 1,)."""
     out = np.full(len(modes.indices) + 1, math.sqrt(2))
     out[0] = 1
     return out
@@ -39,7 +39,7 @@ def at_modes(sums: Complex, modes: Modes) -> Complex:
 
 
 def real_projections(values: Complex, modes: Modes) -> Floats:
-    """Return the sums of features times columns, (2 p + 1, q), by those of exponentials (p + 1, q)."""
+    """Return the sums of features times columns, (2 p + 1, q), from those of exponentials (p + 1, q)."""
     scaled = amplitudes(modes)[:, None] * values
     return np.concatenate([scaled.real, scaled.imag[1:]])
 
@@ -82,7 +82,7 @@ def quadratic_series(covariance: Floats, first: Modes, second: Modes) -> Complex
     """Return C with Re sum_k C_k exp(i theta_k) = phi V psi^T for features phi and psi of two sets of modes.
 
     Args:
-        covariance: V, (2 p + 1, 2 q + 1).
+        covariance: The covariance V, (2 p + 1, 2 q + 1).
         first: The modes of phi.
         second: The modes of psi, on the same lattice or on one of other columns.
 

@@ -1,7 +1,8 @@
 """Gaussian regression on fixed designs from statistics alone, with gradient and Fisher information.
 
-Weights w ~ N(0, I) with prior standard deviations s, y = mean + phi diag(s) w + e, e of variance v = noise + delta,
-with delta the variance that the designs leave out. With R = diag(s) / sqrt(v), G = phi^T P phi, N observations:
+The weights are w ~ N(0, I) with prior standard deviations s. y = mean + phi diag(s) w + e has e of variance
+v = noise + delta, with the variance delta that the designs miss. With R = diag(s) / sqrt(v), G = phi^T P phi and N
+observations,
 
     A = I + R G R,   c = R phi^T P (y - mean),   u = A^-1 c,
     -2 log p = (|y - mean|^2 - c^T u) / v + log|A| + N log(2 pi v)
@@ -9,8 +10,9 @@ with delta the variance that the designs leave out. With R = diag(s) / sqrt(v), 
     d log p / d log v   = ((|y - mean|^2 - c^T u - u^T u) / v - N + F - tr A^-1) / 2
     d log p / d mean    = (1^T P (y - mean) - (R phi^T P 1)^T u) / v
 
-The Fisher information of log s_i^2 and log s_j^2 is H_ij^2 / 2 with H = I - A^-1; of log s_j^2 and log v it is
-((A^-1)_jj - (A^-2)_jj) / 2; of log v (N - F + |A^-1|_F^2) / 2; of the mean (N - o^T A^-1 o) / v, o = R phi^T P 1.
+With H = I - A^-1 and o = R phi^T P 1, the Fisher information of log s_i^2 and log s_j^2 is H_ij^2 / 2, that of log
+s_j^2 and log v is ((A^-1)_jj - (A^-2)_jj) / 2, that of log v is (N - F + |A^-1|_F^2) / 2, and that of the mean is (N -
+o^T A^-1 o) / v.
 """
 
 from collections.abc import Sequence
@@ -24,7 +26,7 @@ from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import Prior
 from rfgp.rows import Block, Rows
 from rfgp.solvers.lowrank import LinearModel, LowRankSolver
-from rfgp.solvers.onepass.noises import RowNoises, SharedNoise, Solved
+from rfgp.solvers.onepass.noises import RowNoises, SharedNoise, WeightPosterior
 from rfgp.solvers.onepass.posterior import (
     KeptSums,
     SeriesPosterior,
@@ -40,7 +42,7 @@ from rfgp.solvers.role import Inference
 
 
 def serves(prior: Prior, rows: Rows) -> bool:
-    """Return whether sums by transforms serve: all blocks are fixed designs, and the rows have no signs."""
+    """Return whether sums by transforms apply: all blocks are fixed designs, and the rows have no signs."""
     return has_lattices(prior) and not (isinstance(rows, Block) and rows.signs is not None)
 
 
@@ -50,7 +52,7 @@ class OnePassSolver(Inference):
     Args:
         prior: The prior, with gradients.
         rows: The data.
-        mean: (k,), float64.
+        mean: The prior mean, (k,), float64.
         noise: The variance of one observation, 0-d, float64.
     """
 
@@ -72,14 +74,14 @@ class OnePassSolver(Inference):
 
     @cached_property
     def variance(self) -> Tensor:
-        """The variance of the noise and of what the designs leave out, 0-d."""
+        """The variance of the noise plus that missed by the designs, 0-d."""
         return self.noise + missing_of(self.prior)
 
     def with_factors_of(self, other: "OnePassSolver") -> Self:
-        """Return the solver with the factors that another has computed at the same hyperparameters, on the same rows.
+        """Return the solver with the factors of another one at the same hyperparameters and rows.
 
         Args:
-            other: The other solver. If its sums over the rows are not the same, nothing is taken from it.
+            other: The other solver. If its sums over the rows differ, nothing is copied.
         """
         if self.noises.has_sums_of(other.noises):
             self.noises = other.noises
@@ -125,8 +127,8 @@ class OnePassSolver(Inference):
         return value, gradients
 
     @property
-    def _solved(self) -> Solved:
-        return Solved(self.state, self.inverse, self.mean.detach(), self.scale.detach())
+    def _solved(self) -> WeightPosterior:
+        return WeightPosterior(self.state, self.inverse, self.mean.detach(), self.scale.detach())
 
     def score(self) -> Tensor:
         """Return a scalar whose gradient is that of the log marginal likelihood, 0-d."""
@@ -136,7 +138,7 @@ class OnePassSolver(Inference):
         """Return the Fisher information (p, p) of p parameters.
 
         Args:
-            in_mean: The derivatives of the mean in them, (k, p).
+            in_mean: The derivatives of the mean in the parameters, (k, p).
             in_variance: The derivatives of log v, (p,).
             in_scale: The derivatives of log s^2, (F, p).
         """
@@ -169,7 +171,7 @@ class OnePassSolver(Inference):
         return posterior_with(self.prior, state, sums, self.mean, self.noise)
 
     def leave_one_out(self, some: Rows | None = None) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all others; see `LowRankSolver.leave_one_out`.
+        """Return the mean (n, k) and variance (n,) of each row given all others. See `LowRankSolver.leave_one_out`.
 
         Args:
             some: The rows to return. If None, all, in a second pass over them.
@@ -183,6 +185,6 @@ class OnePassSolver(Inference):
                 left = 1 - known / noise_diag
                 residual = block.targets - self.mean - fitted
                 means.append(block.targets - residual / left[:, None])
-                once = 1 - 1 / block.counts()  # what designs leave out is in D once for each repetition
+                once = 1 - 1 / block.counts()  # the variance missed by designs is in D once for each repetition
                 variances.append(noise_diag / left + once * missing)
         return torch.cat(means), torch.cat(variances)

@@ -1,4 +1,4 @@
-"""Sufficient statistics of Gaussian regression on fixed designs, kept as long as the rows."""
+"""Sufficient statistics of Gaussian regression on fixed designs, cached for the lifetime of the rows."""
 
 import weakref
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from rfgp.solvers.onepass.products import at_modes, between_lattices, real_proje
 from rfgp.solvers.onepass.sums import Layout, RowSums, sums_over
 
 KEPT = 2
-"""The number of sums that are kept of one set of rows, such as those on two lattices. Of statistics one is."""
+"""The number of cached sums of each set of rows, such as those on two lattices. One of the statistics is cached."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,13 +25,13 @@ class Statistics:
     """Sums over rows of products of features phi, without prior standard deviations, and of targets.
 
     Attributes:
-        gram: phi^T P phi, (F, F).
-        target: phi^T P y, (F, k).
-        ones: phi^T P 1, (F,).
-        squares: y^T P y of each output, (k,).
-        totals: 1^T P y of each output, (k,).
-        observations: The number of observations, repetitions included.
-        sums: The sums that they come from.
+        gram: The matrix phi^T P phi, (F, F).
+        target: The products phi^T P y, (F, k).
+        ones: The products phi^T P 1, (F,).
+        squares: The squares y^T P y of each output, (k,).
+        totals: The sums 1^T P y of each output, (k,).
+        observations: The number of observations, including repetitions.
+        sums: The sums from which the statistics are computed.
     """
 
     gram: Tensor
@@ -49,7 +49,7 @@ _STATISTICS: _Known = weakref.WeakKeyDictionary()
 
 
 def statistics_of(designs: Sequence[Design], rows: Rows) -> Statistics:
-    """Return the statistics of rows. They are read if no statistics on the same lattices are kept of them.
+    """Return the statistics of rows. Rows are read unless statistics on the same lattices are cached.
 
     Args:
         designs: The designs of all blocks.
@@ -61,13 +61,13 @@ def statistics_of(designs: Sequence[Design], rows: Rows) -> Statistics:
 
 
 def row_sums(layout: Layout, rows: Rows) -> RowSums:
-    """Return the sums over rows. They are read if none are kept of them."""
+    """Return the sums over rows. Rows are read unless sums are cached."""
     found: RowSums = _kept(_SUMS, KEPT, rows, layout.key, lambda: sums_over(layout, rows))
     return found
 
 
 def _kept(kept: _Known, most: int, rows: Rows, key: tuple[Any, ...], compute: Any) -> Any:
-    """Return the result of a key for rows, computed once; the last ones are kept."""
+    """Return the result for a key and rows. The last `most` results are cached."""
     known = kept.setdefault(rows, [])
     for one, result in known:
         if len(one) == len(key) and all(a is b or a == b for a, b in zip(one, key, strict=True)):
@@ -103,7 +103,7 @@ def projected(layout: Layout, sums: RowSums) -> Tensor:
 
 
 def _dense_columns(layout: Layout, sums: RowSums) -> dict[int, slice]:
-    """Return the places of the features of each dense design among the columns Z."""
+    """Return the positions of the features of each dense design among the columns Z."""
     first = np.cumsum([0, *(layout.designs[place].num_features for place in layout.dense)]) + 1 + sums.num_outputs
     return {place: slice(int(a), int(b)) for place, a, b in zip(layout.dense, first[:-1], first[1:], strict=True)}
 

@@ -1,14 +1,14 @@
-"""Sums over rows for designs that depend on no hyperparameter: one pass over the rows serves a whole fit.
+"""Sums over rows for designs without hyperparameters: one pass over the rows suffices for a whole fit.
 
 The columns Z of the rows are 1, the targets and the features of dense designs. With theta_k = 2 pi h k (x - center) for
 the integers k of a lattice, the sums are Z^T P Z, and for each lattice
 
     v_k = sum_n P_n exp(i theta_k(x_n))  for |k| <= 2 K,      b_k = sum_n P_n Z_n exp(i theta_k(x_n))  for |k| <= K,
 
-by type-1 non-uniform FFTs, with P_n the number of observations of row n, or another weight that depends on the noise of
-the row or on a likelihood. Two real columns are one complex transform.
-For two lattices there are the sums of exp(i (theta_k + phi_l)), a transform in the columns of both. All of them are
-additive: sums of disjoint rows add up, and rows can be taken away.
+by type-1 non-uniform FFTs. P_n is the number of observations of row n, or another weight that depends on the noise of
+the row or on a likelihood. Two real columns are one complex transform. For two lattices there are the sums of
+exp(i (theta_k + phi_l)), by a transform in the columns of both. All sums are additive: those of disjoint rows can be
+added and subtracted.
 
 Source: Greengard, Rachh and Barnett (2022), Section 3, for v and b of one lattice.
 """
@@ -39,18 +39,18 @@ MOST_JOINT = 3
 Weighing = Callable[[Block], tuple[Sequence[Block], Sequence[Tensor]]]
 """Maps rows to the same rows with other weights P (b,) and targets, and to further values to sum, 0-d each.
 
-It is pickled if rows lie on other machines."""
+It is pickled if rows are on other machines."""
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Designs by how they are summed.
+    """Designs grouped by the kind of their sums.
 
     Attributes:
         designs: All designs, in order.
         lattices: The distinct lattices.
-        lattice_of: The place of the lattice of each design, None for a dense one.
-        dense: The places of the dense designs.
+        lattice_of: The index of the lattice of each design, or None for a dense one.
+        dense: The indices of the dense designs.
     """
 
     designs: tuple[Design, ...]
@@ -76,7 +76,7 @@ class Layout:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What the sums depend on."""
+        """The designs and lattices that define the sums."""
         return (*self.lattices, *(self.designs[place] for place in self.dense))
 
     @property
@@ -110,10 +110,10 @@ class RowSums:
     """The sums over some rows.
 
     Attributes:
-        generators: v of each lattice, (4 K_1 + 1, ..., 4 K_d + 1).
-        projections: b of each lattice, (2 K_1 + 1, ..., 2 K_d + 1, q) for the q columns of Z.
-        crosses: The sums for each pair of lattices, of the shapes of both.
-        gram: Z^T P Z, (q, q).
+        generators: The sums v of each lattice, (4 K_1 + 1, ..., 4 K_d + 1).
+        projections: The sums b of each lattice, (2 K_1 + 1, ..., 2 K_d + 1, q) for the q columns of Z.
+        crosses: The sums for each pair of lattices, in the shapes of both.
+        gram: The matrix Z^T P Z, (q, q).
         num_rows: The number of rows.
         num_outputs: The number k of targets.
     """
@@ -131,7 +131,7 @@ class RowSums:
         return float(self.gram[0, 0])
 
     def plus(self, other: "RowSums", sign: int = 1) -> "RowSums":
-        """Return the sums of these rows and of others, or without them if the sign is -1."""
+        """Return the sums of these rows and of others, or without the others if the sign is -1."""
         mine, theirs = self._arrays(), other._arrays()
         combined = [a + sign * b for a, b in zip(mine, theirs, strict=True)]
         return self._with(combined, self.num_rows + sign * other.num_rows)
@@ -142,7 +142,7 @@ class RowSums:
         return (*arrays, torch.tensor(float(self.num_rows), dtype=torch.float64))
 
     def of_flat(self, tensors: Sequence[Tensor]) -> "RowSums":
-        """Return sums of the same layout from the tensors (...) that `flat` returned."""
+        """Return sums of the same layout from the tensors (...) of `flat`."""
         arrays = [tensor.numpy() for tensor in tensors[:-1]]
         kinds = self._arrays()
         own = [a.view(np.complex128) if np.iscomplexobj(b) else a for a, b in zip(arrays, kinds, strict=True)]
@@ -194,13 +194,13 @@ def weighted_sums(
 
 
 def passed(rows: Rows, function: Callable[[Rows], Sums]) -> Sums:
-    """Return the sums that a function takes over rows. Rows on other machines are summed there."""
+    """Return the sums of a function over rows. Rows on other machines are summed there."""
     parts = (part.total(function) if isinstance(part, DistributedRows) else function(part) for part in parts_of(rows))
     return tuple(sum(column[1:], column[0]) for column in zip(*parts, strict=True))
 
 
 def row_blocks(layout: Layout, rows: Rows) -> Iterator[Block]:
-    """Yield rows in blocks whose dense features are small."""
+    """Yield rows in blocks with small dense features."""
     width = layout.num_dense
     yield from rows.blocks(BLOCK_ROWS if not width else max(256, min(BLOCK_ROWS, ENTRIES // width)))
 
@@ -262,14 +262,14 @@ def _divided(sums: Complex) -> tuple[Complex, Complex]:
 
 
 def _check_inside(lattice: Lattice, points: Tensor) -> None:
-    """Refuse points (n, d) outside the box of a lattice.
+    """Raise if points (n, d) are outside the box of a lattice.
 
     Raises:
-        DataError: with the number of such points.
+        DataError: If there are such points.
     """
     outside = int((~lattice.contains(points)).sum())
     if outside:
         raise DataError(
-            f"{outside:,} rows are outside the range of the training rows, which the frequencies of EquispacedFourier "
-            "are for. Fit or condition on all rows again."
+            f"Rows must be within the range of the training rows for EquispacedFourier, got {outside:,} outside. Fit "
+            "or condition on all rows again."
         )

@@ -1,8 +1,8 @@
-"""Very many rows under nearest neighbours and weights, whose features are computed again and never kept.
+"""Very many rows under nearest neighbors and weights, with features computed twice instead of stored.
 
-The neighbours of a row lie anywhere in the random order that makes a nearest-neighbour process good, but near it in
-space. So rows are whitened by blocks of rows that are near each other: they have most of their neighbours in common, so
-that few features of other rows are computed. Of P = V Phi only P^T P and P^T V (y - mean) are kept. Without gradients.
+The random order of a good nearest-neighbor process scatters the neighbors of a row over the order, but they are near it
+in space. Rows are therefore whitened in blocks of near rows with mostly common neighbors, so that few features of other
+rows are computed. Of P = V Phi only P^T P and P^T V (y - mean) are stored. There are no gradients.
 """
 
 import math
@@ -23,25 +23,25 @@ from rfgp.solvers.whitened.solver import WhitenedSolver
 from rfgp.solvers.whitened.whitening import Whitener
 
 MOST_FEATURES = 2**27
-"""The number of entries of the features of all rows (a gigabyte) above which they are not kept."""
+"""The number of entries of the features of all rows (a gigabyte) above which they are not stored."""
 BLOCK_FEATURES = 2**23
 """The number of entries of the features of the rows of a block."""
 
 
 def is_large(prior: Prior, count: int) -> bool:
-    """Return whether the features of so many rows are not kept. With gradients or sparse precisions they are."""
+    """Return whether features are not stored. With gradients or sparse precisions they are."""
     if prior.wants_gradients or prior.precisions or prior.kernels:
         return False
     return prior.num_features * count > MOST_FEATURES
 
 
 def whitened(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Inference:
-    """Return what is known of n rows under nearest neighbours of observations, in blocks of rows if they are many.
+    """Return the inference of rows with nearest neighbors of observations, in blocks if there are many rows.
 
     Args:
         prior: The prior.
-        rows: The data, as they are given.
-        mean: (k,).
+        rows: The data, in the given order.
+        mean: The prior mean, (k,).
         noise: The learned variance of one observation, 0-d.
     """
     if is_large(prior, len(rows)):
@@ -50,12 +50,12 @@ def whitened(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Inferenc
 
 
 class BlockedInference(Inference):
-    """Rows, as they are given, under nearest neighbours and weights.
+    """Rows in the given order under nearest neighbors and weights.
 
     Args:
         prior: The prior.
         rows: The data.
-        mean: (k,).
+        mean: The prior mean, (k,).
         noise: The learned variance of one observation, 0-d.
     """
 
@@ -73,9 +73,9 @@ class BlockedInference(Inference):
             self._explained = ((sums * self._weights).sum(0)) @ rows.each
 
     def _sums(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return P^T P (F, F), P^T V r (F, k), |V r|^2, and what else the log density consists of.
+        """Return P^T P (F, F), P^T V r (F, k), |V r|^2, and the other terms of the log density.
 
-        They are taken block by block of rows near each other.
+        They are summed over blocks of near rows.
         """
         F, k, each = self._prior.num_features, self._rows.num_outputs, self._rows.each
         total, others = torch.zeros(F + k, F + k, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
@@ -101,7 +101,7 @@ class BlockedInference(Inference):
         return self._others - 0.5 * (self._square - self._explained + constants)
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all others, with the features of all rows kept."""
+        """Return the mean (n, k) and variance (n,) of each row given all others, with stored features of all rows."""
         return WhitenedSolver.of(*self._given).leave_one_out()
 
     def posterior(self) -> WhitenedPosterior:

@@ -1,15 +1,15 @@
-"""The posterior of new points under nearest neighbours that are observations, weights and sparse precisions.
+"""The posterior of new points under nearest neighbors of observations, weights and sparse precisions.
 
-Given y, the function at a new point x with its nearest rows N, b = C_NN^-1 c and d = v - b^T c, is
+Given y, let a new point x have the nearest rows N, b = C_NN^-1 c and d = v - b^T c. The function at x is
 
     (Phi_x - b^T Phi_N) w + (A_x - b^T A_N) u + b^T (y_N - mean) + e',    e' ~ N(0, d).
 
-The terms of this sum: the neighbours' block is b^T (y_N - mean - Phi_N w - A_N u) + e', weights are Phi_x w and a
-sparse precision is A_x u, each with the posterior of w and u. Means of terms add up to that of the sum. The block of
-neighbours is taken as independent between new points given their neighbours, so variances of terms are those of each
-point by itself: exact for the given neighbours, and exact altogether if these are all rows. The joint distribution of
-several points takes points before as neighbours too (`WhitenedPosterior.root`). Its correlations are rescaled to the
-variances of single points, so that covariances of terms between points need not add up.
+The terms of this sum are: for the block of neighbors b^T (y_N - mean - Phi_N w - A_N u) + e', for weights Phi_x w, and
+for a sparse precision A_x u, each with the posterior of w and u. Means of terms add up to that of the sum. Given their
+neighbors, new points are independent in the block of neighbors. Variances of terms are therefore those of single
+points: exact for the given neighbors, and fully exact if these are all rows. The joint distribution of several points
+also has earlier points as neighbors (`WhitenedPosterior.root`). Its correlations are rescaled to the variances of
+single points, so that covariances of terms between points need not add up.
 """
 
 from collections.abc import Sequence
@@ -33,26 +33,26 @@ from rfgp.solvers.whitened.whitening import WhiteRows, half_solved
 
 
 class Reads(NamedTuple):
-    """What n points read of the weights and the latent values, given observations near them, each by itself."""
+    """The projection of weights and latent values to n single points, given observations near them."""
 
-    dense: Tensor  # the features less those of the neighbours, (n, F)
+    dense: Tensor  # the features minus those of the neighbors, (n, F)
     offset: Tensor  # the mean without the part of the dense weights, (n, k)
-    half: Tensor  # a root of the covariance of what is read, (n, F + N)
+    half: Tensor  # a root of the covariance of the projections, (n, F + N)
     left: Tensor  # the variance of e' and of residuals, (n,)
 
 
 @dataclass(frozen=True, eq=False)
 class WhitenedPosterior(Posterior):
-    """The weights, and the rows for the neighbours of new points.
+    """The weights, and the rows for the neighbors of new points.
 
     Attributes:
-        prior: Neighbours, weights, kernels and sparse precisions.
-        inputs: The inputs of the rows (n, d), in order.
-        targets: y - mean, (n, k).
-        noise: The noise of the rows' observations, (n,).
+        prior: The prior of neighbors, weights, kernels and sparse precisions.
+        inputs: The inputs of the ordered rows, (n, d).
+        targets: The centered targets y - mean, (n, k).
+        noise: The noise variances of the rows, (n,).
         weights: The posterior mean of the dense weights, (F, k).
-        factor: The Cholesky factor (F, F) of their precision.
-        known: The rows with what was computed of them. If None, it is computed when latent values are read.
+        factor: The Cholesky factor (F, F) of the precision of the weights.
+        known: The rows with their computed algebra. If None, it is computed on demand.
         terms: The names of the terms whose sum is predicted. If None, all.
     """
 
@@ -69,13 +69,13 @@ class WhitenedPosterior(Posterior):
 
     @property
     def width(self) -> int:
-        """The number of entries that a point takes: features, latent values, outputs, and those of its neighbours."""
+        """The number of entries of a point: features, latent values, outputs, and those of its neighbors."""
         latent = sum(block.size for block in self.prior.precisions)
         near = AHEAD * neighbors_of(self.prior).num_neighbors * (self.inputs.shape[1] + 1)
         return sum(self.weights.shape) + 1 + latent + near
 
     def project(self, inputs: Tensor) -> Reads:
-        """Return what n inputs (n, d) read, each by itself."""
+        """Return the reads of n single points (n, d)."""
         blocks, system = self._rows.given(inputs)
         dense, sparse = self._own_reads(blocks, inputs)
         offset = self.targets.new_zeros(len(inputs), self.targets.shape[1])
@@ -99,16 +99,16 @@ class WhitenedPosterior(Posterior):
         return projected.half.square().sum(1) + projected.left
 
     def covariance(self, inputs: Tensor, projected: Reads) -> Tensor:
-        """Return the covariance (n, n); see `root`."""
+        """Return the covariance (n, n). See `root`."""
         root = self.root(inputs, projected)
         return root @ root.mT
 
     def root(self, inputs: Tensor, projected: Reads) -> Tensor:
-        """Return a matrix R (n, r) with R R^T the covariance of points of which each may be another's neighbour.
+        """Return a matrix R (n, r) with R R^T the covariance of points that may be neighbors of each other.
 
-        With the new points after the rows, g_new = B_r (y - mean - Phi w - A u) + B_new g_new + e, e ~ N(0, diag d). So
-        with T = (I - B_new)^-1 the function is T (B_r (y - mean) + e) + (Phi_new - T B_r Phi) w + (A_new - T B_r A) u.
-        The correlations are those of this distribution. The variances are those of `variance`, where all neighbours
+        With the new points after the rows, g_new = B_r (y - mean - Phi w - A u) + B_new g_new + e, e ~ N(0, diag d).
+        With T = (I - B_new)^-1 the function is T (B_r (y - mean) + e) + (Phi_new - T B_r Phi) w + (A_new - T B_r A) u.
+        The correlations are those of this distribution. The variances are those of `variance`, for which all neighbors
         are rows.
         """
         root, scale = _joint_root([self], inputs, [projected])
@@ -117,13 +117,13 @@ class WhitenedPosterior(Posterior):
         return root * scale[:, None]
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
+        """Return the posterior covariance (n, n) between sums of terms at n inputs.
 
-        At each point it is exact for the neighbours of that point; between points see `root`. The values of two terms
-        that are approximated by their sum may be each other's neighbours.
+        At each point it is exact for the neighbors of that point. Between points see `root`. The values of two terms
+        approximated by their sum may be neighbors of each other.
 
         Raises:
-            InvalidArgumentError: there is no such term, or none is named.
+            InvalidArgumentError: If a term is unknown, or none is named.
         """
         parts, count = [self.of(names) for names in (first, second)], len(inputs)
         flags = [neighbors_of(self.prior).flags(part.terms) for part in parts]
@@ -138,10 +138,10 @@ class WhitenedPosterior(Posterior):
         return (left @ right.mT + shared._residual_covariance(inputs)) * rows[:, None] * columns
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Refuse: the block of neighbours is defined at the points that are asked for.
+        """Raise an error, because the block of neighbors is defined at given points only.
 
         Raises:
-            InvalidArgumentError: always.
+            InvalidArgumentError: Always.
         """
         raise no_functions()
 
@@ -154,7 +154,7 @@ class WhitenedPosterior(Posterior):
         """Return the posterior of the sum of some terms.
 
         Raises:
-            InvalidArgumentError: there is no such term, or none is named.
+            InvalidArgumentError: If a term is unknown, or none is named.
         """
         return replace(self, known=self._rows, terms=known_terms(self.prior, names))
 
@@ -171,7 +171,7 @@ class WhitenedPosterior(Posterior):
 
     @property
     def _residual(self) -> Weights:
-        """The weights with the residuals that are part of what is predicted."""
+        """The weights with the residuals of the predicted terms."""
         return self._rows.weights.with_residuals_of(self.terms)
 
     def _residual_covariance(self, inputs: Tensor) -> Tensor:
@@ -179,7 +179,7 @@ class WhitenedPosterior(Posterior):
         return self._residual.residual_covariance(inputs, self._own_reads((), inputs)[0])
 
     def _own_reads(self, blocks: Sequence[PrecisionBlock], inputs: Tensor) -> tuple[Tensor, sp.csr_array]:
-        """Return features (n, F) and reads of latent values (n, N) of points, 0 for terms that are not predicted."""
+        """Return features (n, F) and reads of latent values (n, N) of points, 0 for other terms."""
         dense, sparse = features(self.prior, self._rows.weights, inputs), joined_reads(blocks, inputs)
         if self.terms is None:
             return dense, sparse
@@ -195,10 +195,10 @@ def _joint_root(
     """Return a root of the joint covariance of several sums of terms of one posterior, without residuals.
 
     Args:
-        parts: The posterior, restricted to the terms of each of P sums. If there are several, the block of neighbours
-            is read by terms.
+        parts: The posterior, restricted to the terms of each of P sums. If there are several, the block of neighbors is
+            divided into terms.
         inputs: The points, (n, d).
-        projected: What the points read by each of them.
+        projected: The reads of the points for each of them.
 
     Returns:
         The root (P n, P n + F + N), one sum after the other, and the scales (P n,) of its rows.

@@ -1,13 +1,13 @@
-"""Rows under nearest neighbours whose conditionals are those of observations, with weights and sparse precisions.
+"""Rows under nearest neighbors conditioned on observations, with weights and sparse precisions.
 
-f = Phi w + A u + g, y = mean + f + e. g + e has the precision V^T V with a sparse V (`rfgp.local.factor`), the noise
+f = Phi w + A u + g, y = mean + f + e. g + e has the precision V^T V with a sparse V (`rfgp.local.factor`). The noise is
 within the conditionals (Vecchia 1988; Katzfuss and Guinness 2021). Whitened rows are a linear model of noise 1
 (`rfgp.solvers.bordered.system`) with P = V Phi, B = V A and the targets V (y - mean):
 
     log N(y) = log|V| + log N(V (y - mean); 0, I + P P^T + B Q^-1 B^T).
 
-Its gradient in B reaches V on its pattern, d/dV_ij = sum_k (d/dB)_ik A_jk. Without sparse precisions, C = I + P^T P is
-all that is factorised.
+Its gradient in B gives that in V on its pattern, d/dV_ij = sum_k (d/dB)_ik A_jk. Without sparse precisions, only
+C = I + P^T P is factorized.
 """
 
 from functools import cached_property
@@ -30,25 +30,25 @@ from rfgp.solvers.whitened.whitening import Whitener, WhiteRows, white_system
 from rfgp.sparse import EntryPattern, SparseValues
 
 _COLUMNS = 64
-"""The number of rows for which the latent values are solved at once."""
+"""The number of rows in one solve of the latent values."""
 
 
 class WhitenedSolver(Inference):
-    """Rows under a block of nearest neighbours with weights, kernels and sparse precisions.
+    """Rows under a block of nearest neighbors with weights, kernels and sparse precisions.
 
-    Other targets and noise change the whitener, so that `at` shares the order and the neighbours of the rows only.
+    Other targets and noise change the whitener. `at` therefore shares only the order and the neighbors of the rows.
 
     Args:
         prior: The prior, with gradients.
-        rows: The data, in order.
-        mean: (k,).
+        rows: The ordered data.
+        mean: The prior mean, (k,).
         noise: The learned variance of one observation, 0-d.
-        pattern: The neighbours of the rows, (n, n), or of r of them, (r, n). Then the likelihood is that of these rows
+        pattern: The neighbors of the rows, (n, n), or of r of them, (r, n). Then the likelihood is that of these rows
             given the others.
-        order: The place of each row among the rows as they were given, (n,). If None, they are in order.
+        order: The place of each row in the given order, (n,). If None, the rows were given in order.
 
     Raises:
-        InvalidArgumentError: a block cannot be added to neighbours.
+        InvalidArgumentError: If a block cannot be combined with neighbors.
 
     Examples:
         >>> import torch
@@ -83,9 +83,9 @@ class WhitenedSolver(Inference):
 
     @classmethod
     def of(cls, prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver of n rows as they are given, for a mean (k,) and a noise (0-d).
+        """Return the solver of n rows in the given order, for a mean (k,) and a noise (0-d).
 
-        The rows are ordered at random, and their neighbours are the nearest before them.
+        The rows are ordered at random. Their neighbors are the nearest earlier ones.
         """
         block = neighbors_of(prior)
         order = block.order(len(rows))
@@ -93,7 +93,7 @@ class WhitenedSolver(Inference):
         return cls(prior, ordered, mean, noise, predecessors_in_blocks(block, ordered.inputs), order)
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver with other targets (n, k) and noise of the same inputs, as they were given."""
+        """Return the solver for other targets (n, k) and noise of the same inputs, in the given order."""
         ordered = rows if self._order is None else rows.take(self._order)
         return type(self)(self._prior, ordered, mean, noise, self._pattern, self._order)
 
@@ -109,7 +109,7 @@ class WhitenedSolver(Inference):
 
     @cached_property
     def _reads(self) -> SparseValues:
-        """The reads of sparse precisions (r, N), whitened."""
+        """The whitened projections of sparse precisions, (r, N)."""
         return self._whitener.times_sparse(joined_reads(self._blocks, self._rows.inputs))
 
     @cached_property
@@ -140,7 +140,7 @@ class WhitenedSolver(Inference):
 
     @cached_property
     def _precisions(self) -> Tensor:
-        """The diagonal of C^-1 = V^T (I - B S^-1 B^T - Psi C^-1 Psi^T) V, (n,), in order."""
+        """The diagonal of C^-1 = V^T (I - B S^-1 B^T - Psi C^-1 Psi^T) V, (n,), of ordered rows."""
         known, whitener = self.system.elimination, self._whitener
         explained = known.half_border(whitener.back(known.reduced)).square().sum(1)
         if known.is_sparse:
@@ -153,11 +153,11 @@ class WhitenedSolver(Inference):
         return whitener.precisions - explained
 
     def _in_order(self) -> Tensor:
-        """Return the coefficients (n, k) of rows in order."""
+        """Return the coefficients (n, k) of ordered rows."""
         return self._whitener.back(self.system.left)
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all others, as they were given."""
+        """Return the mean (n, k) and variance (n,) of each row given all others, in the given order."""
         with torch.no_grad():
             variance = 1 / self._precisions
             mean = self._rows.targets - self._in_order() * variance[:, None]
@@ -197,5 +197,5 @@ class WhitenedSolver(Inference):
             return WhitenedPosterior(prior, *rows, system.weights, system.elimination.border_factor, known)
 
     def _as_given(self, values: Tensor) -> Tensor:
-        """Return values (n, ...) of rows in order for rows as they were given."""
+        """Return values (n, ...) of ordered rows in the given order."""
         return values if self._order is None else values[torch.argsort(self._order)]

@@ -1,7 +1,7 @@
-"""The whitener V of rows under a block of nearest neighbours with their noise, and rows that it whitens.
+"""The whitener V of rows under a block of nearest neighbors with their noise, and whitened rows.
 
-With V^T V = (G + D)^-1, G the covariance of the neighbours' block at the rows (`rfgp.local.factor`), V (y - mean) is a
-linear model of noise 1: V Phi w + V A u + e, e ~ N(0, I), with u of a sparse precision.
+Let V^T V = (G + D)^-1, with the covariance G of the block of neighbors at the rows (`rfgp.local.factor`). V (y - mean)
+is a linear model of noise 1: V Phi w + V A u + e, e ~ N(0, I), with u of a sparse precision.
 """
 
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ from rfgp.sparse import EntryPattern, SparseValues, times_sparse
 
 @dataclass(frozen=True, eq=False)
 class Whitener:
-    """V (r, n) of n rows in order, or of r of them given their neighbours.
+    """The whitener V (r, n) of n ordered rows, or of r of them given their neighbors.
 
     Attributes:
         entries: The entries of V (nnz,), with gradients.
-        pattern: The neighbours of each row, and the row itself as the last, (r, n).
+        pattern: The neighbors of each row, with the row itself as the last, (r, n).
     """
 
     entries: Tensor
@@ -43,7 +43,7 @@ class Whitener:
         phi: Tensor,  # (n, F)
         pattern: EntryPattern,  # (r, n)
     ) -> "Whitener":
-        """Return the whitener of rows with inputs x and features Phi of the dense weights, and others after them."""
+        """Return the whitener of rows with inputs x and features Phi of the dense weights and further ones."""
         own = explained_columns(prior, phi)
         return cls(neighbors_of(prior).inverse_factor(x, noise, pattern, own), pattern)
 
@@ -56,7 +56,7 @@ class Whitener:
         return whitened_back(self.entries, dense, self.pattern)
 
     def times_sparse(self, reads: sp.csr_array) -> SparseValues:
-        """Return V A (r, N) for reads A (n, N)."""
+        """Return V A (r, N) for projections A (n, N)."""
         return times_sparse(self.entries, self.pattern, reads)
 
     @property
@@ -71,7 +71,7 @@ class Whitener:
 
     @property
     def own(self) -> Tensor:
-        """The rows that are whitened, (r,)."""
+        """The whitened rows, (r,)."""
         return torch.from_numpy(self.pattern.indices[self.pattern.indptr[1:] - 1])
 
     @property
@@ -89,20 +89,20 @@ def white_system(
     targets: Tensor,  # (r, k)
     each: Tensor | None = None,  # (k,)
 ) -> BorderedSystem:
-    """Return the regression of whitened targets on whitened reads of sparse precisions and whitened features."""
+    """Return the regression of whitened targets on whitened projections and features."""
     ones = torch.ones(len(targets), dtype=torch.float64)
     return bordered_system(blocks, reads, dense, ones, targets, each, mixes=True)
 
 
 class WhiteRows:
-    """Rows in order under neighbours and other blocks, for what new points read of them.
+    """Ordered rows under neighbors and other blocks, for projections to new points.
 
     Args:
-        prior: Neighbours, weights, kernels and sparse precisions.
+        prior: The prior of neighbors, weights, kernels and sparse precisions.
         inputs: The inputs of the rows, (n, d).
-        targets: y - mean, (n, k).
-        noise: The noise of their observations, (n,).
-        system: The regression of the whitened rows, if it is known.
+        targets: The centered targets y - mean, (n, k).
+        noise: The noise variances of the rows, (n,).
+        system: The regression of the whitened rows. If None, it is computed on demand.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class WhiteRows:
         self.weights, self._known = all_weights(prior, inputs), system
 
     def given(self, inputs: Tensor) -> tuple[Sequence[PrecisionBlock], BorderedSystem | None]:
-        """Return precisions that have these inputs (n, d) among their values, and the regression; None without any."""
+        """Return precisions with these inputs (n, d) among their values, and the regression, if there are any."""
         if not self._prior.precisions:
             return (), None
         if not self._prior.moves:
@@ -121,7 +121,7 @@ class WhiteRows:
         return blocks, self._regression(blocks)
 
     def near(self, blocks: Sequence[PrecisionBlock], weights: sp.csr_array) -> tuple[Tensor, sp.csr_array]:
-        """Return the weighted sums of features (q, F) and of reads (q, N) of rows, for weights (q, n)."""
+        """Return the weighted sums of features (q, F) and of projections (q, N) of rows, for weights (q, n)."""
         rows = np.unique(weights.indices)
         known = self.inputs[torch.from_numpy(rows)]
         some = sp.csr_array(weights[:, rows])
@@ -153,8 +153,8 @@ def half_solved(system: BorderedSystem | None, factor: Tensor, dense: Tensor, sp
     Args:
         system: The regression. If None, there are no latent values u.
         factor: The Cholesky factor of the precision of the weights, (F, F).
-        dense: Phi (q, F).
-        sparse: A (q, N).
+        dense: The features Phi, (q, F).
+        sparse: The projection A, (q, N).
     """
     if system is None:
         return half_solve(factor, dense.mT).mT

@@ -176,8 +176,8 @@ def test_products_of_matrices_agree_in_all_forms(monkeypatch):
         with torch.no_grad():
             matrix = block.factors(x, keep=False).matrix()
         part = products.KhatriRaoPart(matrix, 1.5)
-        np.testing.assert_allclose(part.spread(torch.from_numpy(u)), 1.5 * dense @ u, atol=1e-10)
-        np.testing.assert_allclose(part.gather(torch.from_numpy(v)), 1.5 * dense.T @ v, atol=1e-10)
+        np.testing.assert_allclose(part.root_times(torch.from_numpy(u)), 1.5 * dense @ u, atol=1e-10)
+        np.testing.assert_allclose(part.transposed_root_times(torch.from_numpy(v)), 1.5 * dense.T @ v, atol=1e-10)
         np.testing.assert_allclose(part.times(torch.from_numpy(v)), 2.25 * dense @ (dense.T @ v), atol=1e-9)
         np.testing.assert_allclose(matrix.squares(), np.square(dense).sum(1), atol=1e-10)
 
@@ -195,7 +195,7 @@ def test_a_full_gram_of_sparse_rows_is_not_formed():
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 1e8
-    np.testing.assert_allclose(found, part.spread(part.gather(v)))
+    np.testing.assert_allclose(found, part.root_times(part.transposed_root_times(v)))
 
 
 FAULTS = {

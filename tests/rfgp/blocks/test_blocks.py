@@ -1,4 +1,4 @@
-"""Latent blocks against plain kernels of the same terms, and sums of them."""
+"""Latent blocks and their sums against kernels of the same terms."""
 
 from dataclasses import replace
 
@@ -49,7 +49,7 @@ def check_gradients(problem, name):
     assert still.blocks[0].name == name
 
 
-def test_sums_are_divided_by_names():
+def test_sums_are_divided_by_term_names():
     prior = Problem(ADDABLE).prior
     kinds = (prior.weights, prior.kernels, prior.walks, prior.precisions, (prior.neighbors,))
     assert prior.blocks == sum(kinds, start=())
@@ -63,14 +63,14 @@ def test_sums_are_divided_by_names():
     assert not any(prior.of(["linear", name]).has_weights_only for name in ("exact", "walks", "field", "neighbors"))
 
 
-def test_residual_neighbors_stand_for_the_weights_too():
-    """s^2 k - Phi Phi^T beside Phi Phi^T: the covariance of the sum is s^2 k."""
+def test_kernel_of_residual_neighbors_includes_weights():
+    """The covariance of the sum of s^2 k - Phi Phi^T and Phi Phi^T is s^2 k."""
     problem = Problem(["inducing", "groups", "residual"])
     same(problem.prior.kernel(A, B), problem.twin.kernel(A, B))
     same(problem.prior.diagonal(A), problem.twin.kernel(A, A).diagonal())
 
 
-def test_functions_are_those_of_single_blocks():
+def test_only_single_blocks_have_functions():
     walks = Problem(["walks"]).prior
     assert walks.functions is walks.walks[0]
     for terms in (["walks", "linear"], ["linear"], ["exact"], ["field"]):
@@ -111,7 +111,7 @@ class TestWalks:
 
 
 class TestWeights:
-    """Several blocks of dense weights side by side."""
+    """Concatenated blocks of dense weights."""
 
     def test_values_by_weight_and_by_block(self):
         weights = Problem(["smooth", "linear", "rough"]).prior.dense
@@ -173,7 +173,7 @@ def test_refined_precisions_have_the_same_covariance(name):
     assert block.size == other.size == len(problem.twin.kernel(A, A)) + (3 if name != "groups" else -6)
 
 
-def test_orders_and_neighbors_are_those_of_the_seed():
+def test_seed_determines_order_and_neighbors():
     (block,) = Problem(["neighbors"]).prior.detached().blocks
     near = replace(block, num_neighbors=3)
     assert isinstance(near, VecchiaBlock)

@@ -391,7 +391,7 @@ def test_other_approximations_keep_the_hyperparameters():
     assert isinstance(exact, TermKernel)
     expected = moved(kernel_of(MIXED, rfgp.Exact(), X=X))
     torch.testing.assert_close(exact(X).to_dense(), expected(X).to_dense())
-    with pytest.raises(rfgp.InvalidArgumentError, match="neighbours"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="neighbo"):
         kernel.with_approximation({"trend": rfgp.Vecchia(5)})
 
 

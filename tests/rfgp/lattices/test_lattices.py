@@ -22,7 +22,7 @@ PRODUCTS = {
 }
 VALUES = {"a.lengthscale": torch.tensor([0.3], dtype=torch.float64), "b.lengthscale": torch.tensor([0.6, 0.5]).double()}
 IMAGES = 4
-"""The number of periods on each side whose images are added."""
+"""The number of periods on each side in the sum of images."""
 
 
 def design_of(name, level=1e-9, tolerance=1e-3):
@@ -39,7 +39,7 @@ def points(d, count=6):
 
 
 def periodic_kernel(design, parameters, x):
-    """Return the sum of the kernel over all images in the neighbouring periods."""
+    """Return the sum of the kernel over all images in the neighboring periods."""
     periods, d = 1 / design.lattice.spacing, design.lattice.num_columns
     total = torch.zeros(len(x), len(x), dtype=torch.float64)
     for shift in np.ndindex(*(2 * IMAGES + 1,) * d):
@@ -49,7 +49,7 @@ def periodic_kernel(design, parameters, x):
 
 
 def check_features(name):
-    """Products of features are the periodic kernel, up to the variance of modes that are left out."""
+    """Check products of features against the periodic kernel, up to the variance of missing modes."""
     design, parameters, _ = design_of(name)
     x = points(design.lattice.num_columns)
     phi, missing = design.features(x, *parameters), float(design.missing(*parameters))
@@ -61,7 +61,7 @@ def check_features(name):
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
-def test_features_are_those_of_the_periodic_kernel(name):
+def test_features_match_the_periodic_kernel(name):
     check_features(name)
 
 
@@ -70,19 +70,19 @@ def test_features_are_those_of_the_periodic_kernel(name):
     (spectral, "omega = 2 * math.pi * frequencies", "omega = 2 * math.pi * 1.01 * frequencies", "product"),
     (lattice, "root = math.sqrt(2)", "root = 1.4", "matern 5/2"),
 ])  # fmt: skip
-def test_planted_errors_of_features_are_seen(module, right, wrong, name):
+def test_planted_errors_of_features_are_found(module, right, wrong, name):
     with planted(module, right, wrong):
         assert fails(check_features, name)
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
-def test_scale_has_the_gradient_of_differences(name):
+def test_gradient_of_scale_matches_differences(name):
     design, parameters, _ = design_of(name, level=1e-4)
     leaves = [one.clone().requires_grad_() for one in parameters]
     assert torch.autograd.gradcheck(lambda *values: design.scale(*values).square(), leaves, atol=1e-6)
 
 
-def test_points_outside_have_the_prior_far_away_and_join_at_the_edge():
+def test_outside_points_have_the_prior_and_are_continuous():
     design, parameters, _ = design_of("gaussian")
     x = torch.tensor([[1.0], [1.0 + 1e-6], [1.2], [9.0]], dtype=torch.float64)
     phi = design.features(x, *parameters)
@@ -100,7 +100,7 @@ def test_reach_is_where_the_kernel_is_small(spectrum):
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
-def test_plan_keeps_all_modes_above_the_level_and_no_other(name):
+def test_plan_keeps_exactly_the_modes_above_the_level(name):
     design, parameters, plan = design_of(name, level=1e-3)
     widths = design.lattice.half_widths
     values = dict(zip(design.names, parameters, strict=True))
@@ -127,7 +127,7 @@ def plan_of_most(most):
 
 
 @pytest.mark.parametrize("factor", [0.85, 1.0, 1.2])
-def test_lattice_serves_lengthscales_close_by(factor):
+def test_lattice_serves_nearby_lengthscales(factor):
     design, parameters, _ = design_of("gaussian", level=1e-5)
     near = {design.names[0]: factor * parameters[0]}
     assert planning.serves(design.product, near, design.lattice, 1e-5, 1e-3)
@@ -136,7 +136,7 @@ def test_lattice_serves_lengthscales_close_by(factor):
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
-def test_transforms_are_sums_of_exponentials(d):
+def test_transforms_match_sums_of_exponentials(d):
     rng = np.random.default_rng(d)
     angles, shape = rng.uniform(-3, 3, (20, d)), (5, 3, 7)[:d]
     strengths = rng.normal(size=20) + 1j * rng.normal(size=20)

@@ -1,4 +1,4 @@
-"""Rows in blocks that share their neighbours and one factorisation, against dense twins and rows one by one."""
+"""Rows in blocks with shared neighbors and one factorization against dense algebra and single rows."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from rfgp.sparse import EntryPattern
 
 
 def parts(pattern):
-    """Return the neighbours of each row of a pattern, the row itself last."""
+    """Return the neighbors of each row of a pattern, with the row itself last."""
     return np.split(pattern.indices, pattern.indptr[1:-1])
 
 
@@ -26,7 +26,7 @@ def precision(x, theta, name, pattern, known=None):
 
 
 def by_rows(x, theta, name, pattern, known=None):
-    """Return the entries of rows each of which shares its factorisation with no other."""
+    """Return the entries of rows without shared factorizations."""
     every = [pattern.take(np.array([i]))[0] for i in range(pattern.shape[0])]
     return torch.cat([local.inverse_factor(x, *theta, local.KINDS[name], one, known) for one in every])
 
@@ -45,7 +45,7 @@ def theta_of(noise, shared=False):
 
 @pytest.mark.parametrize(("count", "size"), [(0, 1000), (1000, 4), (1000, 1)], ids=["one block", "blocks", "rows"])
 @pytest.mark.parametrize("name", local.KINDS)
-def test_with_all_rows_before_blocks_are_exact(name, count, size):
+def test_blocks_with_all_predecessors_are_exact(name, count, size):
     x, noise = rows()
     theta, known = theta_of(noise), known_features(x, name)
     pattern = local.block_predecessors(x.numpy(), max(count, 1), size)
@@ -60,7 +60,7 @@ def test_with_all_rows_before_blocks_are_exact(name, count, size):
 
 @pytest.mark.parametrize("has_features", [False, True])
 @pytest.mark.parametrize("name", local.KINDS)
-def test_rows_of_a_block_are_those_one_by_one(name, has_features):
+def test_blocks_match_single_rows(name, has_features):
     x, noise = rows(150)
     theta = theta_of(noise)
     known = known_features(x, name).detach().requires_grad_() if has_features else torch.zeros(150, 0).double()
@@ -76,7 +76,7 @@ def entries_of(x, theta, name, pattern, known=None):
     return local.inverse_factor(x, *theta, local.KINDS[name], pattern, known)
 
 
-def test_each_row_is_conditioned_on_its_entries_alone():
+def test_rows_are_conditioned_on_their_entries_only():
     x, noise = rows(60)
     theta = theta_of(noise)
     pattern = local.block_predecessors(x.numpy(), 5, 4)
@@ -88,7 +88,7 @@ def test_each_row_is_conditioned_on_its_entries_alone():
 
 
 @pytest.mark.parametrize("name", local.KINDS)
-def test_gradients_of_blocks_are_differences(name):
+def test_gradients_of_blocks_match_differences(name):
     x, noise = rows(50, seed=2)
     theta, pattern = theta_of(noise), local.block_predecessors(x.numpy(), 6, 5)
     upstream = weights_like(pattern.indices)
@@ -143,8 +143,8 @@ def test_blocks_of_one_row_are_the_nearest_before():
 
 
 @pytest.mark.parametrize("most", [1, 30, 64, 299, 10**6])
-def test_chosen_blocks_are_some_of_those_of_all_rows(most):
-    """Their density is that of all rows on average, since each is conditioned on the same rows."""
+def test_chosen_blocks_are_blocks_of_all_rows(most):
+    """Their mean density is that of all rows, because each is conditioned on the same rows."""
     z = np.random.default_rng(0).standard_normal((300, 2))
     whole = {row[-1]: row.tolist() for row in parts(local.block_predecessors(z, 10, 8))}
     chosen = parts(local.block_predecessors(z, 10, 8, most))

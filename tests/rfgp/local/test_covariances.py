@@ -1,4 +1,4 @@
-"""Conditionals by batches of small matrices against the compiled loops, on rows that determine each other too."""
+"""Conditionals in batches against the compiled loops, also for rows that determine each other."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def rows(count=80):
 @pytest.mark.parametrize("copies", ["with noise", "without noise"])
 @pytest.mark.parametrize("kind", ["gaussian", "matern12", "matern52"])
 def test_batches_match_loops(kind, copies):
-    """Neighbours without noise that are copies of each other say nothing new."""
+    """Copies of neighbors without noise have no effect."""
     loops, batches, parameters = blocks(kind)
     x, none, noise = rows(), torch.zeros(80, 0, dtype=F64), torch.full((80,), 0.2, dtype=F64)
     noise[:10] = noise[40:50] = 0.2 if copies == "with noise" else 0.0
@@ -63,7 +63,7 @@ def test_patterns_are_those_of_neighbors():
 
 
 def test_one_block_is_in_memory_at_a_time(monkeypatch):
-    """The covariance is evaluated again for gradients, between the rows of one block and their neighbours."""
+    """The covariance of one block and its neighbors is computed again for gradients."""
     _, batches, parameters = blocks()
     monkeypatch.setattr(covariances, "BLOCK", 8)
     x, sizes = rows(), []

@@ -1,4 +1,4 @@
-"""Neighbours, and the sparse inverse factor, against dense twins."""
+"""Neighbors and the sparse inverse factor against dense algebra."""
 
 import math
 
@@ -20,7 +20,7 @@ def all_before(n):
 
 @pytest.mark.parametrize("of", ["each", "shared", "residual"])
 @pytest.mark.parametrize("name", local.KINDS)
-def test_with_all_predecessors_it_is_the_exact_inverse_factor(name, of):
+def test_all_predecessors_give_the_exact_inverse_factor(name, of):
     x, noise = rows()
     theta = [*parameters(shared=of == "shared"), noise.requires_grad_()]
     pattern, known = all_before(len(x)), [known_features(x, name)] if of == "residual" else []
@@ -34,7 +34,7 @@ def test_with_all_predecessors_it_is_the_exact_inverse_factor(name, of):
         assert torch.allclose(one, other, rtol=1e-9, atol=1e-10)
 
 
-def test_few_neighbors_are_conditioned_on_alone():
+def test_rows_are_conditioned_on_their_neighbors_only():
     x, noise = rows(60)
     lengthscale, variance = parameters()
     pattern = local.nearest_predecessors((x / lengthscale.detach()).numpy(), 5)
@@ -46,7 +46,7 @@ def test_few_neighbors_are_conditioned_on_alone():
 
 
 @pytest.mark.parametrize("name", local.KINDS)
-def test_the_slope_of_a_kernel_is_that_of_its_values(name):
+def test_slopes_of_kernels_match_differences(name):
     for square in (1e-8, 0.3, 2.0, 30.0):
         step = 1e-4 * square
         ends = [loops.correlation(local.KINDS[name], square + s * step)[0] for s in (1, -1)]
@@ -55,7 +55,7 @@ def test_the_slope_of_a_kernel_is_that_of_its_values(name):
         assert value == pytest.approx(float(kinds.spectrum_of(name).kernel(torch.tensor(math.sqrt(square)))), rel=1e-6)
 
 
-def test_copies_without_noise_say_nothing_twice():
+def test_copies_without_noise_are_omitted():
     x, _ = rows(30)
     x[20:] = x[:10]
     lengthscale, variance = parameters()
@@ -68,7 +68,7 @@ def test_copies_without_noise_say_nothing_twice():
     assert float(scales[20:].max()) < 1e-5  # their values are known
 
 
-def test_products_and_their_gradients():
+def test_products_and_gradients_match_dense():
     x, _ = rows(50)
     pattern = local.nearest_predecessors(x.numpy(), 6)
     generator = torch.Generator().manual_seed(0)
@@ -85,7 +85,7 @@ def test_products_and_their_gradients():
     assert torch.allclose(local.whitened_back(entries, upstream, pattern), expected[1], rtol=1e-12, atol=1e-13)
 
 
-def test_a_part_of_the_rows_has_their_entries():
+def test_factor_of_some_rows_has_their_entries():
     x, noise = rows(80)
     lengthscale, variance = (p.detach() for p in parameters())
     pattern, some = local.nearest_predecessors(x.numpy(), 7), np.array([0, 4, 31, 79])
@@ -96,7 +96,7 @@ def test_a_part_of_the_rows_has_their_entries():
     assert torch.equal(found, expected)
 
 
-def test_threads_change_nothing(monkeypatch):
+def test_threads_do_not_change_factors(monkeypatch):
     x, noise = rows(300)
     theta, pattern = parameters(), local.nearest_predecessors(x.numpy(), 10)
 
@@ -130,7 +130,7 @@ def test_neighbors_are_the_nearest_before(n, count):
         assert np.array_equal(part.indices[part.indptr[row] : part.indptr[row + 1]], expected)
 
 
-def test_of_many_rows_neighbors_are_almost_the_nearest(monkeypatch):
+def test_neighbors_of_many_rows_are_nearly_exact(monkeypatch):
     z = np.random.default_rng(0).standard_normal((3000, 6))
     exact = local.nearest_predecessors(z, 20)
     monkeypatch.setattr(neighbors, "EXACT", 100)

@@ -21,7 +21,7 @@ def arguments(shared=False):
 
 
 def dense(x, lengthscale, variance, noise, targets, name, given=0):
-    """Return the log density of targets (n, 2), less that of the first ones."""
+    """Return the log density of targets (n, 2), minus that of the first ones."""
     cov = variance * kinds.spectrum_of(name).kernel_between(x / lengthscale, x / lengthscale) + noise.diag()
 
     def density(n):
@@ -39,7 +39,7 @@ def agree(found, expected, theta):
 
 @pytest.mark.parametrize("size", [1, 4, 1000])
 @pytest.mark.parametrize("name", local.KINDS)
-def test_with_all_rows_before_it_is_the_normal_density(name, size):
+def test_all_predecessors_give_the_exact_density(name, size):
     x, theta = arguments(shared=name == "matern52")
     pattern = local.block_predecessors(x.numpy(), 1000, size)
     # an order of blocks is one of the rows too, so that all predecessors make it exact
@@ -47,7 +47,7 @@ def test_with_all_rows_before_it_is_the_normal_density(name, size):
     assert agree(found, dense(x, *theta, name), theta)
 
 
-def test_some_rows_are_given_the_others():
+def test_density_of_some_rows_is_conditional():
     x, theta = arguments()
     pattern = local.block_predecessors(x.numpy(), 1000, 1).take(np.arange(25, 40))[0]
     found = local.log_prob(x, *theta, EACH, 1, pattern)
@@ -55,7 +55,7 @@ def test_some_rows_are_given_the_others():
 
 
 @pytest.mark.parametrize("size", [1, 8])
-def test_with_few_neighbors_it_is_that_of_the_inverse_factor(size):
+def test_density_matches_the_inverse_factor(size):
     x, theta = arguments()
     pattern = local.block_predecessors(x.numpy(), 6, size)
     entries = local.inverse_factor(x, *theta[:3], 1, pattern)
@@ -74,7 +74,7 @@ def test_copies_without_noise_have_finite_gradients():
     assert all(bool(slope.isfinite().all()) for slope in torch.autograd.grad(found, theta))
 
 
-def test_it_is_the_same_in_threads(monkeypatch):
+def test_threads_do_not_change_the_density(monkeypatch):
     x, theta = arguments()
     pattern = local.block_predecessors(x.numpy(), 12, 4)
     alone = local.log_prob(x, *theta, EACH, 1, pattern)

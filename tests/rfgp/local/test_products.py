@@ -26,7 +26,7 @@ def is_right(size, columns):
 
 @pytest.mark.parametrize("columns", [1, 2, 7, 33])
 @pytest.mark.parametrize("size", [1, 2, 5, 16, 90])
-def test_products_with_runs_are_those_of_dense_matrices(size, columns):
+def test_products_with_runs_match_dense_matrices(size, columns):
     assert is_right(size, columns)
 
 

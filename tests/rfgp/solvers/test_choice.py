@@ -1,4 +1,4 @@
-"""Which solver serves which prior, and sums of any two terms."""
+"""The choice of a solver by the prior, and sums of any two terms."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def chosen(choice, terms, **options):
     return choice(problem.prior, problem.rows, problem.mean, problem.noise)
 
 
-def test_solver_fits_the_prior():
+def test_prior_determines_the_solver():
     for terms, count, streaming, in_memory in (
         (("smooth", "linear"), 10, LowRankSolver, BorderedSolver),  # 10 weights
         (("smooth", "linear"), 9, DenseSolver, DenseSolver),
@@ -44,7 +44,7 @@ def test_rows_in_parts_are_gathered():
     check_likelihood(solver_for(problem.prior, parts, problem.mean, problem.noise), problem)
 
 
-def test_conjugate_gradients_are_for_many_walks():
+def test_many_walks_use_conjugate_gradients():
     assert not uses_cg(Problem(["walks"]).prior, range(4000))
     assert uses_cg(Problem(["walks"]).prior, range(4001))
     assert uses_cg(Problem(["walks", "groups"]).prior, range(1))
@@ -61,10 +61,10 @@ REFUSED = [
     ("road field", "walks in time"),
     ("walks in time", "neighbors"),
 ]
-"""Sums of terms that no solver has."""
+"""Sums of terms without a solver."""
 
 
-def test_sums_that_no_solver_has_are_refused():
+def test_sums_without_solver_are_refused():
     for terms in REFUSED:
         with pytest.raises(rfgp.InvalidArgumentError, match="cannot be added"):
             chosen(solver_for, terms)

@@ -32,7 +32,7 @@ def test_solution_matches_dense_solve(make):
     assert not found.is_indefinite.any()
 
 
-def test_columns_that_are_done_stand_still():
+def test_converged_columns_are_frozen():
     A, right = positive(), normal(60, 2, 1)
     loose = torch.tensor([0.1, 1e-10], dtype=F64)
     both = conjugate_gradients(lambda v: A @ v, right, loose, 500)
@@ -56,8 +56,8 @@ def test_steps_give_lanczos_matrix(make):
     np.testing.assert_allclose(values, expected, rtol=1e-8)
 
 
-def test_further_rows_are_carried_along():
-    """K^-1 x comes with x, and (K^-1 + W) x needs no solve with K."""
+def test_further_rows_follow_the_solution():
+    """With K^-1 x in addition to x, (K^-1 + W) x needs no solve with K."""
     K, W, right = positive(), torch.linspace(0.5, 2, 60, dtype=F64), normal(60, 1, 1)
     inverse, near = torch.linalg.inv(K), torch.linalg.inv(torch.linalg.inv(K) + 1.3 * torch.eye(60, dtype=F64))
 

@@ -37,7 +37,7 @@ def test_draws_of_one_term(name, terms):
         check_draws(found.posterior().of(terms[:1]), problem, NEW, terms[:1])
 
 
-def test_functions_known_at_points_are_refused():
+def test_functions_of_point_processes_are_refused():
     for name, terms, part in (
         ("low-rank", ("fitc",), ("fitc",)),
         ("dense", ("exact",), ("exact",)),
@@ -114,5 +114,5 @@ def test_unknown_and_missing_terms_are_named():
 def test_joint_covariance_is_limited():
     posterior = solved("bordered", ("field",))[0].posterior()
     many = table(2001, seed=9)
-    with pytest.raises(rfgp.InvalidArgumentError, match="2001 points"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="got 2001"):
         posterior.covariance(many, posterior.project(many))

@@ -1,4 +1,4 @@
-"""A solver that a user might write: effects of groups alone, in O(n), by the formulas of the textbook and autograd.
+"""A solver written by a user: effects of groups alone, in O(n), by textbook formulas and autograd.
 
 With groups g(i), u_g ~ N(0, s^2) and y_i = mean + u_g(i) + e_i, e_i ~ N(0, D_i), the posterior precision of a group is
 P_g = 1 / s^2 + sum_i 1 / D_i over its rows, and log |C| = sum_i log D_i + sum_g log(s^2 P_g) (Searle, Casella and
@@ -61,7 +61,7 @@ class GroupPosterior(Posterior):
 
 
 class GroupSolver(Inference):
-    """Rows whose only term are effects of groups."""
+    """Rows with effects of groups as the only term."""
 
     def __init__(self, prior, rows, mean, noise):
         (block,) = prior.precisions
@@ -131,7 +131,7 @@ def test_posterior_matches_dense_algebra():
 
 
 @pytest.mark.parametrize(("name", "approximation"), [("poisson", "laplace"), ("categorical", "variational")])
-def test_sites_take_the_solver(name, approximation):
+def test_sites_accept_the_solver(name, approximation):
     problem = Observed(("groups",), name)
     values = [problem.by(solver, approximation).log_marginal_likelihood() for solver in (GroupSolver, ReferenceSolver)]
     same(values[0], values[1])
@@ -139,7 +139,7 @@ def test_sites_take_the_solver(name, approximation):
         same(slope, twin, 1e-5)
 
 
-def test_conditioned_process_takes_the_posterior():
+def test_conditioned_process_accepts_the_posterior():
     found, problem = solved("outputs")
     new = table(5, seed=9)
     distribution = ConditionedGP(found.posterior()).at(new)

@@ -1,7 +1,7 @@
-"""Errors planted in the source of every solver: a sign, a scale, something left out. The checks must find each.
+"""Errors planted in the source of each solver, such as a sign or a scale. The checks must find each.
 
-They stand in `planted.txt`: the solver, a sum of terms, a kind of rows, the check, and the module with the error; below
-the right text and the wrong one.
+`planted.txt` has the solver, a sum of terms, a kind of rows, the check and the module with the error,
+followed by the right and the wrong text.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Lattices of frequencies for rows with a noise of their own, against dense algebra and passes over features."""
+"""Lattices of frequencies for rows with noise of their own, against dense algebra and features."""
 
 from dataclasses import replace
 
@@ -50,7 +50,7 @@ def model(case="series", approximation=TIGHT, rows=ROWS, y=Y, noise=NOISE, **giv
 
 
 def dense_twin(gp, weight):
-    """Return the same sum by dense algebra, with rows as often as they count."""
+    """Return the same sum by dense algebra, with repeated rows."""
     repeated = np.repeat(np.arange(N), np.ones(N, dtype=int) if weight is None else weight.astype(int))
     places = {"rows": repeated, "new": np.arange(N, N + NEW)}
     values, terms = gp.regression.hyperparameters, {term.name: term for term in k.Sum(gp.kernel.terms()).terms()}
@@ -99,7 +99,7 @@ def solvers_of(case, approximation, weight):
 
 
 def check_gradient(case="map", approximation=TIGHT, weight=WEIGHT):
-    """Value, gradient and left-out moments are those of passes over features, as are those of modes left out."""
+    """Check value, gradient and leave-one-out moments against those of features."""
     fast, slow, leaves = solvers_of(case, approximation, weight)
     assert (float(missing_of(fast.prior)) > 1e-4) == (approximation is COARSE)
     found, expected = fast.log_marginal_likelihood(), slow.log_marginal_likelihood()
@@ -118,12 +118,12 @@ def check_gradient(case="map", approximation=TIGHT, weight=WEIGHT):
     ("map", TIGHT), ("map", COARSE), ("two lattices", TIGHT), ("with others", TIGHT)
 ])  # fmt: skip
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["once", "weighted"])
-def test_gradient_and_left_out_rows_are_those_of_features(case, approximation, weight):
+def test_gradient_and_leave_one_out_match_features(case, approximation, weight):
     check_gradient(case, approximation, weight)
 
 
 def check_information(weight=None):
-    """The Fisher information of log s^2, log v and the mean is that of dense algebra, rows repeated."""
+    """Check the Fisher information of log s^2, log v and the mean against dense algebra with repeated rows."""
     found, _, _ = solvers_of("two lattices", TIGHT, weight)
     block, prior = found.rows, found.prior.detached()
     repeated = torch.arange(N) if weight is None else torch.arange(N).repeat_interleave(torch.as_tensor(weight).long())
@@ -166,8 +166,8 @@ def test_planted_errors_are_seen(module, right, wrong, check):
         assert fails(check)
 
 
-def test_predictions_carry_gradients_of_hyperparameters():
-    """The posterior with gradients is that of features, since P depends on the noise."""
+def test_predictions_have_gradients_in_hyperparameters():
+    """The posterior with gradients is that of features, because P depends on the noise."""
     fast, slow, leaves = solvers_of("series", TIGHT, None)
     x = fast.rows.inputs[:5]
     slopes = []
@@ -200,7 +200,7 @@ def test_updates_add_sums_of_rows_with_and_without_noise(tmp_path):
     before = gp.predict(LATER)
     gp.update(rest, Y[200:], noise=NOISE[200:])
     whole = rfgp.load(tmp_path / "model.rfgp").condition(ROWS, Y, noise=NOISE)
-    for name in ("mean", "std"):  # `condition` lays modes anew for all rows
+    for name in ("mean", "std"):  # `condition` plans a new lattice for all rows
         np.testing.assert_allclose(getattr(gp.predict(LATER), name), getattr(whole.predict(LATER), name), atol=1e-6)
     gp.forget(rest, Y[200:], noise=NOISE[200:])
     for name in ("mean", "std"):
@@ -235,7 +235,7 @@ def test_wrong_noise_keeps_its_error(bad):
         model(noise=noise)
 
 
-def test_rows_without_noise_and_without_weights_are_the_uniform_case():
+def test_rows_without_noise_and_weights_are_uniform():
     regression = model("map").regression
     rows = regression.rows
     zero = Block(rows.inputs, rows.targets, fixed_noise=torch.zeros(N, dtype=torch.float64))
@@ -246,7 +246,7 @@ def test_rows_without_noise_and_without_weights_are_the_uniform_case():
 
 
 def check_modes():
-    """All noise is known, and the learned one is close to 0: modes far below the noise of the rows are left out."""
+    """With known noise and a learned one close to 0, modes far below the noise of the rows are omitted."""
     rng = np.random.default_rng(5)
     X, noise = rng.uniform(0, 10, (1000, 2)), rng.uniform(0.02, 0.1, 1000)
     y = np.sin(X[:, 0]) * np.cos(X[:, 1]) + rng.normal(size=1000) * np.sqrt(noise)
@@ -259,7 +259,7 @@ def check_modes():
     assert np.abs(errors).max() < 0.2
 
 
-def test_lattices_are_laid_for_the_noise_of_rows():
+def test_lattices_are_planned_for_the_noise_of_rows():
     check_modes()
     without = planted(equispaced_fourier, " + data.columns.row_noise", "")
     with without, pytest.raises(rfgp.InvalidArgumentError, match="features"):

@@ -1,4 +1,4 @@
-"""Every solver on sums of terms and kinds of rows that it serves, against dense algebra."""
+"""Each solver on its sums of terms and kinds of rows against dense algebra."""
 
 import importlib
 import pkgutil
@@ -37,7 +37,7 @@ parametrized = pytest.mark.parametrize(
         for slow in [(i + j) % len(ROWS) > 0]
     ],
 )
-"""All solvers, their sums of terms, and kinds of rows; each sum is fast with one kind."""
+"""All solvers, their sums of terms, and kinds of rows. Each sum is fast with one kind."""
 
 
 @parametrized
@@ -62,7 +62,7 @@ def test_two_rows_match_dense_algebra():
 
 
 def implementations(role):
-    """Return the classes of the package's solvers and blocks that fill a role."""
+    """Return the classes of the package's solvers and blocks that implement a role."""
     for package in (rfgp.blocks, rfgp.solvers):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
@@ -73,10 +73,10 @@ def implementations(role):
     return {cls for cls in found if cls.__module__.startswith(("rfgp.blocks", "rfgp.solvers"))}
 
 
-def test_no_implementation_is_forgotten():
-    """Classes of rows, posteriors and blocks are those that the cases above make.
+def test_all_implementations_are_tested():
+    """The cases above make all classes of rows, posteriors and blocks.
 
-    But for lattices: approximations/test_equispaced.py, solvers/test_row_noise.py and inference/sites/test_lattices.py.
+    Lattices are in approximations/test_equispaced.py, solvers/test_row_noise.py and inference/sites/test_lattices.py.
     """
     made = {name: [solved(name, terms) for terms in PRIORS[name]] for name in PRIORS}
     every = [found for cases in made.values() for found, _ in cases]

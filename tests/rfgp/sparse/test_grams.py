@@ -10,11 +10,11 @@ from rfgp.sparse import (
     SparseValues,
     SparsityPattern,
     add_outer,
-    gather,
     gram_on,
     quadratic_forms,
     times_sparse,
     times_symmetric,
+    transposed_product,
 )
 
 F64 = torch.float64
@@ -36,7 +36,7 @@ def test_products_on_patterns_match_dense():
     np.testing.assert_allclose(times_symmetric(A, M, M.data), (A @ M).toarray()[at], rtol=1e-12)
     narrow = sp.csr_array(sp.eye_array(8))
     for call in (lambda: gram_on(A, narrow), lambda: times_symmetric(A, narrow, narrow.data)):
-        with pytest.raises(rfgp.InvalidArgumentError, match="no entry"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="must have an entry"):
             call()
 
 
@@ -62,10 +62,10 @@ def test_quadratic_forms_match_dense():
 
 
 @pytest.mark.parametrize("width", [1, 4, 7])
-def test_gathered_and_outer_products_match_dense(width):
+def test_transposed_and_outer_products_match_dense(width):
     rng, A = np.random.default_rng(0), sparse(20, 8, 0)
     dense, out = rng.standard_normal((20, width)), np.ones((8, width))
-    gather(A, dense, out)
+    transposed_product(A, dense, out)
     np.testing.assert_allclose(out, A.T @ dense, atol=1e-12)
     rows, columns, total = rng.integers(20, size=30), rng.integers(8, size=30), np.ones(30)
     add_outer(dense, out, rows, columns, total)

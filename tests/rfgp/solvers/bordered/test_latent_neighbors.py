@@ -1,4 +1,4 @@
-"""Nearest neighbours as latent values with a sparse precision, for the bordered solver."""
+"""Nearest neighbors as latent values with a sparse precision, for the bordered solver."""
 
 from dataclasses import replace
 
@@ -22,11 +22,11 @@ from rfgp.solvers.iterative import LatentSolver
 from rfgp.solvers.whitened import WhitenedSolver
 
 DIGITS = 1e-7
-"""The jitter of 1e-11 in the variance, and the digits that a precision of neighbours loses."""
+"""The tolerance for the jitter of 1e-11 and the rounding of a precision of neighbors."""
 
 
 class Latent(Problem):
-    """A problem whose neighbours are few, or all other rows."""
+    """A problem with few neighbors, or all other rows."""
 
     digits = DIGITS
 
@@ -56,7 +56,7 @@ def solved(problem):
 
 
 def test_copies_of_rows_and_points_match_dense():
-    """Equal rows are one place, and equal points have one value."""
+    """Equal rows share a place, and equal points a value."""
     problem, new = Latent(("smooth", "groups"), "signs", copies=True), table(7, seed=9)
     new[2], new[3] = new[1], problem.rows.inputs[0]
     found = solved(problem)
@@ -67,7 +67,7 @@ def test_copies_of_rows_and_points_match_dense():
 
 
 def definition(problem):
-    """Return the covariance (n, n) of rows, in which each has the values of its neighbours, by dense conditionals."""
+    """Return the covariance (n, n) of rows given the values of their neighbors, by dense conditionals."""
     x, block = problem.rows.inputs, problem.near
     order = block.order(len(x))
     pattern, kernel = block.predecessors(x[order]), problem.twin.kernel(x[order], x[order], ["neighbors"])
@@ -119,7 +119,7 @@ def test_few_neighbors_match_conjugate_gradients():
             same(ours.cross_covariance(new, *terms), theirs.cross_covariance(new, *terms), DIGITS)
 
 
-def test_joint_distribution_is_of_as_many_points_as_memory_takes(monkeypatch):
+def test_joint_distribution_is_limited_by_memory(monkeypatch):
     found = solved(Latent(neighbors=5, count=40)).posterior()
     monkeypatch.setattr(points, "MOST_NUMBERS", 40 * 300)
     for count, most in ((301, 300), (2001, 300)):
@@ -137,7 +137,7 @@ def test_factor_is_used_if_it_is_small(monkeypatch):
             assert isinstance(solver_for(*problem.given), LatentSolver), name
     monkeypatch.setattr(planning, "SOME", 60)
     monkeypatch.setattr(planning, "MOST_FLOPS", 2.5 * field_of(problem, 60).analysis.flops)
-    monkeypatch.setattr(BorderedSolver, "__init__", None)  # which is not asked for
+    monkeypatch.setattr(BorderedSolver, "__init__", None)  # it is not used
     assert isinstance(solver_for(*problem.given), LatentSolver)
 
 
@@ -165,7 +165,7 @@ def test_rounding_errors_are_below_their_bound(noise):
     assert (planning.bordered_latent(*given) is not None) is bool(bound <= planning.LEAST_DIGITS)
 
 
-def test_factor_that_memory_has_no_room_for_is_not_used(monkeypatch):
+def test_factor_is_not_used_beyond_memory(monkeypatch):
     def refused(*arguments):
         raise MemoryBudgetError("too large")
 
@@ -173,7 +173,7 @@ def test_factor_that_memory_has_no_room_for_is_not_used(monkeypatch):
     assert isinstance(solver_for(*Latent(neighbors=6, count=90).given), LatentSolver)
 
 
-def test_tensors_say_which_solver_they_are_of():
+def test_saved_tensors_identify_the_solver():
     problem, new = Latent(("smooth",), neighbors=5), table(9, seed=9)
     near = replace(problem.near, condition_on="auto").detached()
     prior = replace(problem.prior.detached(), neighbors=near)
@@ -186,7 +186,7 @@ def test_tensors_say_which_solver_they_are_of():
 
 
 def field_of(problem, count):
-    """Return the field of some rows in order."""
+    """Return the field of some ordered rows."""
     block, x = problem.near.detached(), problem.rows.inputs
     return latent_precision(block, x[block.order(len(x))[:count]]).field
 
@@ -215,7 +215,7 @@ def test_derivatives_match_differences():
         assert slopes[i] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5, abs=1e-6)
 
 
-def test_rows_read_their_own_value():
+def test_projection_of_rows_is_their_own_value():
     problem = Latent(neighbors=5, count=40, copies=True)
     block = latent_precision(problem.near, problem.rows.inputs)
     reads = block.projector(problem.rows.inputs)
@@ -230,7 +230,7 @@ def test_rows_read_their_own_value():
     assert (np.diff(single.projector(problem.rows.inputs.float()).indptr) == 1).all()
 
 
-def test_neighbors_are_kept_with_the_field():
+def test_fields_keep_their_neighbors():
     problem = Latent(neighbors=5, count=40)
     first = latent_precision(problem.near, problem.rows.inputs)
     longer = replace(problem.near, lengthscale=2 * problem.near.lengthscale)

@@ -1,4 +1,4 @@
-"""Joint patterns of several fields, and what is kept of solvers at other targets."""
+"""Joint patterns of several fields, and solvers at other targets."""
 
 from dataclasses import replace
 
@@ -53,12 +53,12 @@ def test_entries_are_those_of_the_dense_matrix(terms):
         np.testing.assert_array_equal(pattern.own(number, pattern.total(parts)), part)
 
 
-def test_reads_that_a_pattern_lacks_are_named():
-    """A row that reads two groups: their joint precision given the row has an entry that the field's has not."""
+def test_missing_pairs_of_a_pattern_are_named():
+    """The joint precision of two groups of one row has an entry that the field's lacks."""
     problem = Problem(["groups"])
     block = replace(problem.prior.precisions[0], projector=lambda x: sp.csr_array(np.ones((len(x), 3))))
     found = BorderedSolver(Prior(precisions=(block,)), problem.rows, problem.mean, problem.noise)
-    with pytest.raises(rfgp.InvalidArgumentError, match="no entry in the precision"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="must have an entry"):
         found.log_marginal_likelihood()
 
 
@@ -77,8 +77,8 @@ def test_same_noise_keeps_the_factor(terms, monkeypatch):
     assert len(factored) == 2
 
 
-def test_variances_at_pairs_that_no_row_reads():
-    """Points read a node and a group together that no row does: these entries are solved for."""
+def test_variances_at_pairs_without_rows():
+    """Points combine a node and a group without a common row. These entries are computed by solves."""
     found, problem = solver(["field", "groups"], "uneven"), Problem(["field", "groups"], "uneven")
     new = table(40, seed=9)
     csr = found.system.elimination.prior.pattern.csr
@@ -88,8 +88,8 @@ def test_variances_at_pairs_that_no_row_reads():
     same(posterior.variance(new, posterior.project(new)), problem.twin.predicted_covariance(new).diagonal())
 
 
-def test_blocks_of_columns_change_nothing(monkeypatch):
-    """The border's columns are solved for in blocks; here the last one is narrower."""
+def test_blocks_of_columns_do_not_change_results(monkeypatch):
+    """The columns of the border are solved in blocks, of which the last is narrower."""
 
     def found():
         problem = Problem(["smooth", "field", "groups"])

@@ -1,4 +1,4 @@
-"""Points on roads read each by itself, against the field that is refined by all of them."""
+"""Single points on roads against the field refined by all of them."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ ROADS = [(0, 1, 1.0), (1, 2, 2.0), (2, 3, 1.5), (3, 1, 1.2), (3, 3, 2.5), (2, 4,
 """Roads as (vertex, vertex, length): a triangle, a loop and two free ends."""
 ROWS = torch.tensor([(road, at) for road in range(6) for at in (0.0, 0.2, 0.7)], dtype=F64)
 NEW = torch.tensor([(road, at) for road in range(6) for at in (0.1, 0.4, 0.55, 0.7, 1.0)], dtype=F64)
-"""On each road two points between the same two rows, one in each of two pieces or at a vertex, and one at a row."""
+"""On each road: two points between the same rows, one in each of two pieces or at a vertex, and one at a row."""
 
 
 def read(field, values, x):
@@ -26,7 +26,7 @@ def read(field, values, x):
 
 
 def road_term(alpha, boundary, name):
-    """Return a block on the roads that reads single points."""
+    """Return a block on the roads with projections to single points."""
     whole = RoadField(fields.network(ROADS), alpha, boundary)
 
     def refine(inputs):
@@ -65,8 +65,8 @@ def test_single_points_match_the_refined_field(alpha, boundary):
     same(single.cross_covariance(NEW, ["first"], ["second"]), joint.cross_covariance(NEW, ["first"], ["second"]))
 
 
-def test_points_of_one_piece_are_jointly_right():
-    """Given the ends of their piece two points are correlated, which reads of single points leave out."""
+def test_points_of_one_piece_have_the_joint_covariance():
+    """Given the ends of their piece two points are correlated, unlike single points."""
     one = posterior([road_term(1, "neumann", "first")]).of(["first"])
     near = torch.tensor([(1, 0.4), (1, 0.45)], dtype=F64)
     reads = one.project(near)

@@ -1,4 +1,4 @@
-"""Score and information of a chain in one pass: against the gradient of the likelihood and against dense algebra."""
+"""Score and information of a chain against the gradient of the likelihood and dense algebra."""
 
 import math
 from dataclasses import replace
@@ -27,7 +27,7 @@ def check_score(kind):
 
 
 def check_information(kind):
-    """The information with outputs y, whose mean of y y^T is C, is the Fisher information of dense algebra."""
+    """The information of outputs y with the mean C of y y^T is the Fisher information of dense algebra."""
     _, problem = solved("chain", ("chain",), kind)
     rows = problem.rows
     x, n = rows.inputs, len(rows)

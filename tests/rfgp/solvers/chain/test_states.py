@@ -48,7 +48,7 @@ def points(times):
 
 
 class Dense:
-    """The same process by matrices of all rows."""
+    """The same process by dense matrices."""
 
     def __init__(self, order, times, targets, noise, lengthscale=LENGTHSCALE):
         self.order, self.times, self.lengthscale, self.noise = (
@@ -121,7 +121,7 @@ def check_points(order, kind, n=300):
 
 
 def check_scores(order, kind, n=40):
-    """The information with sums over draws y, whose mean of y y^T is C, is the Fisher information."""
+    """The information summed over draws y with the mean C of y y^T is the Fisher information."""
     times, targets, noise = rows(kind, n)
     share = np.linspace(0.2, 1, len(times))
     shares, dense = np.stack([share, np.ones(len(times))]), Dense(order, times, targets, noise)
@@ -153,7 +153,7 @@ def test_states_match_dense_algebra(check, order, kind):
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_short_steps_keep_their_digits(order):
+def test_short_steps_have_no_cancellation(order):
     """R of a step is the integral of q g g^T, here by quadrature in the units of its entries."""
     unit, tables = model_of(order)
     nodes, weights = np.polynomial.legendre.leggauss(40)
@@ -167,8 +167,8 @@ def test_short_steps_keep_their_digits(order):
         assert (np.abs(work[1] - found) / scale).max() < 1e-13
 
 
-def test_long_chains_match_parts_that_are_far_apart():
-    """Rows in parts that are far apart are independent parts, over many blocks of the loops."""
+def test_long_chains_match_distant_parts():
+    """Distant parts of rows are independent, over many blocks of the loops."""
     times, targets, noise = rows("apart", 300)
     whole = np.concatenate([times + 1e5 * part for part in range(9)])
     found = ChainStates(2, LENGTHSCALE, whole, np.tile(targets, 9), noise)
@@ -198,11 +198,11 @@ PLANTED = [
 
 
 def plain(module, right, wrong):
-    """Return the modules of the loops, not compiled, with a text in one of them exchanged for another."""
+    """Return the modules of the loops without compilation, with a text in one of them replaced."""
     found = {}
     for name, one in (("loops", loops), ("score_loops", score_loops)):
         source = inspect.getsource(one).replace('jit(error_model="numpy")', "lambda function: function")
-        source = source.replace("from rfgp.solvers.chain.loops import absorb, advance, loop\n", "")
+        source = source.replace("from rfgp.solvers.chain.loops import advance, condition_on_row, loop\n", "")
         found[name] = types.ModuleType(name)
         vars(found[name]).update(vars(found.get("loops", types)))
         exec(source.replace(right, wrong) if one is module else source, vars(found[name]))

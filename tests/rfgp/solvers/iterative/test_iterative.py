@@ -1,4 +1,4 @@
-"""Gradients and variances of terms from draws, against dense algebra; the rest is in `test_solvers`."""
+"""Gradients and variances of terms from draws against dense algebra."""
 
 from dataclasses import replace
 
@@ -72,8 +72,8 @@ def test_planted_errors_in_gradients_are_seen(module, right, wrong, name):
 
 
 @pytest.mark.parametrize("name", ["fields", "residuals"])
-def test_many_variances_come_from_draws(name, monkeypatch):
-    """Within 6.6 of the standard errors that are stated, of the sum and of terms."""
+def test_many_variances_are_estimated_from_draws(name, monkeypatch):
+    """Errors of the sum and of terms are within 6.6 stated standard errors."""
     monkeypatch.setattr(solver, "NUM_PATHS", 4096)
     monkeypatch.setattr(posterior, "MOST_SOLVED", 0)
     problem, new = problem_of(name, "plain"), table(30, seed=9)
@@ -91,7 +91,7 @@ def test_many_variances_come_from_draws(name, monkeypatch):
             assert float(((estimated - exact).abs() / stated.clamp_min(1e-7)).max()) < 6.6, names
 
 
-def test_what_only_points_have_is_refused():
+def test_functions_and_blocks_of_points_are_refused():
     found = solved(problem_of("residuals")).posterior()
     assert found.operator(table(5)) is None
     with pytest.raises(rfgp.InvalidArgumentError, match="no functions to draw"):
@@ -122,8 +122,8 @@ def test_covariances_are_solved_for_a_few_points_at_a_time(monkeypatch):
     assert columns == [1, *[7] * 14, 2]  # the mean first
 
 
-def test_scores_have_what_a_search_needs():
-    """Products, solves and residuals; the score's gradient is that of the likelihood."""
+def test_scores_have_products_solves_and_residuals():
+    """The gradient of the score is that of the likelihood."""
     problem = problem_of("weights")
     found, C = solved(problem), torch.linalg.inv(problem.twin.inverse)
     v = table(48, seed=3)[:, :2]

@@ -1,6 +1,6 @@
-"""Neighbours that are values of the process, where they are few or the noise says so, against dense algebra.
+"""Neighbors conditioned on latent values against dense algebra.
 
-With all predecessors as neighbours they are in `test_solvers`.
+Cases with all predecessors as neighbors are in `test_solvers`.
 """
 
 from dataclasses import replace
@@ -35,8 +35,8 @@ def _without_gradients():
         yield
 
 
-class Loud(Problem):
-    """Rows whose noise hides what observations of few neighbours say."""
+class LowSignal(Problem):
+    """Rows with a low signal-to-noise ratio."""
 
     def __init__(self, names=(), kind="plain", neighbors=1000, count=24, noise=2.0, length=1.0, variance=None):
         super().__init__(("neighbors", *names), kind, count)
@@ -64,15 +64,15 @@ def divergence(posterior, problem, new):
     return float((0.5 * (exact / variance + square / variance - 1 - (exact / variance).log())).mean())
 
 
-def test_few_values_say_far_more_than_few_observations():
-    problem, new = Loud(neighbors=10, count=300, length=4.0), table(100, seed=9)
+def test_few_values_are_more_informative_than_observations():
+    problem, new = LowSignal(neighbors=10, count=300, length=4.0), table(100, seed=9)
     by_observations = divergence(WhitenedSolver.of(*problem.given).posterior(), problem, new)
     by_values = divergence(LatentSolver(*problem.given).posterior(), problem, new)
     assert by_values < 0.2 * by_observations, (by_values, by_observations)
 
 
 def definition(problem):
-    """Return the operator of rows in order, and C, dense, from conditionals that are solved in numpy."""
+    """Return the operator of ordered rows, and the dense C from conditionals in numpy."""
     prior, n = problem.prior.detached(), len(problem.rows)
     rows = problem.rows.take(prior.neighbors.order(n))
     x, pattern = rows.inputs, prior.neighbors.predecessors(rows.inputs)
@@ -88,7 +88,7 @@ def definition(problem):
 
 @pytest.mark.parametrize("names", [(), ("smooth", "groups")])
 def test_operator_follows_the_definition_of_few_neighbors(names):
-    ours, C = definition(Loud(names, "uneven", neighbors=6, count=120, noise=1.0))
+    ours, C = definition(LowSignal(names, "uneven", neighbors=6, count=120, noise=1.0))
     right = table(120, seed=3)[:, :3]
     np.testing.assert_allclose(ours.product(right), C @ right.numpy(), rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(ours.solve(right, 1e-12), np.linalg.solve(C, right.numpy()), rtol=1e-7, atol=1e-8)
@@ -97,9 +97,9 @@ def test_operator_follows_the_definition_of_few_neighbors(names):
     assert abs(log_determinant.value - np.linalg.slogdet(C)[1]) < 6.6 * log_determinant.error
 
 
-def test_preconditioner_leaves_little_to_do(monkeypatch):
+def test_preconditioner_bounds_the_number_of_steps(monkeypatch):
     monkeypatch.setattr(operator, "ROUNDS", 1)
-    problem, right = Loud(("smooth",), neighbors=12, count=300, noise=0.01), table(300, seed=3)[:, :2]
+    problem, right = LowSignal(("smooth",), neighbors=12, count=300, noise=0.01), table(300, seed=3)[:, :2]
     definition(problem)[0].solve(right, 1e-4, most=12)
     monkeypatch.setattr(preconditioners, "multiply", lambda blocks, v: v)
     with pytest.raises(rfgp.SolverError, match='Use condition_on="responses"'):
@@ -108,7 +108,7 @@ def test_preconditioner_leaves_little_to_do(monkeypatch):
 
 def test_draws_estimate_the_variances(monkeypatch):
     monkeypatch.setattr(solver, "NUM_PATHS", 4096)
-    problem, new = Loud(("smooth",), neighbors=8, count=120), table(30, seed=9)
+    problem, new = LowSignal(("smooth",), neighbors=8, count=120), table(30, seed=9)
     found = LatentSolver(*problem.given).posterior()
     read, prior = found.project(new), problem.twin.kernel(new, new).diagonal()
     mean, exact = found.mean(read), found.variance(new, read)
@@ -120,7 +120,7 @@ def test_draws_estimate_the_variances(monkeypatch):
 
 
 def test_joint_distribution_has_the_variances_of_single_points():
-    problem, new = Loud(("smooth", "groups"), neighbors=5, count=120), table(8, seed=9)
+    problem, new = LowSignal(("smooth", "groups"), neighbors=5, count=120), table(8, seed=9)
     whole = LatentSolver(*problem.given).posterior()
     for found in (whole, whole.of(["neighbors"]), whole.of(["neighbors", "groups"])):
         covariance = found.covariance(new, found.project(new))
@@ -129,17 +129,17 @@ def test_joint_distribution_has_the_variances_of_single_points():
         assert torch.allclose(covariance.diagonal(), single, rtol=1e-6)
 
 
-def test_joint_distribution_is_of_as_many_points_as_memory_takes(monkeypatch):
-    found = LatentSolver(*Loud(neighbors=5, count=120).given).posterior()
+def test_joint_distribution_is_limited_by_memory(monkeypatch):
+    found = LatentSolver(*LowSignal(neighbors=5, count=120).given).posterior()
 
     def covariance(count):
         new = table(count)
         return found.covariance(new, found.project(new))
 
-    with pytest.raises(rfgp.InvalidArgumentError, match="2001 points is asked for"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="points, got 2001"):
         covariance(2001)
     monkeypatch.setattr(posterior, "MOST_NUMBERS", 120 * 300)
-    with pytest.raises(rfgp.InvalidArgumentError, match="301 points is asked for; at most 300"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="at most 300 points, got 301"):
         covariance(301)
     monkeypatch.setattr(posterior, "MOST_NUMBERS", 1)
     with pytest.raises(rfgp.InvalidArgumentError, match="at most 256"):
@@ -151,8 +151,8 @@ def test_joint_distribution_is_of_as_many_points_as_memory_takes(monkeypatch):
 @pytest.mark.parametrize(
     ("noise", "variance", "wanted"), [(2, 0.8, True), (1e-3, 0.8, False), (2, 1e-4, False), (2, 3e6, False)]
 )
-def test_values_are_used_if_the_noise_hides_neighbors(noise, variance, wanted):
-    problem = Loud(neighbors=10, count=300, noise=float(noise), variance=variance, length=2.0)
+def test_latent_values_are_used_if_noise_is_large(noise, variance, wanted):
+    problem = LowSignal(neighbors=10, count=300, noise=float(noise), variance=variance, length=2.0)
     assert prefers_latent(problem.prior, problem.rows, problem.noise) is wanted
     assert type(solver_for(*problem.given)) is (BorderedSolver if wanted else WhitenedSolver)
     for condition_on, kind in (("latent", BorderedSolver), ("responses", WhitenedSolver)):
@@ -160,14 +160,14 @@ def test_values_are_used_if_the_noise_hides_neighbors(noise, variance, wanted):
         assert type(solver_for(replace(problem.prior, neighbors=near), *problem.given[1:])) is kind
 
 
-def test_observations_are_used_with_blocks_of_no_part():
-    problem = Loud(("exact",), neighbors=10, count=100)
+def test_observations_are_used_with_other_blocks():
+    problem = LowSignal(("exact",), neighbors=10, count=100)
     assert type(solver_for(*problem.given)) is WhitenedSolver
 
 
 @pytest.mark.filterwarnings("error")
-def test_gradient_is_that_by_observations():
-    problem = Loud(("smooth",), "signs", neighbors=10, count=300, length=2.0)
+def test_gradient_is_conditioned_on_observations():
+    problem = LowSignal(("smooth",), "signs", neighbors=10, count=300, length=2.0)
     value = LatentSolver(*problem.given).log_marginal_likelihood()
     with torch.enable_grad():
         ours, other = LatentSolver(*problem.given), WhitenedSolver.of(*problem.given)
@@ -179,12 +179,12 @@ def test_gradient_is_that_by_observations():
         same(a, b, 1e-12)
 
 
-def test_observations_are_used_if_values_are_not_solved(monkeypatch):
-    problem = Loud(neighbors=5, count=300, length=2.0)
+def test_observations_are_used_if_solves_are_slow(monkeypatch):
+    problem = LowSignal(neighbors=5, count=300, length=2.0)
     monkeypatch.setattr(planning, "MOST_FLOPS", 0)
     assert isinstance(solver_for(*problem.given), LatentSolver)
-    products, spread = [], roots.LatentRoot.spread
+    products, root_times = [], roots.LatentRoot.root_times
     monkeypatch.setattr(latent, "FEW_ITERATIONS", 1)
-    monkeypatch.setattr(roots.LatentRoot, "spread", lambda self, u: products.append(u) or spread(self, u))
+    monkeypatch.setattr(roots.LatentRoot, "root_times", lambda self, u: products.append(u) or root_times(self, u))
     assert isinstance(solver_for(*problem.given), WhitenedSolver)
-    assert len(products) == 2  # a step, and what it leaves, which is far behind a third of the way: no more is tried
+    assert len(products) == 2  # one step and its residual

@@ -35,7 +35,7 @@ def features(name, step=3):
 
 
 def in_parts(name, variance, step):
-    """Return parts of a covariance, and it; of a sum walks, features and a field of 40 values that rows read."""
+    """Return parts of a covariance, and the covariance. A sum has walks, features and a field of 40 values."""
     phi = features("walks" if name == "sum" else name, step)
     found, dense = [SparsePart(phi, variance**0.5)], variance * (phi @ phi.T).toarray()
     if name == "sum":
@@ -72,18 +72,18 @@ def test_solutions_match_dense(name):
 
 
 def test_parts_are_adjoint():
-    """Spreading and gathering are transposed, and formed parts are the same."""
+    """Products with a root and its transpose are adjoint, and formed parts agree."""
     for part in (part for name in NAMES for part in in_parts(name, 2.0, 3)[0]):
         for one in (part, part.over(torch.linspace(1, 2, 300, dtype=F64))):
             u, v = torch.randn(one.num_columns, 2, dtype=F64, generator=torch.Generator().manual_seed(0)), normal(2)
-            torch.testing.assert_close((one.spread(u) * v).sum(), (u * one.gather(v)).sum())
-            torch.testing.assert_close(one.times(v), one.spread(one.gather(v)))
+            torch.testing.assert_close((one.root_times(u) * v).sum(), (u * one.transposed_root_times(v)).sum())
+            torch.testing.assert_close(one.times(v), one.root_times(one.transposed_root_times(v)))
         if part.formed() is not None:
-            torch.testing.assert_close(part.formed() @ u, part.spread(u))
+            torch.testing.assert_close(part.formed() @ u, part.root_times(u))
 
 
 def test_preconditioner_is_for_long_lengthscales_only(monkeypatch):
-    """Without one the long lengthscale takes more steps, and the features of walks the same."""
+    """Without it the long lengthscale takes more steps, and the features of walks as many."""
     right = normal(2)
     monkeypatch.setattr(operators, "ROUNDS", 1)
     usual = operator("walks")[0].solve(right, 1e-9)
@@ -92,7 +92,7 @@ def test_preconditioner_is_for_long_lengthscales_only(monkeypatch):
         torch.testing.assert_close(operator("walks")[0].solve(right, 1e-9), usual, rtol=0, atol=0)
     operator("long")[0].solve(right, 1e-9, most=16)
     monkeypatch.setattr(preconditioners, "STANDS_OUT", np.inf)
-    with pytest.raises(rfgp.SolverError, match=r"in 1 x 16 iterations.*Do else"):
+    with pytest.raises(rfgp.SolverError, match=r"after 1 x 16 iterations.*Do else"):
         operator("long")[0].solve(right, 1e-9, most=16)
 
 
@@ -137,8 +137,8 @@ def test_draws_have_the_inverse_as_covariance(name):
     assert fails(assert_mean, samples.T, 1.2 * expected)
 
 
-def test_all_ways_to_multiply_agree(monkeypatch):
-    """By H H^T, by its factors, and by these in threads."""
+def test_all_products_agree(monkeypatch):
+    """Products by H H^T, by its factors, and by these in threads."""
     right, widths, multiply = normal(2), set(), parts.multiply
     monkeypatch.setattr(parts, "multiply", lambda blocks, v: widths.add(len(v)) or multiply(blocks, v))
 
@@ -156,20 +156,20 @@ def test_all_ways_to_multiply_agree(monkeypatch):
     torch.testing.assert_close(solved(0), factored)
 
 
-def test_searches_that_end_early_begin_again(monkeypatch):
+def test_searches_restart_from_the_residual(monkeypatch):
     ours, C = operator("walks")
     right = normal(3)
     right[:, 1] = 0
     solved = ours.solve(right, 1e-9, most=40)
     np.testing.assert_allclose(solved, np.linalg.solve(C, right.numpy()), rtol=0, atol=1e-7)
     monkeypatch.setattr(operators, "ROUNDS", 1)
-    with pytest.raises(rfgp.SolverError, match="reached a relative residual of"):
+    with pytest.raises(rfgp.SolverError, match="relative residual"):
         ours.solve(right, 1e-9, most=40)
 
 
 @pytest.mark.parametrize("name", ["long", "sum"])
 def test_blocks_of_columns_match_all_together(monkeypatch, name):
-    """Their draws and determinant too, though blocks take steps of their own."""
+    """Draws and determinants agree too, although blocks take different steps."""
     right, together = normal(5), operator(name)[0]
     solved, draws = together.solve(right, 1e-11), together.draws(5, 1e-9)
     monkeypatch.setattr(operators, "MOST_NUMBERS", 0)
@@ -181,7 +181,7 @@ def test_blocks_of_columns_match_all_together(monkeypatch, name):
     torch.testing.assert_close(again.log_determinant, draws.log_determinant, rtol=1e-7, atol=0)
 
 
-def test_sizes_that_squares_cannot_hold():
+def test_extreme_scales_do_not_overflow():
     ours, _ = operator("walks")
     right = normal(2)
     for size in (1e-200, 1e200):
@@ -213,6 +213,6 @@ def test_eigenpairs_if_the_fast_method_fails(monkeypatch):
     assert len(failed) == 4
 
 
-def test_a_solve_that_fails_is_named():
-    with pytest.raises(rfgp.SolverError, match="reached a relative residual of"):
+def test_failed_solves_raise_a_named_error():
+    with pytest.raises(rfgp.SolverError, match="relative residual"):
         operator("walks", variance=1e6)[0].solve(torch.ones(300, 1, dtype=F64), 1e-9, most=3)

@@ -56,7 +56,7 @@ def dense_density(model: LinearModel) -> Tensor:
 @pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 def test_gradient_matches_dense_algebra(kernel, outputs):
-    """Planted: without the part of A^-1, or with amplitudes left out, it does not."""
+    """The planted errors omit the part of A^-1, or amplitudes."""
     model, leaves = model_of(kernel, rows_of(outputs))
     assert has_fourier_features(model)
     found, expected = fourier_log_likelihood(model, slice(0, 24)), dense_density(model)
@@ -68,8 +68,8 @@ def test_gradient_matches_dense_algebra(kernel, outputs):
         torch.testing.assert_close(own, other, rtol=1e-8, atol=1e-9, msg=name)
 
 
-def test_parts_of_the_rows_have_the_gradient_on_average():
-    """Each part alone has another one: the estimate is of the log determinant, and the rest is that of all rows."""
+def test_trace_rows_give_an_unbiased_gradient():
+    """Each part alone has another gradient of the log determinant. The rest is that of all rows."""
     model, leaves = model_of(KERNELS["product"], rows_of(2))
     (path,) = (name for name in leaves if name.endswith("frequencies"))
 

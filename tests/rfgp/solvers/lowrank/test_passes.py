@@ -1,4 +1,4 @@
-"""Passes over blocks of rows: in memory, in parts, on other machines; only what is wanted; single precision."""
+"""Passes over blocks of rows in memory, in parts and on other machines, also in single precision."""
 
 import weakref
 from dataclasses import replace
@@ -20,14 +20,14 @@ NEW = table(5, seed=9)
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Blocks of few rows, which is no divisor of 24, and tiles of fewer columns than there are features."""
+    """Use blocks of few rows, not a divisor of 24, and tiles of fewer columns than features."""
     monkeypatch.setattr("rfgp.solvers.lowrank.model.LEAST_ROWS", 1)
     monkeypatch.setattr("rfgp.solvers.lowrank.model.ENTRIES", 110)
     monkeypatch.setattr("rfgp.solvers.lowrank.statistics.TILE", 4)
 
 
 class Elsewhere(Block):
-    """Rows that lie on another machine: they are never streamed from there."""
+    """Rows on another machine, which are never streamed."""
 
     def total(self, function):
         return function(Block(self.inputs, self.targets, self.fixed_noise, self.weight, self.signs))
@@ -37,7 +37,7 @@ class Elsewhere(Block):
 
 
 def parts_of(rows, first=Block):
-    """Return the same rows in two parts, the first of them without weights and noise of its own."""
+    """Return the same rows in two parts, the first without weights and noise of its own."""
     one, two = rows.take(slice(0, 10)), rows.take(slice(10, 24))
     plain = first(one.inputs, one.targets)
     ones, zeros = torch.ones(10, dtype=F64), torch.zeros(10, dtype=F64)
@@ -76,8 +76,8 @@ def test_joined_rows_match_dense_algebra(terms, first):
 
 
 @pytest.mark.parametrize("terms", [("smooth", "linear"), ("fitc", "vfe")])
-def test_one_gradient_is_what_it_is_among_all(terms):
-    """Each hyperparameter by itself: what no gradient needs is left out."""
+def test_single_gradients_match_all_gradients(terms):
+    """Each hyperparameter by itself skips the work of the others."""
     for kind in ("plain", "signs"):
         found, problem = solved("low-rank", terms, kind)
         expected = gradients(found.log_marginal_likelihood(), problem.theta)
@@ -90,8 +90,8 @@ def test_one_gradient_is_what_it_is_among_all(terms):
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_two_blocks_of_features_are_alive():
-    """Every block of features is gone before the next but one is computed."""
+def test_at_most_two_blocks_of_features_are_alive():
+    """Each block of features is freed before the second next is computed."""
     alive, most, problem = weakref.WeakSet(), [0], Problem(["smooth"])
     block = TERMS["smooth"].block(**problem.of("smooth"))
 
@@ -122,7 +122,7 @@ def test_updates_match_all_rows(terms, kind):
 
 
 def single(problem):
-    """Take the lengthscales of a problem in single precision, as those of float32 inputs are."""
+    """Set the lengthscales of a problem to single precision, like those of float32 inputs."""
     for name, value in problem.theta.items():
         if name.endswith("lengthscale"):
             problem.theta[name] = value.detach().float().requires_grad_()
@@ -130,8 +130,8 @@ def single(problem):
 
 
 @pytest.mark.parametrize("noise", [3e-3, 0.5])
-def test_float32_features_are_near_those_of_float64(noise):
-    """The likelihood to 1e-5 of its value, gradients to 2e-3 of theirs."""
+def test_float32_features_are_close_to_float64(noise):
+    """The likelihood agrees to 1e-5 and gradients to 2e-3."""
     x, found = normal(5000, 2, seed=0), []
     y = torch.sin(2 * x[:, :1]) + 0.1 * normal(5000, 1, seed=1)
     for dtype in (F64, torch.float32):
@@ -148,7 +148,7 @@ def test_float32_features_are_near_those_of_float64(noise):
     assert found[0][0].item() != found[1][0].item()
 
 
-def test_float32_features_that_round_too_much_are_cast():
+def test_float32_features_are_cast_if_rounding_is_large():
     problem = single(Problem(["smooth", "rough"]))
     rows = Block(problem.rows.inputs.float(), problem.rows.targets)
     for noise, dtype in ((8e-6, torch.float32), (5e-6, F64)):  # 24 x 6e-8 x (0.7 + 0.7) / 0.3 = 6.7e-6
@@ -157,7 +157,7 @@ def test_float32_features_that_round_too_much_are_cast():
 
 
 def test_small_noise_does_not_cancel():
-    """Targets in the span of the features: the quadratic form is a small difference of large numbers."""
+    """With targets in the span of the features, the quadratic form is a small difference of large numbers."""
     phi, new, weights = normal(60, 5, seed=0), normal(4, 5, seed=1), torch.ones(5, 1, dtype=F64)
     prior = Prior(weights=(WeightBlock(lambda x: x, 5),))
     rows, mean, noise = Block(phi, phi @ weights), torch.zeros(1, dtype=F64), torch.tensor(1e-10, dtype=F64)

@@ -1,4 +1,4 @@
-"""Noise and prior scales that maximise the likelihood, by the statistics of one pass; bounds of the evidence."""
+"""Noise and prior scales that maximize the likelihood, and bounds of the evidence."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ from rfgp.solvers.lowrank.statistics import quadratic_form
 
 
 def weighted(terms, weights, outputs):
-    """Return a problem whose rows have no noise of their own."""
+    """Return a problem without noise of the rows."""
     problem = Problem(terms, "outputs" if outputs == 2 else "plain")
     if weights:
         counts = np.random.default_rng(0).integers(1, 4, len(problem.rows)).astype(float)
@@ -53,7 +53,7 @@ both_kinds = pytest.mark.parametrize(("weights", "outputs"), [(False, 2), (True,
 
 
 @both_kinds
-def test_common_scale_maximises_likelihood(weights, outputs):
+def test_common_scale_maximizes_likelihood(weights, outputs):
     names = ["smooth variance", "linear variance", "noise"]
     problem = weighted(["smooth", "linear"], weights, outputs)
     model = model_of(problem).detached()
@@ -69,7 +69,7 @@ def test_common_scale_maximises_likelihood(weights, outputs):
 
 
 @both_kinds
-def test_noise_and_variance_maximise_likelihood(weights, outputs):
+def test_noise_and_variance_maximize_likelihood(weights, outputs):
     names = ["smooth variance", "noise"]
     problem = weighted(["smooth"], weights, outputs)
     statistics = accumulate_gram(model_of(problem).detached())
@@ -84,8 +84,8 @@ def test_noise_and_variance_maximise_likelihood(weights, outputs):
 
 
 @pytest.mark.parametrize("outputs", [1, 2])
-def test_the_best_ratios_of_terms_have_no_slope(outputs):
-    """At the maximum the likelihood has no slope in the logarithm of any variance, by the solver of rows."""
+def test_likelihood_is_stationary_at_the_best_ratios(outputs):
+    """At the maximum the derivatives of the likelihood in log variances are 0."""
     problem = weighted(["smooth", "rough"], True, outputs)
     model = model_of(problem).detached()
     ratios, noise = best_ratios(accumulate_gram(model), model.weights, problem.rows.count, model.variances / 0.3)
@@ -104,7 +104,7 @@ def test_scales_stay_within_bounds():
 
 @pytest.mark.parametrize(("name", "kind"), [("fitc", "uneven"), ("vfe", "outputs")])
 def test_bounds_match_dense_algebra(name, kind):
-    """The lower bound is Titsias's, the upper one has the trace t of what is missing: log N + (a(1) - a(1 + t)) / 2."""
+    """The lower bound is Titsias's. The upper one is log N + (a(1) - a(1 + t)) / 2 with the missing trace t."""
     problem = Problem([name], kind)
     plain = TERMS[name].plain.at(problem.of(name))
 

@@ -1,6 +1,6 @@
-"""Neighbours that are responses where they are few, and rows that are many.
+"""Few neighbors conditioned on responses, and many rows.
 
-With all predecessors as neighbours they are in `test_solvers`.
+Cases with all predecessors as neighbors are in `test_solvers`.
 """
 
 import itertools
@@ -24,7 +24,7 @@ from rfgp.sparse import SparsityPattern
 
 
 class Few(Problem):
-    """A problem with so many neighbours, those of the last term, in blocks of so many rows."""
+    """A problem with few neighbors of the last term, and rows in blocks."""
 
     def __init__(self, names, kind="uneven", neighbors=1000, count=24, block_size=1):
         super().__init__(names, kind, count)
@@ -43,13 +43,13 @@ class Few(Problem):
 
     @property
     def in_order(self):
-        """The rows in order, and their neighbours."""
+        """The ordered rows and their neighbors."""
         block = self.prior.neighbors
         ordered = self.rows.take(block.order(len(self.rows)))
         return ordered, predecessors_in_blocks(block, ordered.inputs)
 
     def by_definition(self, ordered, pattern):
-        """Return the log density of rows in order, each given its neighbours, by dense algebra."""
+        """Return the log density of ordered rows given their neighbors, by dense algebra."""
         x, count, kernel = ordered.inputs, len(ordered), self.twin.kernel
         G, noise, lines = kernel(x, x, self.names[-1:]), ordered.noise_diag(self.noise).expand(count), []
         for begin, end in itertools.pairwise(pattern.indptr):
@@ -96,7 +96,7 @@ def test_residual_without_neighbors_is_fitc():
 
 
 @pytest.mark.parametrize("names", SUMS)
-def test_more_neighbors_come_closer(names):
+def test_more_neighbors_reduce_the_error(names):
     new, errors = table(60, seed=9), []
     with torch.no_grad():
         for count in (2, 8, 30):
@@ -119,8 +119,8 @@ def test_copies_of_rows_and_points_match_dense():
     check_predictions(found, problem, new)
 
 
-def test_parts_of_rows_add_up():
-    """Rows given their neighbours, half of them each time."""
+def test_densities_of_parts_add_up():
+    """Each part has half of the rows given their neighbors."""
     problem = Few(("neighbors",), neighbors=6, count=60)
     prior, (ordered, pattern) = problem.prior, problem.in_order
     whole = WhitenedSolver(prior, ordered, problem.mean, problem.noise, pattern).log_marginal_likelihood()
@@ -150,7 +150,7 @@ def test_blocks_of_rows_match_one_block(names, block_size, monkeypatch):
             same(a, b, 1e-10)
 
 
-def test_features_are_kept_if_they_are_few_or_needed(monkeypatch):
+def test_features_are_stored_if_few_or_needed(monkeypatch):
     monkeypatch.setattr(blocked, "MOST_FEATURES", 0)
     assert is_large(Few(("smooth", "neighbors")).prior.detached(), 10)
     assert not is_large(Few(("neighbors",)).prior.detached(), 10**9)
@@ -159,13 +159,13 @@ def test_features_are_kept_if_they_are_few_or_needed(monkeypatch):
 
 
 @pytest.mark.parametrize("other", ["vfe", "walks"])
-def test_sums_without_gradient_are_refused(other):
+def test_blocks_that_cannot_be_added_are_refused(other):
     with pytest.raises(rfgp.InvalidArgumentError, match="cannot be added"):
         WhitenedSolver.of(*Few((other, "neighbors")).given)
 
 
-def test_whitened_rows_read_pairs_that_have_no_entry():
-    """Rows that share neighbours read pairs of levels, for which the precision of a group has no entries."""
+def test_whitened_rows_combine_pairs_without_entry():
+    """Rows with common neighbors combine pairs of levels without an entry in the precision of a group."""
     found = WhitenedSolver.of(*Few(("groups", "neighbors")).given).system
     wide = found.elimination.prior
     narrow = SparseReads(wide.latents, wide.matrix)
