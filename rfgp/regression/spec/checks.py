@@ -17,7 +17,7 @@ from rfgp.regression.parts import pattern_links, warnings_of_parts
 from rfgp.rows import Rows, gathered
 
 LONG = 1.5
-"""The ratio of a period to the extent of its column above which a model warns. Hours of a day have slightly above 1."""
+"""The ratio of a period to the extent of its column above which a model warns. Hours of a day exceed 1 slightly."""
 SHARE = 0.8
 """The default memory limit of a model, as a fraction of the machine's memory."""
 
@@ -39,9 +39,9 @@ def check_memory(chosen: Mapping[str, Approximation], terms: Sequence[TermData],
     if total > allowed:
         name = max(costs, key=lambda one: costs[one].memory)
         raise InvalidArgumentError(
-            f"The model must fit into {allowed / 2**30:,.3g} GiB, got {total / 2**30:,.3g} GiB. The term {name!r} takes "
-            f"{costs[name].memory / 2**30:,.3g} GiB by {costs[name].note}. Give it another approximation, such as "
-            "rfgp.RandomFeatures() or rfgp.InducingPoints() with fewer features."
+            f"The model must fit into {allowed / 2**30:,.3g} GiB, got {total / 2**30:,.3g} GiB. The term {name!r} "
+            f"takes {costs[name].memory / 2**30:,.3g} GiB by {costs[name].note}. Give it another approximation, such "
+            "as rfgp.RandomFeatures() or rfgp.InducingPoints() with fewer features."
         )
 
 

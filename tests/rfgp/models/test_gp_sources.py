@@ -399,5 +399,5 @@ def test_targets_belong_to_the_source(call, folder):
         getattr(model(), call)(MAKERS["parquet"](folder, None), "y")
     with pytest.raises(rfgp.DataError, match="no targets"):
         getattr(model(), call)(MAKERS["parquet"](folder, None))
-    with pytest.raises(rfgp.DataError, match="no rows"):
+    with pytest.raises(rfgp.DataError, match="must have rows"):
         getattr(model(), call)(Batches([]))

@@ -173,9 +173,9 @@ def test_a_bad_update_is_refused_and_nothing_is_lost(ready):
     before = gp.predict(NEW).mean if ready else None
     for bad, message in (
         ([(X[:9], Y[:9]), (X[9:18], with_value(12, np.inf)[9:18])], "in row 12"),
-        ([(X[:9, :2], Y[:9])], "X has 2 columns"),
+        ([(X[:9, :2], Y[:9])], "X must have 3 columns"),
         ([(X[:9], np.c_[Y, Y][:9])], "y has 2 outputs"),
-        ([(X[:0], Y[:0])], "no rows"),
+        ([(X[:0], Y[:0])], "must have rows"),
     ):
         with pytest.raises(rfgp.DataError, match=message):
             gp.update(Batches(bad))
@@ -278,10 +278,10 @@ BAD = {
         rfgp.DataError,
         r"y has 1 value that is not finite, the first \(nan\) in row 97",
     ),
-    "widths": (lambda f: (Batches([(X[:90], Y[:90]), (X[90:, :2], Y[90:])]),), rfgp.DataError, "X has 2 columns, but"),
+    "widths": (lambda f: (Batches([(X[:90], Y[:90]), (X[90:, :2], Y[90:])]),), rfgp.DataError, "X must have 3 columns"),
     "lengths": (lambda f: (Batches([(X[:90], Y[:80])]),), rfgp.DataError, "X has 90 rows and y has 80"),
     "outputs": (lambda f: (Batches([(X, Y), (X, np.c_[Y, Y])]),), rfgp.DataError, "has 2 targets, the first has 1"),
-    "nothing": (lambda f: (Batches([]),), rfgp.DataError, "no rows"),
+    "nothing": (lambda f: (Batches([]),), rfgp.DataError, "must have rows"),
     "one row": (lambda f: (Batches([(X[:1], Y[:1])]),), rfgp.DataError, "at least two observations"),
     "constant": (lambda f: (Batches([(X, 0 * Y)]),), rfgp.DataError, "target is constant"),
     "y beside": (lambda f: (Batches(blocks()), Y), rfgp.DataError, "bring their own targets"),

@@ -421,7 +421,7 @@ def test_without_rows_the_model_says_what_to_do(tmp_path):
     calls += [lambda: again.with_approximation(rfgp.InducingPoints(5))]
     calls += [lambda: again.update(OTHER_LEVELS, np.arange(9.0)), lambda: again.save(tmp_path / "n", data=True)]
     for call in calls:
-        with pytest.raises(rfgp.NotFittedError, match="loaded without its data"):
+        with pytest.raises(rfgp.NotFittedError, match="saved without data"):
             call()
     assert {term.share for term in again.terms.values()} == {None}
     functions = [one.sample_functions(3, seed=0)(NEW) for one in (again, gp)]
