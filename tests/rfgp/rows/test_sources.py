@@ -252,7 +252,7 @@ def with_value(row, value):
 
 CHANGING = chain([400, 400, 400], repeat(300))
 BAD = {
-    "no target": (lambda f: (Parquet(f / "rows.parquet"),), rfgp.DataError, "no targets; name the target column"),
+    "no target": (lambda f: (Parquet(f / "rows.parquet"),), rfgp.DataError, "must have targets"),
     "unknown": (lambda f: (Parquet(f / "rows.parquet", target="q"),), rfgp.InvalidArgumentError, "no column 'q'; it"),
     "twice": (
         lambda f: (Parquet(f / "rows.parquet", target="y", columns=["a", "y"]),),
@@ -284,8 +284,8 @@ BAD = {
     "nothing": (lambda f: (Batches([]),), rfgp.DataError, "must have rows"),
     "one row": (lambda f: (Batches([(X[:1], Y[:1])]),), rfgp.DataError, "at least two observations"),
     "constant": (lambda f: (Batches([(X, 0 * Y)]),), rfgp.DataError, "target is constant"),
-    "y beside": (lambda f: (Batches(blocks()), Y), rfgp.DataError, "bring their own targets"),
-    "no y": (lambda f: (X,), rfgp.DataError, "y is missing"),
+    "y beside": (lambda f: (Batches(blocks()), Y), rfgp.DataError, "must be part of a source"),
+    "no y": (lambda f: (X,), rfgp.DataError, "y must have targets"),
     "changing": (
         lambda f: (Batches(lambda: ((X[:n], Y[:n]) for n in [next(CHANGING)])),),
         rfgp.DataError,
