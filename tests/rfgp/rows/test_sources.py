@@ -238,7 +238,7 @@ def test_the_joint_law_of_a_source_is_refused(folder):
 
 def test_a_source_is_not_saved(folder):
     gp = model().condition(Parquet(folder / "rows.parquet", target="y"))
-    with pytest.raises(rfgp.DataError, match="read in blocks, and a file with data=True needs them in memory"):
+    with pytest.raises(rfgp.DataError, match="in memory for a file with data=True"):
         gp.save(folder / "m.safetensors", data=True)
     gp.save(folder / "m.safetensors")
     np.testing.assert_array_equal(rfgp.load(folder / "m.safetensors").predict(NEW).mean, gp.predict(NEW).mean)
