@@ -61,7 +61,7 @@ class FitReport:
     Examples:
         >>> import numpy as np, rfgp
         >>> x = np.linspace(0, 1, 40)
-        >>> report = rfgp.ExactGP(seed=0).fit(x[:, None], np.sin(6 * x)).fit_report
+        >>> report = rfgp.ExactGP().fit(x[:, None], np.sin(6 * x)).fit_report
         >>> report.stages[0].rows
         40
     """

@@ -133,7 +133,7 @@ def test_tensors_of_inference_mode_have_no_part_in_what_is_kept(kept):
 
 def test_tensors_without_values_are_named():
     gp, X, y = table()
-    with pytest.raises(rfgp.DataError, match="X must have values, but is on torch's meta"):
+    with pytest.raises(rfgp.DataError, match=r"X must have values.*torch's meta"):
         gp.condition(torch.as_tensor(X, device="meta"), torch.as_tensor(y))
     with pytest.raises(rfgp.DataError, match="y is on torch's meta device"):
         gp.condition(torch.as_tensor(X), torch.as_tensor(y, device="meta"))

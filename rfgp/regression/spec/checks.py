@@ -17,7 +17,7 @@ from rfgp.regression.parts import pattern_links, warnings_of_parts
 from rfgp.rows import Rows, gathered
 
 LONG = 1.5
-"""The ratio of a period to the extent of its column above which a model warns. Hours of a day have slightly above 1."""
+"""The ratio of a period to the extent of its column above which a model warns. Hours of a day exceed 1 slightly."""
 SHARE = 0.8
 """The default memory limit of a model, as a fraction of the machine's memory."""
 

@@ -24,7 +24,7 @@ EXHAUSTED = 0.9
 
 Above it the median test variance is 0.22 to 0.46 of the exact one, see `benchmarks/papers/own/starvation.py`."""
 STRUCTURED = 0.3
-"""The correlation of the errors of neighbours above which a fit warns; for 200 rows its standard error is 0.09."""
+"""The residual autocorrelation above which a fit warns. For 200 rows its standard error is 0.09."""
 NEGLIGIBLE = 1e-7
 """The noise below which residuals are not checked for structure, relative to its upper bound."""
 DOMINATED = 1e3

@@ -45,7 +45,7 @@ from rfgp.scaling import Affine, Scaling
 S = TypeVar("S", bound="ModelSpec")
 
 NORMALIZED_ROWS = 2000
-"""The most rows over which the prior variances of terms are averaged for their starting output scales."""
+"""The number of rows over which prior variances of terms are averaged for starting output scales."""
 NOISE_START = 0.1
 """The starting noise, in variances of the target."""
 
@@ -56,16 +56,15 @@ class ModelSpec(BaseSpec):
 
     Attributes:
         options: The user's options.
-        schema: The columns that the kernel reads. If None, there are no data yet.
-        kernel: The kernel, resolved as far as the data are known.
-        terms: Its terms, which know the places of their columns.
+        schema: The columns that the kernel reads. None before there are data.
+        kernel: The kernel, resolved once there are data.
+        terms: Its terms, with the indices of their columns.
         columns: The summary of the training rows.
         approximations: The approximation of each term by name.
         priors: The terms with their draws.
-        noise_process: The specification of the logarithm of the noise, on the same columns, if it has a kernel of its
-            own.
-        weight: The share of the model in an average of posteriors.
-        others: The other models of the average, on the same columns, at hyperparameters of their own.
+        noise_process: The specification of the logarithm of the noise on the same columns, if it has a kernel.
+        weight: The weight of the model in an average of posteriors.
+        others: The other models of the average on the same columns, at their hyperparameters.
     """
 
     options: ModelOptions
@@ -106,12 +105,12 @@ class ModelSpec(BaseSpec):
         return Prior.of_terms([term.at(known, self.columns) for term in self.priors])
 
     def members(self, values: ParameterValues) -> tuple[Member, ...]:
-        """Return the models whose posteriors are averaged, that of these hyperparameters first."""
+        """Return the models whose posteriors are averaged, starting with the one at these hyperparameters."""
         alone = replace(self, weight=1.0, others=()) if self.others else self
         return Member(self.weight, alone, values), *self.others
 
     def with_options(self, options: ModelOptions) -> Self:
-        """Return the specification of other options on the columns of its schema, before there are rows."""
+        """Return the specification with other options on the same schema, without rows."""
         assert self.schema is not None
         keys = [column.key for column in self.schema.columns]
         expanded = transformed(options.kernel, lambda factor: factor.expanded(keys))
@@ -127,7 +126,7 @@ class ModelSpec(BaseSpec):
 
         Raises:
             DataError: Columns are missing or cannot be read.
-            InvalidArgumentError: There are new levels, and hyperparameters of each level.
+            InvalidArgumentError: There are new levels, and a term has hyperparameters for each level.
         """
         source = as_source(*data[:4])
         if source is not None:
@@ -144,7 +143,7 @@ class ModelSpec(BaseSpec):
         return _with_columns(spec, table), data._replace(X=table, y=y)
 
     def with_data_summary(self, summary: DataSummary) -> tuple[Self, DataSummary]:
-        """Return the specification, and a summary whose map leaves levels, nodes and coordinates as they are."""
+        """Return the specification, and a summary that does not standardize levels, nodes and coordinates."""
         inputs, schema = summary.scaling.inputs, self.schema
         assert inputs is not None
         assert schema is not None
@@ -153,7 +152,7 @@ class ModelSpec(BaseSpec):
         return self, replace(summary, scaling=replace(summary.scaling, inputs=maps))
 
     def with_sample(self, scaling: Scaling, rows: Rows | None = None) -> Self:
-        """Return the specification, alone without others, with the kernel resolved on standardized rows."""
+        """Return the specification with the kernel resolved on standardized rows, without other models."""
         assert self.schema is not None
         assert self.kernel is not None
         assert scaling.inputs is not None
@@ -177,7 +176,7 @@ class ModelSpec(BaseSpec):
         return replace(self, kernel=kernel, terms=bind(kernel.terms(), self.schema.column_of), columns=columns)
 
     def _with_paths(self) -> Self:
-        """Return the specification whose starting values and priors have full paths."""
+        """Return the specification with full paths of starting values and priors."""
         assert self.columns is not None
         noise, paths = self.noise_process, _paths_of(self)
         if noise is not None:
@@ -200,7 +199,7 @@ class ModelSpec(BaseSpec):
     def initialized(self, values: ParameterValues, rows: Rows) -> tuple[Self, ParameterValues]:
         """Return the specification with approximations and random draws, and starting output scales.
 
-        The prior variance of a term is then, on average over some rows, its share of the variance of the target.
+        The prior variance of a term, averaged over some rows, is then its share of the target's variance.
         """
         chosen, in_blocks = self.options.approximations, is_read_in_blocks(rows)
         spec = self.with_approximations(chosen, values, len(rows), in_blocks=in_blocks)
@@ -209,7 +208,7 @@ class ModelSpec(BaseSpec):
         return spec, spec.normalized(with_least_noise(values, spec.approximations, data, some), some)
 
     def normalized(self, values: ParameterValues, rows: Block) -> ParameterValues:
-        """Return values with output scales that make up for the mean variances of kernels that are not stationary.
+        """Return values with output scales divided by the mean variances of non-stationary kernels.
 
         Args:
             values: The hyperparameters.
@@ -239,7 +238,7 @@ class ModelSpec(BaseSpec):
             in_blocks: Whether the rows are read in blocks.
 
         Raises:
-            InvalidArgumentError: An approximation cannot serve a term, or the terms take too much memory.
+            InvalidArgumentError: A term does not support an approximation, or the terms take too much memory.
         """
         data, noise = self.term_data(values, num_rows), self.noise_process
         others = [] if noise is None else noise.term_data(values, num_rows)
@@ -254,7 +253,7 @@ class ModelSpec(BaseSpec):
         return replace(self, approximations=chosen, priors=own, noise_process=noise)
 
     def redrawn(self, values: ParameterValues, num_rows: int) -> Self:
-        """Return the specification whose draws that depend on hyperparameters are those for these, or itself.
+        """Return the specification with hyperparameter-dependent draws updated, or itself.
 
         Args:
             values: The hyperparameters.
@@ -267,7 +266,7 @@ class ModelSpec(BaseSpec):
         return self if is_same else replace(self, priors=priors, noise_process=noise)
 
     def covering(self, values: ParameterValues, rows: Rows) -> Self:
-        """Return the specification with lattices on the range of rows, or itself; see `BaseSpec.covering`."""
+        """Return the specification with lattices that cover the range of rows. See `BaseSpec.covering`."""
         columns = None if self.columns is None else columns_of_lattices(self.columns, self.priors, rows)
         if columns is None:
             return self
@@ -277,7 +276,7 @@ class ModelSpec(BaseSpec):
         return self if priors == self.priors else replace(spec, priors=priors)
 
     def fitted_kernel(self, values: ParameterValues) -> Kernel:
-        """Return the kernel whose starting values are these hyperparameters."""
+        """Return the kernel with these hyperparameters as starting values."""
         starts = {path: plain_value(values.value(path)) for path in values.space.names}
         assert self.columns is not None
         kernel = self._resolved(self.columns, starts).kernel
@@ -289,7 +288,7 @@ class ModelSpec(BaseSpec):
     def diagnosed(
         self, values: ParameterValues, rows: Rows | None, scaling: Scaling, report: FitReport | None
     ) -> Iterator[Warning]:
-        """Yield warnings about terms that the rows do not determine, and about parts of domains without a row."""
+        """Yield warnings about terms that the rows do not determine, and about domains with parts without rows."""
         assert self.columns is not None
         known = {name: values.standardized(name).detach() for name in values.space.quantities}
         terms = (*self.terms, *self.inputs.noise_terms)
@@ -304,7 +303,7 @@ class ModelSpec(BaseSpec):
             yield from fit_warnings(report, values, self.terms, self.approximations, self.schema.keys)
 
     def identity(self) -> Iterator[str | Tensor]:
-        """Yield the options as texts, and the tensors (...) of graphs, meshes and roads; those of others likewise."""
+        """Yield the options as texts, and the tensors (...) of graphs, meshes and roads, of all models."""
         yield repr(self.options.kernel)
         yield from (f"{name}={value!r}" for name, value in sorted(vars(self.options).items()) if name != "priors")
         yield from identity_of(self.options.kernel.terms())
@@ -314,16 +313,16 @@ class ModelSpec(BaseSpec):
             yield member.values.flat()
 
     def term_data(self, values: ParameterValues, num_rows: int) -> list[TermData]:
-        """Return what approximations may know of each term, at some hyperparameters and for a number of rows."""
+        """Return the information for the approximation of each term, at some hyperparameters."""
         assert self.columns is not None
         known = {name: values.standardized(name).detach() for name in values.space.quantities}
         return [TermData(term, self.columns, num_rows, known, self.is_gaussian) for term in self.terms]
 
 
 def noise_spec(spec: ModelSpec, kernel: Kernel | None) -> ModelSpec | None:
-    """Return the specification of the logarithm of the noise on the columns of the function. None without a kernel.
+    """Return the specification of the logarithm of the noise on the columns of the function, or None.
 
-    Its draws have the seeds of those of the function, as if both had one kernel.
+    Its draws have the seeds of a single kernel for the function and the noise.
     """
     if kernel is None:
         return None
@@ -333,7 +332,7 @@ def noise_spec(spec: ModelSpec, kernel: Kernel | None) -> ModelSpec | None:
 
 
 def _with_columns(spec: S, table: Table, source: RowSource | None = None) -> S:
-    """Return a specification with the schema of a table, or with the new levels of one if it has a schema.
+    """Return a specification with the schema of a table, or with new levels in its schema.
 
     Args:
         spec: The specification.
@@ -359,7 +358,7 @@ def _with_levels(spec: S, schema: Schema) -> S:
     """Return a specification with more levels.
 
     Raises:
-        InvalidArgumentError: A term has hyperparameters of each level.
+        InvalidArgumentError: A term has hyperparameters for each level.
     """
     assert spec.columns is not None
     sizes = tuple(column.num_levels for column in schema.columns)
@@ -369,7 +368,9 @@ def _with_levels(spec: S, schema: Schema) -> S:
     before, after = (hyperparameters_of(spec.terms, c) for c in (spec.columns, columns))
     grown = next((path for path, found in after.items() if found.start.shape != before[path].start.shape), None)
     if grown is not None:
-        raise InvalidArgumentError(f"There are new levels, and {grown} has a value for each level. Fit again.")
+        raise InvalidArgumentError(
+            f"Levels must be known, because {grown} has a value for each, got new ones. Fit again."
+        )
     noise = None if spec.noise_process is None else _with_levels(spec.noise_process, schema)
     others = tuple(member.changed(lambda one: _with_levels(one, schema)) for member in spec.others)
     return replace(spec, schema=schema, columns=columns, noise_process=noise, others=others)
@@ -378,14 +379,14 @@ def _with_levels(spec: S, schema: Schema) -> S:
 def restored(
     options: ModelOptions, schema: Schema, kernel: Kernel, columns: ColumnSummary, noise: Kernel | None = None
 ) -> ModelSpec:
-    """Return the specification of a kernel that was resolved before.
+    """Return the specification of a resolved kernel, for a file.
 
     Args:
         options: The user's options.
         schema: The columns of these rows.
         kernel: The kernel.
-        columns: Their summary.
-        noise: The kernel of the noise, likewise. If None, there is none.
+        columns: The summary of the columns.
+        noise: The resolved kernel of the noise, if any.
     """
     terms = bind(kernel.terms(), schema.column_of)
     spec = ModelSpec(options, schema, kernel, terms, columns)

@@ -708,7 +708,7 @@ def test_datasets_lists_and_fetches(monkeypatch, capsys, tmp_path):
         (["predict", "model", "/dev/stdin"], 1, "Standard input is not read."),
         (["fit"], 2, "Missing argument"),
         (["mesh", "roads.geojson"], 1, "`rfgp traffic` reads that, `rfgp mesh` needs a mesh."),
-        (["mesh", "mesh.ply", "--values", "table.csv"], 1, "must say where its values are"),
+        (["mesh", "mesh.ply", "--values", "table.csv"], 1, "must have places of values"),
         (["mesh", "mesh.ply", "--values", "none.csv"], 1, "no file"),
         (["mesh", "mesh.ply", "--kernel", "heat"], 1, "--kernel must be one of"),
         (["mesh", "mesh.ply", "--features", "walks"], 2, "Name a graph's kernel, as --kernel diffusion, to use it."),

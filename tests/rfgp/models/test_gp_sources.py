@@ -395,9 +395,9 @@ def test_bad_cells_are_named_by_column_and_row(name, source, tmp_path):
 
 @pytest.mark.parametrize("call", ["fit", "condition"])
 def test_targets_belong_to_the_source(call, folder):
-    with pytest.raises(rfgp.DataError, match="bring their own targets"):
+    with pytest.raises(rfgp.DataError, match="must be part of a source"):
         getattr(model(), call)(MAKERS["parquet"](folder, None), "y")
     with pytest.raises(rfgp.DataError, match="no targets"):
         getattr(model(), call)(MAKERS["parquet"](folder, None))
-    with pytest.raises(rfgp.DataError, match="no rows"):
+    with pytest.raises(rfgp.DataError, match="must have rows"):
         getattr(model(), call)(Batches([]))

@@ -237,9 +237,9 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("options", "words"),
         [
-            ({"likelihood": "cauchy"}, "no likelihood"),
+            ({"likelihood": "cauchy"}, "got 'cauchy'"),
             ({"likelihood": "poisson", "start": {"noise": 0.1}}, "noise"),
-            ({"likelihood": rfgp.likelihoods.Gaussian(noise=0.3)}, "give noise="),
+            ({"likelihood": rfgp.likelihoods.Gaussian(noise=0.3)}, "Use noise="),
             ({"likelihood": "bernoulli", "approximation": rfgp.RandomFeatures(8, learn_frequencies=True)}, "Gaussian"),
             ({"likelihood": "bernoulli", "approximation": rfgp.InducingPoints(8, method="fitc")}, "Gaussian"),
         ],
@@ -252,7 +252,7 @@ class TestRefusals:
         x = np.random.default_rng(0).standard_normal((20, 2))
         with pytest.raises(rfgp.DataError, match="0 or 1; row 3 is 2"):
             model("bernoulli").fit(x, np.array([0.0, 1, 0, 2] * 5))
-        with pytest.raises(rfgp.DataError, match="one target a row"):
+        with pytest.raises(rfgp.DataError, match="requires one output"):
             model("poisson").fit(x, np.arange(40.0).reshape(20, 2))
         gp = model("poisson").fit(x, np.arange(20.0))
         with pytest.raises(rfgp.DataError, match="counts"):

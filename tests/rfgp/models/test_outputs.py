@@ -176,7 +176,7 @@ class TestFunctions:
         for count in (0, -1, 1.5, True, "a"):
             with pytest.raises(rfgp.InvalidArgumentError, match="num_samples must be a positive integer"):
                 gp.sample_functions(count)
-        with pytest.raises(rfgp.DataError, match="X has 1 column"):
+        with pytest.raises(rfgp.DataError, match="X must have 2 columns"):
             gp.sample_functions(1)(new[:, :1])
 
 

@@ -212,7 +212,7 @@ class TestErrors:
         [
             ({"likelihood": "student-t", "inference": "variational"}, "has 'laplace'"),
             ({"likelihood": "heteroscedastic", "inference": "laplace"}, "has 'variational'"),
-            ({"inference": "variational"}, "needs no approximation"),
+            ({"inference": "variational"}, "must be None"),
             ({"likelihood": "bernoulli", "inference": "mcmc"}, "'laplace' and 'variational'"),
         ],
     )

@@ -54,7 +54,7 @@ def test_averages_of_features_predict_without_rows(tmp_path):
     again = assert_saved(gp, NEW, tmp_path, data=False)
     assert not any(name.startswith("data.") for name in load_file(tmp_path / "m.safetensors"))
     for call in (again.leave_one_out, again.exact, lambda: again.update(MORE, np.ones(2))):
-        with pytest.raises(rfgp.NotFittedError, match="loaded without its data"):
+        with pytest.raises(rfgp.NotFittedError, match="saved without data"):
             call()
 
 

@@ -98,7 +98,7 @@ def with_clash(frame):
     ("change", "message"),
     [
         (with_missing, "missing cell"),
-        (with_many, "as an identifier has. Drop it"),
+        (with_many, "like an identifier. Drop it"),
         (lambda frame: frame.assign(store=[f"s{i // 2}" for i in range(len(frame))]), "50 levels"),
         (lambda frame: frame.assign(day=frame["day"].astype(str)), "dates as text, such as '2026-01-01"),
         (with_clash, "Rename it"),
