@@ -37,6 +37,8 @@ COMPARED_ROWS = 1000
 """The number of rows on which the starts of a field are compared."""
 FIELD_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """The factors of the parameters of a field on nodes, roads or a mesh that are compared."""
+OTHER_FACTORS = (*FIELD_FACTORS, 16.0, 32.0)
+"""The factors that are compared with the end of a search from parameters that the user gave."""
 NOISES, NOISES_BY_CG = (0.1, 0.01, 1e-4), (0.1, 0.01)
 """Noise variances that are compared, in variances of the targets. Conjugate gradients are slow for little noise."""
 _ROUNDED = 6
@@ -204,7 +206,7 @@ def starts_of_field(fit: TermFit) -> list[Values]:
     names = open_scales(fit)
     if not names:
         return [fit.values]
-    return [values for _, values in _ranked_starts(fit, names, "starts")] or [fit.values]
+    return [values for _, values in _ranked_starts(fit, names, FIELD_FACTORS, "starts")] or [fit.values]
 
 
 def likelier_starts(fit: TermFit, found: Values) -> list[Values]:
@@ -221,7 +223,8 @@ def likelier_starts(fit: TermFit, found: Values) -> list[Values]:
     if fit.spec.is_gaussian or fit.plan.is_begun or names == open_scales(fit):
         return []
     reached = float(_likelihood(fit.regression, found, _compared(fit)))
-    return [values for likelihood, values in _ranked_starts(fit, names, "other starts") if likelihood > reached]
+    ranked = _ranked_starts(fit, names, OTHER_FACTORS, "other starts")
+    return [values for likelihood, values in ranked if likelihood > reached]
 
 
 def _compared(fit: TermFit) -> Block:
@@ -229,25 +232,26 @@ def _compared(fit: TermFit) -> Block:
     return first_rows(fit.pool, fit.order, COMPARED_ROWS)
 
 
-def _ranked_starts(fit: TermFit, names: list[str], stage: str) -> list[tuple[float, Values]]:
+def _ranked_starts(fit: TermFit, names: list[str], factors: Sequence[float], stage: str) -> list[tuple[float, Values]]:
     """Return the likeliest start for each factor of some parameters, with its likelihood, the best first.
 
     Args:
         fit: The fit.
         names: The paths of the parameters.
+        factors: The factors.
         stage: The name of the comparison in the journal.
     """
     regression, rows, is_open = fit.regression, _compared(fit), "noise" in fit.free
     noises: tuple[float | None, ...] = (None,)
     if is_open and "noise" not in fit.spec.options.starts:
         noises = NOISES_BY_CG if uses_cg(regression.prior(), rows) else NOISES
-    starts = [list(_starts(regression, names, factor, noises, rows)) for factor in FIELD_FACTORS]
+    starts = [list(_starts(regression, names, factor, noises, rows)) for factor in factors]
 
     def compute() -> dict[str, Tensor]:
         totals = [_likelihood(regression, values, rows) for same_factor in starts for values in same_factor]
         return {"likelihoods": torch.stack(totals)}
 
-    likelihoods = fit.plan.journal.memoize(stage, compute)["likelihoods"].reshape(len(FIELD_FACTORS), -1)
+    likelihoods = fit.plan.journal.memoize(stage, compute)["likelihoods"].reshape(len(factors), -1)
     best, which = torch.where(torch.isfinite(likelihoods), likelihoods, -torch.inf).max(1)
     usable = [i for i in best.argsort(descending=True, stable=True).tolist() if math.isfinite(best[i])]
     return [(float(best[i]), starts[i][int(which[i])]) for i in usable]
