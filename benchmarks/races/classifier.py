@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 import graphs
-from rfgp.gpytorch import GraphClassifier
+import rfgp
 
 LABELS, TILE = 300, 60
 
@@ -32,14 +32,14 @@ def main() -> None:
         table.add_column(column)
     for features in ("chebyshev", "walks"):
         begun = time.perf_counter()
-        made = GraphClassifier(graph, graphs.kernels.Diffusion(8.0), features, seed=0)
-        made.fit([nodes[i] for i in seen], truth[seen])
+        gp = rfgp.GraphGP(graph, graphs.kernels.Diffusion(8.0), features, likelihood="categorical", seed=0)
+        gp.fit([nodes[i] for i in seen], truth[seen])
         fitted = time.perf_counter()
-        chances = made.predict_proba(nodes)
+        chances = np.asarray(gp.predict(nodes).observed().probabilities)
         done = time.perf_counter()
         density = -np.log(chances[np.arange(len(nodes)), truth]).mean()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        row = (fitted - begun, made.fit_report.iterations, done - fitted, (chances.argmax(1) == truth).mean())
+        row = (fitted - begun, gp.fit_report.iterations, done - fitted, (chances.argmax(1) == truth).mean())
         table.add_row(features, *(f"{value:.3g}" for value in row), f"{density:.3f}", f"{peak:.2f}")
     Console(width=110).print(table)
 

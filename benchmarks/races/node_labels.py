@@ -4,8 +4,8 @@ Protocol. cora of the community graphs (gml, the class of a node is its "gt"; th
 component, edges without direction or loops. At each seed twenty random nodes of each class are learned from, the others
 are judged. Figures: accuracy, the mean log density of the true class, seconds of the fit. One thread.
 
-- rfgp: `rfgp.sklearn.GraphGPClassifier` as it comes. rfgp-laplace: by Laplace's approximation.
-- gpytorch: `rfgp.gpytorch.GraphClassifier` as it comes, from the same kernel.
+- rfgp: `rfgp.sklearn.GraphGPClassifier` with its defaults. rfgp-exact: with the exact kernel. rfgp-laplace: with the
+  exact kernel, by Laplace's approximation.
 
     python -m benchmarks.races.node_labels FOLDER [SEEDS]
 """
@@ -21,7 +21,6 @@ import torch
 from numpy.typing import NDArray
 
 import graphs
-from rfgp.gpytorch import GraphClassifier
 from rfgp.sklearn import GraphGPClassifier
 
 GRAPHS, EACH, FLOOR = ("cora",), 20, 1e-12
@@ -43,8 +42,8 @@ def load(file: Path) -> tuple[graphs.Graph, list[Any], NDArray[np.str_]]:
 def racers(graph: graphs.Graph, seed: int) -> dict[str, Any]:
     return {
         "rfgp": GraphGPClassifier(graph, random_state=seed),
-        "rfgp-laplace": GraphGPClassifier(graph, random_state=seed, inference="laplace"),
-        "gpytorch": GraphClassifier(graph, graphs.kernels.Diffusion(1.0), seed=seed),
+        "rfgp-exact": GraphGPClassifier(graph, random_state=seed, features="exact"),
+        "rfgp-laplace": GraphGPClassifier(graph, random_state=seed, features="exact", inference="laplace"),
     }
 
 

@@ -1,7 +1,7 @@
 """The options of a fit, and L-BFGS over raw hyperparameters."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -15,94 +15,13 @@ from rfgp.descent import Descent, descend
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.checkpoint import Journal
 from rfgp.fitting.closed_form import ClosedForm
+from rfgp.fitting.coordinates import Coordinates, Limits
+from rfgp.fitting.mean_variances import MeanVariances, Shift
 from rfgp.fitting.progress import Reporter
-from rfgp.parameters import ParameterSpace, ParameterValues
+from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState, Stage
 from rfgp.rows import Rows
 from rfgp.solvers import WarmStart
-
-Floats = NDArray[np.float64]
-Limits = tuple[float | None, float | None]
-
-_FADED = 0.1
-"""The lengthscale e^f beyond which a column has hardly any effect, relative to its upper bound.
-
-On 8 tables at 50 to 600 rows, 0.03 lowers likelihoods by up to 0.5 nats in longer searches, and 0.003 by up to 3."""
-_BACK, _WORTH = 0.03, 0.1
-"""The lengthscale at which a faded column is restarted, relative to e^f, and the least expected gain there, in nats."""
-
-
-@dataclass(frozen=True)
-class Coordinates:
-    """Coordinates u of raw numbers x in which lengthscales do not fade.
-
-    A kernel depends on 1 / l^2, so its slope in x = log l fades like 1 / l^2. An irrelevant column takes dozens of
-    iterations to reach the upper bound of its lengthscale, and never comes back. The coordinate
-
-        u(x) = -log(e^(-2x) + e^(-2f)) / 2,    or u = x for infinite f,
-
-    is the logarithm up to l = e^f and then nearly linear in 1 / l^2, so the slope does not fade.
-
-    Attributes:
-        fading: The f of each entry (p,).
-
-    Examples:
-        >>> coordinates = Coordinates(np.array([np.log(1000.0)]))
-        >>> u = coordinates.at(np.log([10.0]))
-        >>> np.exp(u).round(3), np.exp(coordinates.raw(u)).round(3)
-        (array([10.]), array([10.]))
-    """
-
-    fading: Floats
-
-    @classmethod
-    def of(cls, space: ParameterSpace, names: Iterable[str]) -> "Coordinates":
-        """Return the coordinates of the raw numbers of some names, concatenated."""
-        fades = {name for name, quantity in space.quantities.items() if quantity.fades}
-        ends = [high if name in fades else None for name in names for _, high in space.bounds(name)]
-        return cls(np.array([np.inf if end is None else np.log(_FADED) + end for end in ends]))
-
-    def at(self, x: Floats) -> Floats:
-        """Return the coordinates u (p,) of raw numbers (p,)."""
-        u = x.copy()
-        u[self._fades] = -0.5 * np.logaddexp(-2 * x[self._fades], -2 * self.fading[self._fades])
-        return u
-
-    def raw(self, u: Floats) -> Floats:
-        """Return the raw numbers (p,) of coordinates u (p,), each less than f."""
-        return np.asarray(u - 0.5 * np.log1p(-np.exp(2 * np.where(self._fades, u - self.fading, -np.inf))))
-
-    def slope(self, x: Floats) -> Floats:
-        """Return dx / du (p,) at raw numbers x (p,)."""
-        return np.asarray(1 + np.exp(2 * np.where(self._fades, x - self.fading, -np.inf)))
-
-    def restart(self, x: Floats, gradient: Floats) -> Floats:
-        """Return raw numbers (p,) with faded lengthscales shortened if that should gain.
-
-        The gradient in 1 / l^2 = e^(-2x) is -e^(2x) / 2 times the gradient in x. It does not fade, so it estimates the
-        gain of a faded column.
-
-        Args:
-            x: Raw numbers (p,) at the end of a search.
-            gradient: The gradient (p,) of the loss in them, in nats.
-        """
-        back = self.fading + np.log(_BACK)
-        with np.errstate(over="ignore", invalid="ignore"):
-            gain = 0.5 * gradient * np.expm1(2 * (x - back))
-            return np.where(self._fades & (x > back) & (gain > _WORTH), back, x)
-
-    def limits(self, bounds: Sequence[Limits]) -> list[Limits]:
-        """Return the bounds of u (p,) for those of x (p,)."""
-        low, high = (
-            [None if end is None else float(u) for end, u in zip(side, self.at(np.array(side, float)), strict=True)]
-            for side in zip(*bounds, strict=True)
-        )
-        return list(zip(low, high, strict=True))
-
-    @property
-    def _fades(self) -> NDArray[np.bool_]:
-        return np.isfinite(self.fading)
-
 
 SMALL = 1000
 """The most rows of a fit in one thread.
@@ -196,6 +115,8 @@ class Objective:
         count: The number of observations, repetitions included.
         jacobian: The log Jacobian that converts the likelihood to the user's units.
         closed_form: The likelihood with its gradient in closed form. If None, autograd computes the gradient.
+        variances: The mean prior variances of terms on nodes, which a search moves in place of their output scales. If
+            None, it moves output scales.
     """
 
     density: Density
@@ -203,13 +124,15 @@ class Objective:
     count: float
     jacobian: float
     closed_form: ClosedForm | None = None
+    variances: MeanVariances | None = None
 
     @classmethod
     def of(cls, regression: GPState, rows: Rows, density: Density | None = None) -> "Objective":
         """Return the objective of rows under a regression's prior, or with another density."""
         jacobian = regression.scaling.targets.log_jacobian(rows.count)
         closed_form = ClosedForm.of(regression, rows) if density is None else None
-        return cls(density or plain_density(regression, rows), len(rows), rows.count, jacobian, closed_form)
+        density, variances = density or plain_density(regression, rows), MeanVariances.of(regression, rows)
+        return cls(density, len(rows), rows.count, jacobian, closed_form, variances)
 
     def likelihood(self, values: ParameterValues) -> float:
         """Return the log marginal likelihood in the user's units."""
@@ -294,15 +217,24 @@ def maximize(
     return _Search(objective, values, plan, stage, free).run(bounds or {}, tolerance or LEAST_GAIN / objective.count)
 
 
+class _Last(NamedTuple):
+    """The last evaluation of a search: the point (p,), the tensors of the objective, and the gradient (p,) there."""
+
+    point: NDArray[np.float64]
+    tensors: dict[str, Tensor]
+    gradient: NDArray[np.float64]
+
+
 class _Search:
     """One run of L-BFGS."""
 
     def __init__(self, objective: Objective, values: ParameterValues, plan: Plan, stage: str, free: list[str]) -> None:
         self._objective, self._start, self._plan, self._stage, self._free = objective, values, plan, stage, free
-        self._coordinates = Coordinates.of(values.space, free)
+        shift = None if objective.variances is None else Shift(objective.variances, values, free)
+        self._coordinates = Coordinates.of(values.space, free, shift)
         self._trace: list[float] = []
         self._descent_start = 0  # the index in the trace of the first value of the last descent
-        self._last: tuple[NDArray[np.float64], dict[str, Tensor]] | None = None
+        self._last: _Last | None = None
 
     def run(self, changed: Bounds, tolerance: float) -> tuple[ParameterValues, FitReport]:
         """Return the hyperparameters found, and the report."""
@@ -353,17 +285,17 @@ class _Search:
         )
 
     def _evaluate(self, point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        raw = self._coordinates.raw(point)
-        if self._last is None or not np.array_equal(self._last[0], point):
+        if self._last is None or not np.array_equal(self._last.point, point):
+            raw = self._coordinates.raw(point)
             values = self._start.moved(self._free, raw)
-            known = {} if self._last is None else self._last[1]
+            known = {} if self._last is None else self._last.tensors
             start = tuple(known[name] for name in sorted(known) if name.startswith(_START))
             tensors = self._plan.journal.memoize(
                 self._stage, lambda: self._objective.evaluated(values, self._free, start)
             )
-            self._last = point.copy(), tensors
-        tensors = self._last[1]
-        value = tensors["value"].item()
+            gradient = self._coordinates.gradient(raw, tensors["gradient"].numpy())
+            self._last = _Last(point.copy(), tensors, gradient)
+        value = self._last.tensors["value"].item()
         if not self._trace:
             if not math.isfinite(value):
                 raise InvalidArgumentError(
@@ -371,7 +303,7 @@ class _Search:
                     "that the priors allow."
                 )
             self._trace.append(self._total(value))
-        return value, tensors["gradient"].numpy() * self._coordinates.slope(raw)
+        return value, self._last.gradient
 
     def _total(self, value: float) -> float:
         return self._objective.jacobian - value * self._objective.count
@@ -379,7 +311,7 @@ class _Search:
     def _reached(self) -> ParameterValues:
         """Return the hyperparameters of the last evaluation."""
         assert self._last is not None
-        raw: dict[str, Any] = {name: self._last[1][f"raw.{name}"] for name in self._start.raw}
+        raw: dict[str, Any] = {name: self._last.tensors[f"raw.{name}"] for name in self._start.raw}
         return self._start.replaced(raw)
 
     def _after_iteration(self, value: float) -> None:

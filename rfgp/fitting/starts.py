@@ -37,6 +37,8 @@ COMPARED_ROWS = 1000
 """The number of rows on which the starts of a field are compared."""
 FIELD_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """The factors of the parameters of a field on nodes, roads or a mesh that are compared."""
+OTHER_FACTORS = (*FIELD_FACTORS, 16.0, 32.0)
+"""The factors that are compared with the end of a search from parameters that the user gave."""
 NOISES, NOISES_BY_CG = (0.1, 0.01, 1e-4), (0.1, 0.01)
 """The noise variances that are compared, in variances of the targets. Little noise slows conjugate gradients down."""
 _ROUNDED = 6
@@ -45,14 +47,19 @@ _ROUNDED = 6
 
 def open_scales(fit: TermFit) -> list[str]:
     """Return the paths of free lengthscales and graph-kernel parameters without a given start."""
+    free, given = fit.free, fit.spec.options.starts
+    return [name for name in all_scales(fit) if name in free and name not in given]
+
+
+def all_scales(fit: TermFit) -> list[str]:
+    """Return the paths of all lengthscales and graph-kernel parameters."""
     names = []
     for factor, _, prefix in (part for term in fit.spec.terms for part in term.parts()):
         if factor.nodes is not None:
             names += [f"{prefix}{name}" for name in factor.starts if not name.startswith("factor_")]
         elif factor.measure is not None or factor.domain is not None:
             names.append(f"{prefix}lengthscale")
-    free, given = fit.free, fit.spec.options.starts
-    return [name for name in dict.fromkeys(names) if name in free and name not in given]
+    return list(dict.fromkeys(names))
 
 
 def scaled(values: ParameterValues, names: Sequence[str], factor: float) -> ParameterValues:
@@ -196,24 +203,61 @@ def first_rows(rows: Block, order: Tensor, count: int) -> Block:
 
 
 def starts_of_field(fit: TermFit) -> list[ParameterValues]:
-    """Return the starts of a field, one for each factor of its parameters, best first."""
-    names, regression = open_scales(fit), fit.regression
+    """Return the likeliest start of a field for each factor of its parameters, best first; at least one."""
+    names = open_scales(fit)
     if not names:
         return [fit.values]
-    rows, is_open = first_rows(fit.pool, fit.order, COMPARED_ROWS), "noise" in fit.free
+    return [values for _, values in _ranked_starts(fit, names, FIELD_FACTORS, "starts")] or [fit.values]
+
+
+def likelier_starts(fit: TermFit, found: ParameterValues) -> list[ParameterValues]:
+    """Return starts that are likelier than the end of a search from given parameters of a kernel, the best first.
+
+    A search for classes from a short lengthscale can end where the latent functions are constant. Under a Gaussian
+    likelihood there are none.
+
+    Args:
+        fit: The fit at its start.
+        found: The hyperparameters at the end of the search.
+    """
+    names = [name for name in all_scales(fit) if name in fit.free]
+    if fit.spec.is_gaussian or fit.plan.is_continued or names == open_scales(fit):
+        return []
+    reached = float(_likelihood(fit.regression, found, _compared(fit)))
+    ranked = _ranked_starts(fit, names, OTHER_FACTORS, "other starts")
+    return [values for likelihood, values in ranked if likelihood > reached]
+
+
+def _compared(fit: TermFit) -> Block:
+    """Return the rows on which starts of a field are compared."""
+    return first_rows(fit.pool, fit.order, COMPARED_ROWS)
+
+
+def _ranked_starts(
+    fit: TermFit, names: list[str], factors: Sequence[float], stage: str
+) -> list[tuple[float, ParameterValues]]:
+    """Return the likeliest start for each factor of some parameters, with its likelihood, the best first.
+
+    Args:
+        fit: The fit.
+        names: The paths of the parameters.
+        factors: The factors.
+        stage: The name of the comparison in the journal.
+    """
+    regression, rows, is_open = fit.regression, _compared(fit), "noise" in fit.free
     noises: tuple[float | None, ...] = (None,)
     if is_open and "noise" not in fit.spec.options.starts:
         noises = NOISES_BY_CG if uses_cg(regression.prior(), rows) else NOISES
-    starts = [list(_starts(regression, names, factor, noises, rows)) for factor in FIELD_FACTORS]
+    starts = [list(_starts(regression, names, factor, noises, rows)) for factor in factors]
 
     def compute() -> dict[str, Tensor]:
         totals = [_likelihood(regression, values, rows) for same_factor in starts for values in same_factor]
         return {"likelihoods": torch.stack(totals)}
 
-    likelihoods = fit.plan.journal.memoize("starts", compute)["likelihoods"].reshape(len(FIELD_FACTORS), -1)
+    likelihoods = fit.plan.journal.memoize(stage, compute)["likelihoods"].reshape(len(factors), -1)
     best, which = torch.where(torch.isfinite(likelihoods), likelihoods, -torch.inf).max(1)
     usable = [i for i in best.argsort(descending=True, stable=True).tolist() if math.isfinite(best[i])]
-    return [starts[i][int(which[i])] for i in usable] or [fit.values]
+    return [(float(best[i]), starts[i][int(which[i])]) for i in usable]
 
 
 def _starts(

@@ -16,8 +16,8 @@ from rfgp.fitting.lattices import fit_lattices
 from rfgp.fitting.learn_frequencies import fit_learned_with_neighbors
 from rfgp.fitting.maximize import SMALL, Objective, Plan, maximize
 from rfgp.fitting.neighbors import fit_neighbors
-from rfgp.fitting.observed import fit_observed
-from rfgp.fitting.starts import first_rows, is_one_field, screened, starts_of_field
+from rfgp.fitting.observed import CLASS_GAIN, fit_observed
+from rfgp.fitting.starts import first_rows, is_one_field, likelier_starts, screened, starts_of_field
 from rfgp.fitting.subsets import LEAST_ROWS, drawn_again, optimize
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
@@ -111,8 +111,11 @@ def _fit_sparse(fit: TermFit) -> tuple[GPState, FitReport]:
 def _fit_field(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """Fit one kernel on nodes, roads or a mesh."""
     with in_one_thread(len(regression.needed_rows("a fit")) <= SMALL):
-        starts = starts_of_field(TermFit.of(regression, plan))
-        regression, report = _searched(regression, starts, plan, is_continued=False)
+        fit = TermFit.of(regression, plan)
+        regression, report = _searched(regression, starts_of_field(fit), plan, is_continued=False)
+        if others := likelier_starts(fit, regression.hyperparameters):
+            regression, more = _searched(fit.regression, others, plan, is_continued=False)
+            report = more.with_all([report, more])
         for _ in range(MOST_CHANGES):
             ((before,), again) = spec_of(regression).priors, redrawn(regression)
             regression = again
@@ -131,9 +134,10 @@ def _searched(
     if uses_cg(regression.prior(), rows):
         return fit_by_scoring(regression.replace(hyperparameters=starts[0]), plan, has_subset=not is_continued)
     objective, reports = Objective.of(regression, rows), []
+    tolerance = CLASS_GAIN if regression.spec.options.likelihood.num_latents > 1 else TOLERANCE
     for number, start in enumerate(starts[: OPTIMIZED if len(rows) <= MOST_OPTIMIZED else 1]):
         stage = f"all rows, start {number + 1}" if number else "all rows"
-        values, report = maximize(objective, start, plan, stage=stage, tolerance=TOLERANCE)
+        values, report = maximize(objective, start, plan, stage=stage, tolerance=tolerance)
         reports.append(report)
         score = report.log_marginal_likelihood + float(values.log_hyperprior().detach())
         best = (score, values, report) if best is None or score > best[0] else best

@@ -3,7 +3,6 @@
 from rfgp.errors import requires_extra
 
 with requires_extra("gpytorch"):
-    from rfgp.gpytorch.classifier import GraphClassifier as GraphClassifier
     from rfgp.gpytorch.exact import SpectrumKernel as SpectrumKernel
     from rfgp.gpytorch.graph import GraphFeatureKernel as GraphFeatureKernel
     from rfgp.gpytorch.graph_exact import GraphExactKernel as GraphExactKernel

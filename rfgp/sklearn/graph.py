@@ -204,8 +204,7 @@ class GraphGPClassifier(GraphOptions, ProcessClassifier):
 
     An adapter of `rfgp.GraphGP`, as `GraphGPRegressor` is. Two classes have a logit or probit link. More classes have a
     softmax of one process for each class, with one kernel. In n x n algebra, more than two classes have at most 4,000
-    observations.
-    `rfgp.gpytorch.GraphClassifier` learns from minibatches.
+    observations. With `features="spectrum"` there may be more.
 
     Args:
         graph: The graph. Options that are not listed here are as for `GraphGPRegressor`.

@@ -197,17 +197,18 @@ def _graph_call(case):
 
 
 def _classify(case, g, new):
-    model = outcome(lambda: rfgp.gpytorch.GraphClassifier(g, kernel=case["kernel"], features=case["features"], seed=0))
-    if is_error(model) or is_error(outcome(lambda: model.fit(case["nodes"], case["classes"], max_iterations=2))):
+    options = {"kernel": case["kernel"], "features": case["features"], "random_state": 0, "max_iter": 2}
+    model = outcome(lambda: rfgp.sklearn.GraphGPClassifier(g, **options))
+    if is_error(model) or is_error(outcome_of_scikit(lambda: model.fit(case["nodes"], case["classes"]))):
         return
-    found = outcome(lambda: model.predict_proba(new))
+    found = outcome_of_scikit(lambda: model.predict_proba(new))
     if is_error(found):
         return
     _close(found.sum(1), np.ones(len(found)), "the sum of probabilities")
     if (found < 0).any():
         raise FoundError("a probability is negative")
-    labels = outcome(lambda: model.predict(new))
-    if not is_error(labels) and list(labels) != list(model.classes[found.argmax(1)]):
+    labels = outcome_of_scikit(lambda: model.predict(new))
+    if not is_error(labels) and list(labels) != list(model.classes_[found.argmax(1)]):
         raise FoundError("a class is not the most probable one")
 
 

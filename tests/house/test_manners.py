@@ -8,7 +8,6 @@ import pytest
 
 import graphs
 import rfgp
-from rfgp.gpytorch import GraphClassifier
 from rfgp.regression import FitReport
 from rfgp.tables import Inputs, Table
 
@@ -45,12 +44,6 @@ def model():
     return rfgp.SparseSpectrumGP(num_frequencies=4, seed=0).condition(X, X[:, 0] ** 2)
 
 
-def classifier():
-    gp = GraphClassifier(graphs.Graph.from_edges([(i, i + 1) for i in range(8)]), seed=0)
-    assert repr(gp) == "GraphClassifier(not fitted)"
-    return gp.fit(range(9), [0, 0, 0, 1, 1, 1, 0, 0, 0])
-
-
 def table(n, columns, **options):
     return Table(np.zeros((n, len(columns))), np.zeros(n), columns, "price", **options)
 
@@ -68,7 +61,6 @@ SHOWN = {
         "(converged, 9 iterations, log marg",
     ),
     "values": (lambda: model().hyperparameters.values, "ParameterValues(rbf.lengthscale=["),
-    "classifier": (classifier, "GraphClassifier(2 classes, lengthscale="),
 }
 
 

@@ -12,10 +12,6 @@ THEIRS = {
     ("rfgp/attention/module.py", "_C"): "torch tells only there whether a backward pass is running",
     ("rfgp/attention/module.py", "_current_graph_task_id"): "the same",
     ("rfgp/cli/interrupts.py", "_exit"): "Python's own name for an end at once",
-    (
-        "rfgp/gpytorch/latent.py",
-        "_variational_distribution",
-    ): "GPyTorch's strategy has no other name for its parameters",
     ("rfgp/sklearn/checks.py", "_validate_data"): "scikit-learn's own name before 1.6",
     ("tests/faults/kills.py", "_exit"): "os has no other name for the end of a forked child",
     ("tests/support/mutants.py", "_exit"): "likewise",

@@ -20,7 +20,10 @@ from rfgp.regression.spec.changes import with_draws_of as with_draws_of
 from rfgp.regression.spec.changes import with_learned as with_learned
 from rfgp.regression.spec.freedom import degrees_of_freedom as degrees_of_freedom
 from rfgp.regression.spec.options import ModelOptions as ModelOptions
+from rfgp.regression.spec.spec import NORMALIZED_ROWS as NORMALIZED_ROWS
 from rfgp.regression.spec.spec import ModelSpec as ModelSpec
 from rfgp.regression.spec.spec import restored as restored
+from rfgp.regression.spec.starts import mean_variance as mean_variance
+from rfgp.regression.spec.starts import parameters_of_nodes as parameters_of_nodes
 from rfgp.regression.spec.starvation import exact_left_out as exact_left_out
 from rfgp.regression.spec.starvation import starvation_warnings as starvation_warnings

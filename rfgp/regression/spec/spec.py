@@ -215,8 +215,8 @@ class ModelSpec(BaseSpec):
             rows: The rows over which variances are averaged.
         """
         with torch.no_grad():
-            prior = self.prior(values)
-            return with_mean_variances(prior, self.terms, self.options.starts, values, rows)
+            fixed = self.prior(values), self.terms, self.options.starts
+            return with_mean_variances(*fixed, values, rows, is_gaussian=self.is_gaussian)
 
     def with_approximations(
         self,

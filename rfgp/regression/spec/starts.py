@@ -91,7 +91,13 @@ def summary_of(schema: Schema, rows: Rows, seed: int, maps: Affine) -> ColumnSum
 
 
 def with_mean_variances(
-    prior: Prior, terms: Sequence[BoundTerm], given: Collection[str], values: ParameterValues, rows: Block
+    prior: Prior,
+    terms: Sequence[BoundTerm],
+    given: Collection[str],
+    values: ParameterValues,
+    rows: Block,
+    *,
+    is_gaussian: bool,
 ) -> ParameterValues:
     """Return values with output scales divided by the mean variances of non-stationary kernels.
 
@@ -101,19 +107,49 @@ def with_mean_variances(
         given: The paths of the user's values.
         values: The hyperparameters.
         rows: The rows over which variances are averaged.
+        is_gaussian: Whether the likelihood is Gaussian. If not, the bounds of terms on nodes are of mean variances.
     """
-    changed = {}
+    changed, relative = {}, () if is_gaussian else parameters_of_nodes(terms)
     for term in terms:
         path = term.outputscale
         is_stationary = all(factor.measure is not None for factor in term.term.factors)
         if path is None or is_stationary or path in given:
             continue
-        scale = values.standardized(path).double()
-        size = moments(prior.of([term.name]).diagonal(rows.inputs), rows.weight)[0] / scale
+        size = mean_variance(prior, term, values, rows)
         if size > 0 and math.isfinite(size):
             low, high = (bound.double() for bound in values.space.quantities[path].bounds)
-            changed[path] = (scale / size).clamp(low, high).log()
+            scale, unit = values.standardized(path).double(), size if path in relative else 1.0
+            changed[path] = (scale / size).clamp(low / unit, high / unit).log()
     return values.replaced(changed)
+
+
+def mean_variance(prior: Prior, term: BoundTerm, values: ParameterValues, rows: Block) -> Tensor:
+    """Return the mean prior variance of a term with an output scale over rows, divided by that, 0-d.
+
+    Args:
+        prior: The prior at the values.
+        term: The term.
+        values: The hyperparameters.
+        rows: The rows.
+    """
+    assert term.outputscale is not None
+    total = moments(prior.of([term.name]).diagonal(rows.inputs), rows.weight)[0]
+    return total / values.standardized(term.outputscale).double()
+
+
+def parameters_of_nodes(terms: Sequence[BoundTerm]) -> dict[str, tuple[str, ...]]:
+    """Return the paths of the parameters of the graph kernel of each term on nodes, by the path of its output scale."""
+    found = dict[str, tuple[str, ...]]()
+    for term in terms:
+        names = [
+            f"{prefix}{name}"
+            for factor, _, prefix in term.parts()
+            if factor.nodes is not None
+            for name in factor.starts
+        ]
+        if term.outputscale is not None and names:
+            found[term.outputscale] = tuple(names)
+    return found
 
 
 def prior_of_factor() -> Hyperprior:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import rfgp
-from rfgp.fitting.maximize import Coordinates
+from rfgp.fitting.coordinates import Coordinates
 from rfgp.parameters import Hyperparameter, ParameterSpace
 from rfgp.scaling import Affine
 

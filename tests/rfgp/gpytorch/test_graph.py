@@ -12,7 +12,7 @@ from gpytorch.test.base_kernel_test_case import BaseKernelTestCase
 
 import graphs
 import rfgp
-from rfgp.gpytorch import GraphFeatureKernel, SparseRootLinearOperator
+from rfgp.gpytorch import GraphExactKernel, GraphFeatureKernel, SparseRootLinearOperator
 
 
 class Model(gpytorch.models.ExactGP):
@@ -204,3 +204,79 @@ def test_positions_are_whole_numbers():
     for inputs in (torch.tensor([[1.5]]), torch.tensor([[[0.0]], [[1.5]]])):  # and in batches
         with pytest.raises(rfgp.InvalidArgumentError, match=r"whole numbers, got 1\.5"):
             kernel(inputs).to_dense()
+
+
+# --- kernels that are exact, or through features without randomness ---------------------------------
+
+RING = graphs.Graph.from_networkx(nx.cycle_graph(12))
+KERNEL = graphs.kernels.Diffusion(2.0)
+
+
+def in_double(kernel):
+    kernel = kernel.double()
+    kernel.lengthscale = 2.0  # the start was one of single precision
+    return kernel
+
+
+@pytest.mark.parametrize("make", [graphs.chebyshev_features, graphs.taylor_features, graphs.spectral_features])
+def test_features_without_randomness_make_kernels(make):
+    draw = make(RING, None, 5)
+    kernel = in_double(GraphFeatureKernel(draw, KERNEL))
+    x, z = torch.tensor([[3], [3], [11]]), torch.tensor([[0], [5]])
+    phi = draw.features(KERNEL).toarray()
+    np.testing.assert_allclose(kernel(x).to_dense().detach(), phi[[3, 3, 11]] @ phi[[3, 3, 11]].T, atol=1e-12)
+    np.testing.assert_allclose(kernel(x, z).to_dense().detach(), phi[[3, 3, 11]] @ phi[[0, 5]].T, atol=1e-12)
+
+
+def value_at(kernel, raw, x, diag):
+    del kernel.raw_lengthscale
+    object.__setattr__(kernel, "raw_lengthscale", raw)
+    return kernel(x, diag=True) if diag else kernel(x).to_dense()
+
+
+@pytest.mark.parametrize("diag", [True, False])
+@pytest.mark.parametrize("features", ["exact", "chebyshev", "spectrum"])
+def test_gradients(features, diag):
+    makers = {
+        "exact": lambda: GraphExactKernel(RING, KERNEL),
+        "chebyshev": lambda: GraphFeatureKernel(graphs.chebyshev_features(RING, None, 4), KERNEL),
+        "spectrum": lambda: GraphFeatureKernel(graphs.spectral_features(RING, None, 7), KERNEL),
+    }
+    raw, x = torch.tensor(0.7, dtype=torch.float64, requires_grad=True), torch.tensor([[3], [8], [3]])
+    assert torch.autograd.gradcheck(lambda r: value_at(makers[features]().double(), r, x, diag), (raw,))
+
+
+def test_the_exact_kernel_is_exact():
+    K = KERNEL.exact(RING)
+    kernel = in_double(GraphExactKernel(RING, KERNEL))
+    x, z = torch.tensor([[3.0], [3], [11]]).double(), torch.tensor([[0.0], [5]]).double()
+    np.testing.assert_allclose(kernel(x, z).to_dense().detach(), K[[3, 3, 11]][:, [0, 5]], atol=1e-12)
+    np.testing.assert_allclose(kernel(x, diag=True).detach(), K[[3, 3, 11], [3, 3, 11]], atol=1e-12)
+    several = GraphExactKernel(RING, KERNEL, batch_shape=torch.Size([2])).double()
+    several.lengthscale = torch.tensor([1.0, 2.0])
+    np.testing.assert_allclose(several(x, z).to_dense()[1].detach(), K[[3, 3, 11]][:, [0, 5]], atol=1e-12)
+    for bad in (12, -1):
+        with pytest.raises(rfgp.InvalidArgumentError, match=f"got {bad}"):
+            kernel(torch.tensor([[bad]])).to_dense()
+
+
+def test_a_kernel_at_other_nodes_shares_only_parameters():
+    kernel = GraphFeatureKernel(graphs.sample_walks(RING, [0, 1], seed=0), KERNEL)
+    other = kernel.at([5])
+    other.lengthscale = 1.25
+    assert kernel.lengthscale.item() == pytest.approx(1.25)
+    kernel(torch.tensor([[0], [1]])).to_dense()
+    with pytest.raises(rfgp.InvalidArgumentError, match="do not start at position 5"):
+        kernel(torch.tensor([[5]])).to_dense()
+
+
+def test_planted_a_copy_that_shares_its_features_is_found(monkeypatch):
+    def at(self, nodes):
+        other = copy.copy(self)
+        vars(other).update(vars(plain(self, nodes)))
+        return other
+
+    plain = GraphFeatureKernel.at
+    monkeypatch.setattr(GraphFeatureKernel, "at", at)
+    with pytest.raises((AssertionError, pytest.fail.Exception, graphs.GraphError, rfgp.RfgpError)):
+        test_a_kernel_at_other_nodes_shares_only_parameters()

@@ -540,7 +540,6 @@ def test_what_is_no_graph_names_the_way_in():
     kernel = graphs.kernels.Diffusion()
     for make in (
         GraphGP,
-        rfgp.gpytorch.GraphClassifier,
         lambda graph: rfgp.gpytorch.GraphExactKernel(graph, kernel),
         lambda graph: rfgp.sklearn.GraphGPRegressor(graph).fit([0, 1], [0.0, 1.0]),
     ):
