@@ -62,9 +62,10 @@ class Shift:
     """The map of a search from raw output scales of terms on nodes to logarithms of mean prior variances.
 
     A search moves the variance of the latent function, so that its size and its bounds do not depend on the lengthscale
-    of a graph kernel. R-INLA moves the standard deviation of a field for the same reason.
+    of a graph kernel. Priors of Gaussian fields are stated in the marginal standard deviation for the same reason.
 
-    Source: Lindgren and Rue (2015), Bayesian spatial modelling with R-INLA, Section 2.1.
+    Source: Fuglstad, Simpson, Lindgren and Rue (2019), Constructing priors that penalize the complexity of Gaussian
+    random fields.
 
     Attributes:
         variances: The mean variances.
