@@ -99,7 +99,7 @@ def test_weights_of_many_rows_and_the_kernel_of_few_agree():
     np.testing.assert_allclose(few.predict(new).observed().mean, many.predict(new).observed().mean, atol=0.2)
     drawn = many.sample_functions(3, seed=0)(new)
     assert drawn.shape == (3, ROWS, CLASSES)
-    with pytest.raises(rfgp.InvalidArgumentError, match="given points"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="cannot draw functions"):
         few.sample_functions(3)
 
 
